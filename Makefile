@@ -1,0 +1,54 @@
+# Every target sets up what it needs. `make` alone lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test check interop oracle fuzz bench docs picture clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create .venv with the broker and the test tools
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ottla needs Python 3.11 or newer; say which with: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
+	@exec $(BIN)/ottla serve
+
+test: $(READY) ## run the whole test suite
+	$(PYTEST) tests
+
+check: $(READY) ## lint, format, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+interop: $(READY) ## fetch Kafka's jars (Maven) and kcat (Debian), then run the tests that need them
+	$(BIN)/python tests/interop/fetch_jars.py
+	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends kcat; } || echo "no kcat: its tests will be skipped"
+	$(PYTEST) tests/interop
+
+oracle: $(READY) ## run the client tests against Apache Kafka itself: they show what Kafka does
+	$(BIN)/python tests/interop/fetch_jars.py
+	$(BIN)/python tests/interop/apache_kafka.py tests/integration/test_clients.py tests/integration/test_clients_and_topics.py tests/interop
+
+bench: $(READY) ## produce and consume through librdkafka, with the broker's CPU beside it
+	$(BIN)/python -m benchmarks
+
+docs: $(READY) ## write the pages of docs/ that are made from the code
+	$(BIN)/python tools/write_docs.py
+
+picture: $(READY) ## draw the README's terminal from a real run
+	$(BIN)/python tools/record_terminal.py
+
+clean: ## remove what set-up and runs left behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench`. Each prints one table; nothing here asserts a speed."""

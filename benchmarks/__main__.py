@@ -1,0 +1,105 @@
+"""Run every benchmark and print the tables. `python -m benchmarks --quick` takes a tenth of the records."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks import requests, startup, throughput
+from benchmarks.measure import Cost, machine
+from ottla.testing.broker_process import BrokerProcess
+
+console = Console(width=110)
+
+
+def main() -> None:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records")
+    parser.add_argument("--only", choices=("throughput", "requests", "startup"), help="one part only")
+    options = parser.parse_args()
+    console.print(f"machine: {machine()}")
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
+        root = Path(folder)
+        if options.only in (None, "startup"):
+            startup_table(root)
+        with BrokerProcess(root / "data") as broker:
+            if options.only in (None, "throughput"):
+                throughput_table(broker, 0.1 if options.quick else 1.0)
+            if options.only in (None, "requests"):
+                requests_table(broker, 2_000 if options.quick else 40_000)
+
+
+def throughput_table(broker: BrokerProcess, scale: float) -> None:
+    """Produce and consume, every case."""
+    table = Table("bytes", "partitions", "acks", title="librdkafka, one producer, one consumer")
+    for head in ("in rec/s", "in MB/s", "in CPU s/M", "in CPU s/GB"):
+        table.add_column(head, justify="right")
+    for head in ("out rec/s", "out MB/s", "out CPU s/M", "out CPU s/GB"):
+        table.add_column(head, justify="right")
+    full = False
+    for row in track(throughput.CASES, "throughput", console=Console(stderr=True), transient=True):
+        case = replace(row, records=int(row.records * scale))
+        throughput.create(broker, case)
+        sent, read = throughput.produce(broker, case), throughput.consume(broker, case)
+        full = full or sent.generator_is_full or read.generator_is_full
+        cells = [*rates(case, sent), *rates(case, read)]
+        table.add_row(str(case.record_bytes), str(case.partitions), case.acks, *cells)
+    console.print(table)
+    if full:
+        console.print("* the load generator used a whole core: its limit, not the broker's")
+
+
+def rates(case: throughput.Case, cost: Cost) -> list[str]:
+    """Return records/s, MB/s, CPU seconds per million records and per GB."""
+    size = case.records * case.record_bytes
+    mark = "*" if cost.generator_is_full else ""
+    return [
+        f"{case.records / cost.wall_s:,.0f}{mark}",
+        f"{size / 1e6 / cost.wall_s:,.0f}{mark}",
+        f"{cost.broker_cpu_s / case.records * 1e6:.2f}",
+        f"{cost.broker_cpu_s / size * 1e9:.2f}",
+    ]
+
+
+def requests_table(broker: BrokerProcess, count: int) -> None:
+    """One-record requests at depth 1 and 20."""
+    table = Table("depth", title="one 200-byte record per Produce request, one connection")
+    for head in ("requests/s", "broker CPU us/request", "generator CPU us/request"):
+        table.add_column(head, justify="right")
+    case = throughput.Case(200, 1, "one", count)
+    throughput.create(broker, case)
+    for depth in (1, 20):
+        requests.run(broker, case.topic, depth, count // 10)
+        cost = requests.run(broker, case.topic, depth, count)
+        table.add_row(
+            str(depth),
+            f"{count / cost.wall_s:,.0f}",
+            f"{cost.broker_cpu_s / count * 1e6:.1f}",
+            f"{cost.client_cpu_s / count * 1e6:.1f}",
+        )
+    console.print(table)
+
+
+def startup_table(root: Path) -> None:
+    """Start-up times and memory."""
+    table = Table("broker", title="start-up, from the command to the ready line")
+    for head in ("clean start s", "after kill -9 s", "resident MB", "descriptors"):
+        table.add_column(head, justify="right")
+    took, rss = min(startup.empty(root / f"empty-{number}") for number in range(3))
+    table.add_row("empty", f"{took:.2f}", "", f"{rss / 1e6:.0f}", "")
+    clean, unclean, rss, descriptors = startup.with_partitions(root / "many")
+    table.add_row(
+        "2,000 partitions with data", f"{clean:.2f}", f"{unclean:.2f}", f"{rss / 1e6:.0f}", str(descriptors)
+    )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""What a run costs: wall time, and the CPU seconds of the broker and of the load generator."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+
+from ottla.testing.broker_process import BrokerProcess
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One measured stretch of work."""
+
+    wall_s: float
+    broker_cpu_s: float
+    client_cpu_s: float
+
+    @property
+    def generator_is_full(self) -> bool:
+        """Whether the load generator had no CPU time left: then its limit is what was seen."""
+        return self.client_cpu_s > 0.9 * self.wall_s
+
+
+class Meter:
+    """Measures from `start` to `stop`."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+
+    def start(self) -> Meter:
+        """Begin."""
+        self._cpu = self._broker.cpu_seconds()
+        self._own = _own_cpu_s()
+        self._began = time.perf_counter()
+        return self
+
+    def stop(self) -> Cost:
+        """End, and return what it cost."""
+        wall = time.perf_counter() - self._began
+        return Cost(wall, self._broker.cpu_seconds() - self._cpu, _own_cpu_s() - self._own)
+
+
+def _own_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def machine() -> str:
+    """Return one line about this machine."""
+    with open("/proc/cpuinfo") as cpuinfo:
+        model = next((line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")), "?")
+    return f"{os.cpu_count()} cores, {model}, load {os.getloadavg()[0]:.1f}"

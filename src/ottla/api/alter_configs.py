@@ -1,0 +1,40 @@
+"""AlterConfigs: give topics and brokers exactly the configs named, and reset all others.
+
+v1 announces throttling; v2 is flexible. Clients should prefer IncrementalAlterConfigs: with this one,
+two of them that each change one config undo each other's work.
+"""
+
+from __future__ import annotations
+
+from kio.schema.alter_configs.v2 import AlterConfigsRequest, AlterConfigsResponse
+from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse
+
+from ottla.api.context import RequestContext
+from ottla.api.results import code_of, message_of
+from ottla.controller.machine import ConfigAlteration, ConfigChange
+from ottla.protocol.types import NO_THROTTLE
+
+
+async def alter_configs(request: AlterConfigsRequest, ctx: RequestContext) -> AlterConfigsResponse:
+    """Replace the configs and tell what became of each resource."""
+    alterations = [
+        ConfigAlteration(
+            each.resource_type,
+            each.resource_name,
+            tuple(ConfigChange(config.name, config.value) for config in each.configs),
+        )
+        for each in request.resources
+    ]
+    results = await ctx.services.controller.alter_configs(
+        alterations, validate_only=request.validate_only, replacing=True
+    )
+    responses = tuple(
+        AlterConfigsResourceResponse(
+            error_code=code_of(result),
+            error_message=message_of(result),
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each, result in zip(request.resources, results, strict=True)
+    )
+    return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=responses)

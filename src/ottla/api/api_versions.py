@@ -1,0 +1,74 @@
+"""ApiVersions: which APIs in which versions this broker serves.
+
+The first request of every client. v3 brings the client's software name and version and makes the
+request flexible (the response header stays v0 for ever, so that any client can read it); v4 allows
+features whose oldest version is 0. A version that we do not know is answered in v0 by `refusal`.
+
+Features tell clients which protocols the whole cluster speaks: `group.version` 1 is the consumer protocol of
+groups (KIP-848). Old clients fail on a feature whose oldest version is 0, so none of ours says so.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kio.schema.api_versions.v4.request import ApiVersionsRequest
+from kio.schema.api_versions.v4.response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.table import advertised
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.types import NO_THROTTLE, i16, i64
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+_FEATURES = (("group.version", 1, 1),)
+"""Name, oldest and newest version; the newest is in use."""
+
+_SUPPORTED = tuple(
+    SupportedFeatureKey(name=name, min_version=i16(oldest), max_version=i16(newest))
+    for name, oldest, newest in _FEATURES
+)
+_IN_USE = tuple(
+    FinalizedFeatureKey(name=name, min_version_level=i16(newest), max_version_level=i16(newest))
+    for name, _, newest in _FEATURES
+)
+
+
+def api_versions(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsResponse:
+    """List every API of the table."""
+    if ctx.version >= 3:
+        for text in (request.client_software_name, request.client_software_version):
+            if not _SOFTWARE.fullmatch(text):
+                raise InvalidRequest(f"{text!r} is not a software name or version")
+    return ApiVersionsResponse(
+        error_code=ErrorCode.none,
+        api_keys=tuple(
+            ApiVersion(api_key=i16(key), min_version=i16(oldest), max_version=i16(newest))
+            for key, oldest, newest in advertised()
+        ),
+        throttle_time=NO_THROTTLE,
+        supported_features=_SUPPORTED,
+        finalized_features_epoch=i64(0),
+        finalized_features=_IN_USE,
+    )
+
+
+def refusal() -> ApiVersionsResponse:
+    """Answer an ApiVersions request of a version we do not know: our range of ApiVersions only."""
+    ranges = [row for row in advertised() if row[0] == ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.unsupported_version,
+        api_keys=tuple(
+            ApiVersion(api_key=i16(key), min_version=i16(oldest), max_version=i16(newest))
+            for key, oldest, newest in ranges
+        ),
+        throttle_time=NO_THROTTLE,
+    )

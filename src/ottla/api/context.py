@@ -1,0 +1,78 @@
+"""What a handler is given: who asks, and the services of the broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ottla.api.encoded_metadata import EncodedMetadata
+    from ottla.api.fetch_sessions import FetchSessions
+    from ottla.api.producer_ids import ProducerIds
+    from ottla.common.broker_keys import BrokerConfig
+    from ottla.common.clock import Clock
+    from ottla.controller.runner import Controller
+    from ottla.coordinator.groups import GroupCoordinator
+    from ottla.log.log_directory import LogDirectory
+    from ottla.metadata.state import ClusterState
+    from ottla.replication.purgatory import Purgatory
+    from ottla.replication.registry import PartitionRegistry
+
+
+class Peer(Protocol):
+    """The connection that a request came in on."""
+
+    @property
+    def peer(self) -> str:
+        """Return the client's address, for log lines."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Return the client's address without the port."""
+        ...
+
+    @property
+    def listener_name(self) -> str:
+        """Return the name of the listener, which decides the advertised addresses."""
+        ...
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of the broker that handlers use. Built once, by `broker/`."""
+
+    node_id: int
+    clock: Clock
+    cluster: ClusterState
+    controller: Controller
+    partitions: PartitionRegistry
+    log_directory: LogDirectory
+    encoded_metadata: EncodedMetadata
+    fetch_sessions: FetchSessions
+    purgatory: Purgatory
+    producer_ids: ProducerIds
+    config: BrokerConfig
+    groups: GroupCoordinator
+
+
+class RequestContext:
+    """One request."""
+
+    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "services", "version")
+
+    def __init__(
+        self,
+        services: Services,
+        connection: Peer,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        self.services = services
+        self.connection = connection
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id

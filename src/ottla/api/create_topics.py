@@ -1,0 +1,112 @@
+"""CreateTopics: create topics, or only say whether they could be created.
+
+v4 lets the client leave the number of partitions and replicas to the broker (-1); v5 is flexible and
+answers with the partitions, replicas and configs that a topic got; v6 announces throttling; v7 adds the
+topic id. Every topic of the request is answered; one that is named twice is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from kio.schema.create_topics.v7 import CreateTopicsRequest, CreateTopicsResponse
+from kio.schema.create_topics.v7.request import CreatableTopic
+from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.results import milliseconds
+from ottla.common.topic_keys import TopicConfig
+from ottla.controller.machine import NewTopic
+from ottla.metadata.image import TopicImage
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import NO_THROTTLE, TopicName, i8, i16, i32
+
+FIRST_WITH_CONFIGS = 5
+MAX_TOPICS_WITH_CONFIGS = 2_000
+"""A longer request gets no configs back: they would be most of a large response."""
+
+TOPICS_PER_TURN = 50
+
+Configs = tuple[CreatableTopicConfigs, ...]
+
+
+async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> CreateTopicsResponse:
+    """Create the topics and tell what became of each."""
+    # The first of those that share a name answers for all of them: each of them is refused alike.
+    wanted = [_wanted(each) for each in request.topics]
+    results = await ctx.services.controller.create_topics(
+        wanted, validate_only=request.validate_only, timeout_ms=milliseconds(request.timeout)
+    )
+    with_configs = ctx.version >= FIRST_WITH_CONFIGS and len(wanted) <= MAX_TOPICS_WITH_CONFIGS
+    described = _Described(ctx)
+    topics: dict[str, CreatableTopicResult] = {}
+    for number, (topic, result) in enumerate(zip(wanted, results, strict=True), 1):
+        if isinstance(result, KafkaError):
+            topics[topic.name] = _failure(topic.name, result)
+        else:
+            configs = described.configs(topic) if with_configs else None
+            topics[topic.name] = _success(result, configs, is_real=not request.validate_only)
+        if number % TOPICS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics.values()))
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
+        tuple((each.name, each.value) for each in topic.configs),
+    )
+
+
+def _failure(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=TopicName(name), topic_id=None, error_code=error.code, error_message=error.message, configs=()
+    )
+
+
+def _success(topic: TopicImage, configs: Configs | None, *, is_real: bool) -> CreatableTopicResult:
+    # A client that finds no configs must also find the reason.
+    missing = ErrorCode.none if configs is not None else ErrorCode.policy_violation
+    return CreatableTopicResult(
+        name=TopicName(topic.name),
+        topic_id=topic.topic_id if is_real else None,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topic_config_error_code=i16(missing.value),
+        num_partitions=i32(len(topic.partitions)),
+        replication_factor=i16(topic.replication_factor),
+        configs=configs,
+    )
+
+
+class _Described:
+    """The configs of new topics; those that set the same ones share an answer."""
+
+    def __init__(self, ctx: RequestContext) -> None:
+        self._config = ctx.services.config
+        self._known: dict[tuple[tuple[str, str | None], ...], Configs] = {}
+
+    def configs(self, topic: NewTopic) -> Configs:
+        """Return all configs of a topic that was accepted."""
+        known = self._known.get(topic.configs)
+        if known is None:
+            overrides = {key: value for key, value in topic.configs if value is not None}
+            known = self._known[topic.configs] = self._describe(overrides)
+        return known
+
+    def _describe(self, overrides: Mapping[str, str]) -> Configs:
+        return tuple(
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=i8(entry.source),
+                is_sensitive=entry.sensitive,
+            )
+            for entry in TopicConfig(overrides, self._config).describe()
+        )

@@ -1,0 +1,53 @@
+"""DeleteRecords: forget the records before an offset, by moving the log start there.
+
+v1 announces throttling; v2 is flexible. The offset -1 stands for the high watermark. The answer is the
+offset of the first record that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
+from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.common.topic_names import is_internal
+from ottla.protocol.errors import InvalidTopicException, KafkaError, PolicyViolation
+from ottla.protocol.types import NO_THROTTLE, i32, i64
+
+UNKNOWN_OFFSET = -1
+PARTITIONS_PER_TURN = 10
+
+
+async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> DeleteRecordsResponse:
+    """Move the log starts and tell where each of them is now."""
+    topics = []
+    done = 0
+    for topic in request.topics:
+        results = []
+        for each in topic.partitions:
+            results.append(_delete(topic.name, each.partition_index, each.offset, ctx))
+            done += 1
+            if done % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+
+
+def _delete(topic: str, index: int, offset: int, ctx: RequestContext) -> DeleteRecordsPartitionResult:
+    code = ErrorCode.none
+    low_watermark = UNKNOWN_OFFSET
+    try:
+        if is_internal(topic):
+            raise InvalidTopicException(f"the records of {topic} belong to the broker")
+        partition = ctx.services.partitions.get(topic, index)
+        if "delete" not in partition.log.config.cleanup_policy:
+            raise PolicyViolation(f"{topic} is compacted; its cleanup.policy does not delete by age")
+        low_watermark = partition.delete_records(offset)
+    except KafkaError as error:
+        code = error.code
+    return DeleteRecordsPartitionResult(
+        partition_index=i32(index), low_watermark=i64(low_watermark), error_code=code
+    )

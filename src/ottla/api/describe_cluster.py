@@ -1,0 +1,49 @@
+"""DescribeCluster: the brokers, the controller and the id of the cluster.
+
+v1 lets the client ask for controllers instead of brokers, which only a controller's own listener could
+answer; v2 adds fenced brokers, of which there are none here.
+"""
+
+from __future__ import annotations
+
+from kio.schema.describe_cluster.v2 import DescribeClusterRequest, DescribeClusterResponse
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker
+from kio.schema.errors import ErrorCode
+
+from ottla.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.api.context import RequestContext
+from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
+from ottla.protocol.types import NO_THROTTLE, BrokerId, i8, i32
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClusterResponse:
+    """Describe the cluster as clients of this listener reach it."""
+    if request.endpoint_type == CONTROLLERS:
+        raise MismatchedEndpointType("this is a listener of brokers, not of controllers")
+    if request.endpoint_type != BROKERS:
+        raise UnsupportedEndpointType(f"there is no endpoint type {request.endpoint_type}")
+    image = ctx.services.cluster.image
+    brokers = tuple(
+        DescribeClusterBroker(
+            broker_id=BrokerId(broker.node_id),
+            host=endpoint.host,
+            port=i32(endpoint.port),
+            rack=broker.rack,
+            is_fenced=False,
+        )
+        for broker in image.brokers.values()
+        if (endpoint := broker.endpoint(ctx.connection.listener_name)) is not None
+    )
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        endpoint_type=i8(BROKERS),
+        cluster_id=image.cluster_id,
+        controller_id=BrokerId(image.controller_id),
+        brokers=brokers,
+        cluster_authorized_operations=i32(CLUSTER_OPERATIONS if asked else NOT_ASKED),
+    )

@@ -1,0 +1,135 @@
+"""DescribeConfigs: every config of topics and brokers, with where its value comes from.
+
+v1 adds the source and, if asked for, the synonyms of each config; v2 announces throttling; v3 adds types
+and documentation; v4 is flexible. The broker named "" stands for what is set for all brokers. A
+client may ask for thousands of topics at once, so the response is written in parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
+from kio.schema.describe_configs.v4.request import DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.long_response import encode_in_parts
+from ottla.api.table import Reply
+from ottla.common.config import ConfigEntry
+from ottla.common.topic_keys import TopicConfig
+from ottla.metadata.records import ConfigResource
+from ottla.metadata.topic_names import check_topic_name
+from ottla.protocol.errors import (
+    InvalidRequest,
+    KafkaError,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages import request_decoder
+from ottla.protocol.types import NO_THROTTLE, i8
+
+NEWEST = 4
+RESOURCES_PER_PART = 50
+
+
+async def describe_configs(frame: memoryview, at: int, ctx: RequestContext) -> Reply:
+    """Describe the configs of each resource asked for."""
+    request: DescribeConfigsRequest = request_decoder(ctx.api_key, ctx.version, NEWEST)(frame, at)
+    return await encode_in_parts(ctx, NEWEST, _parts(request, ctx))
+
+
+async def _parts(
+    request: DescribeConfigsRequest, ctx: RequestContext
+) -> AsyncIterator[tuple[int, DescribeConfigsResponse]]:
+    description = _Description(request, ctx)
+    # A resource that is named twice is answered once: nobody can blow up a response by repetition.
+    resources = list(dict.fromkeys(request.resources))
+    for start in range(0, len(resources), RESOURCES_PER_PART):
+        results = tuple(description.of(each) for each in resources[start : start + RESOURCES_PER_PART])
+        yield len(results), DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=results)
+        await asyncio.sleep(0)
+
+
+class _Description:
+    """What one request gets to know."""
+
+    def __init__(self, request: DescribeConfigsRequest, ctx: RequestContext) -> None:
+        self._with_synonyms = request.include_synonyms
+        self._with_documentation = request.include_documentation
+        self._node_id = ctx.services.node_id
+        self._config = ctx.services.config
+        self._image = ctx.services.cluster.image
+        self._defaults: list[ConfigEntry] | None = None  # of a topic that sets nothing: most topics
+
+    def of(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        """Describe one resource, or say why not."""
+        code, message = ErrorCode.none, None
+        configs: tuple[DescribeConfigsResourceResult, ...] = ()
+        try:
+            entries = self._entries(resource.resource_type, resource.resource_name)
+            configs = self._wanted(entries, resource.configuration_keys)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        return DescribeConfigsResult(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=configs,
+        )
+
+    def _entries(self, resource_type: int, name: str) -> list[ConfigEntry]:
+        match resource_type:
+            case ConfigResource.TOPIC:
+                return self._topic_entries(name)
+            case ConfigResource.BROKER if not name:
+                # Without this broker's own settings, which would hide those of the cluster.
+                cluster = self._config.with_dynamic({}, self._image.broker_overrides())
+                return cluster.describe_cluster_defaults()
+            case ConfigResource.BROKER if name == str(self._node_id):
+                return self._config.describe()
+            case ConfigResource.BROKER:
+                raise InvalidRequest(f"this is broker {self._node_id}; ask broker {name!r} itself")
+            case ConfigResource.BROKER_LOGGER:
+                raise InvalidRequest("Ottla's log levels cannot be read over the protocol")
+        raise InvalidRequest(f"resources of type {resource_type} have no configs here")
+
+    def _topic_entries(self, name: str) -> list[ConfigEntry]:
+        if name not in self._image.topics:
+            check_topic_name(name)
+            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+        if overrides := self._image.topic_overrides(name):
+            return TopicConfig(overrides, self._config).describe()
+        if self._defaults is None:
+            self._defaults = TopicConfig({}, self._config).describe()
+        return self._defaults
+
+    def _wanted(
+        self, entries: Sequence[ConfigEntry], keys: tuple[str, ...] | None
+    ) -> tuple[DescribeConfigsResourceResult, ...]:
+        wanted = frozenset(keys or ())
+        return tuple(self._result(each) for each in entries if not wanted or each.name in wanted)
+
+    def _result(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+        synonyms: tuple[DescribeConfigsSynonym, ...] = ()
+        if self._with_synonyms:
+            synonyms = tuple(
+                DescribeConfigsSynonym(name=each.name, value=each.value, source=i8(each.source))
+                for each in entry.synonyms
+            )
+        return DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=i8(entry.source),
+            is_sensitive=entry.sensitive,
+            synonyms=synonyms,
+            config_type=i8(entry.type_code),
+            documentation=entry.documentation if self._with_documentation else None,
+        )

@@ -1,0 +1,113 @@
+"""DescribeTopicPartitions: the partitions of topics, a page at a time.
+
+v0 is the only version. Topics come in the order of their names; no topics in the request means all of
+them. A page has at most `max.request.partition.size.limit` partitions; the cursor of the response, sent
+back with the next request, says where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kio.schema.describe_topic_partitions.v0 import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kio.schema.errors import ErrorCode
+
+from ottla.api.authorized_operations import TOPIC_OPERATIONS
+from ottla.api.context import RequestContext
+from ottla.common.topic_names import is_legal
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
+
+
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, ctx: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Describe one page of partitions."""
+    image = ctx.services.cluster.image
+    names = {each.name for each in request.topics} or image.topics.keys()
+    limit = min(ctx.services.config.max_request_partition_size_limit, request.response_partition_limit)
+    start = ("", 0)
+    if request.cursor is not None:
+        start = (request.cursor.topic_name, request.cursor.partition_index)
+        if start[1] < 0:
+            raise InvalidRequest(f"the cursor is at partition {start[1]}")
+        if request.topics and start[0] not in names:
+            raise InvalidRequest(f"the cursor is at topic {start[0]!r}, which the request does not name")
+    wanted = sorted(name for name in names if name >= start[0])
+    topics, cursor = _page(image, wanted, start, max(limit, 1), ctx.connection.listener_name)
+    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=cursor)
+
+
+def _page(
+    image: ClusterImage, names: Iterable[str], start: tuple[str, int], limit: int, listener: str
+) -> tuple[tuple[DescribeTopicPartitionsResponseTopic, ...], Cursor | None]:
+    reachable = {
+        node_id for node_id, broker in image.brokers.items() if broker.endpoint(listener) is not None
+    }
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if limit == 0:
+            return tuple(topics), Cursor(topic_name=TopicName(name), partition_index=i32(0))
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        first = start[1] if name == start[0] else 0
+        page = topic.partitions[first : first + limit]
+        topics.append(_topic(topic, page, reachable))
+        limit -= len(page)
+        if first + len(page) < len(topic.partitions):
+            return tuple(topics), Cursor(topic_name=TopicName(name), partition_index=i32(first + len(page)))
+    return tuple(topics), None
+
+
+def _topic(
+    topic: TopicImage, partitions: Iterable[PartitionImage], reachable: set[int]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.none,
+        name=TopicName(topic.name),
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(_partition(each, reachable) for each in partitions),
+        topic_authorized_operations=i32(TOPIC_OPERATIONS),
+    )
+
+
+def _partition(partition: PartitionImage, reachable: set[int]) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = partition.leader in reachable
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.none if has_leader else ErrorCode.leader_not_available,
+        partition_index=i32(partition.index),
+        leader_id=BrokerId(partition.leader if has_leader else -1),
+        leader_epoch=i32(partition.leader_epoch),
+        replica_nodes=_ids(partition.replicas),
+        isr_nodes=_ids(partition.isr),
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+        offline_replicas=_ids(each for each in partition.replicas if each not in reachable),
+    )
+
+
+def _ids(nodes: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(each) for each in nodes)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    legal = is_legal(name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception,
+        name=TopicName(name),
+        topic_id=None,
+        partitions=(),
+        topic_authorized_operations=i32(TOPIC_OPERATIONS),
+    )

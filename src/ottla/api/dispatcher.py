@@ -1,0 +1,149 @@
+"""From frames to handlers and back: the one place where requests and errors become bytes.
+
+A frame that cannot be decoded, or asks for what the table does not have, is a `KafkaError` out of
+`handle`: the network logs it with the peer's name and closes that connection. The exception is
+ApiVersions, which answers whatever it is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import isawaitable
+from struct import Struct
+from typing import Any
+
+from kio.index import load_response_schema
+
+from ottla.api.api_versions import refusal
+from ottla.api.context import Peer, RequestContext, Services
+from ottla.api.error_response import error_response
+from ottla.api.table import APIS, BYTES, Handler, RawHandler, Reply
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import InvalidRequest, KafkaError, UnknownServerError, UnsupportedVersion
+from ottla.protocol.frames import decode_request_header, encode_frame, encode_response_header
+from ottla.protocol.messages import request_decoder, response_encoder
+
+log = logging.getLogger(__name__)
+
+MAX_FRAME_BYTES = 2 * 1024 * 1024
+"""For every API but Produce, which `socket.request.max.bytes` bounds."""
+
+_KEY_AND_VERSION = Struct(">hh")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one version of one API is served: by bytes, or by messages."""
+
+    raw: RawHandler | None
+    handler: Handler
+    decode: Callable[[memoryview, int], Any]
+    encode: Callable[[Any], bytes]
+    response_type: type[Any]
+
+
+class Dispatcher:
+    """The handler that the network calls."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def frame_limit(self, _connection: Peer, api_key: int) -> int:
+        """Return how large a frame of this API may be."""
+        if api_key == ApiKey.PRODUCE:
+            return self._services.config.socket_request_max_bytes
+        return min(MAX_FRAME_BYTES, self._services.config.socket_request_max_bytes)
+
+    def may_overlap(self, api_key: int) -> bool:
+        """Return whether such a request may start while an earlier one like it is unanswered."""
+        return api_key == ApiKey.PRODUCE
+
+    def handle(self, connection: Peer, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
+        """Serve one request."""
+        header, body_at = decode_request_header(frame)
+        api_key, version, correlation_id, client_id = header
+        route = self._routes.get((api_key, version)) or self._find_route(api_key, version)
+        if route is None:
+            return self._refuse_api_versions(correlation_id)
+        ctx = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
+        if route.raw is not None:
+            return route.raw(frame, body_at, ctx)
+        request = route.decode(frame, body_at)
+        try:
+            response = route.handler(request, ctx)
+        except Exception as error:
+            response = self._failure(route, ctx, error)
+        if isawaitable(response):
+            return self._await_response(route, ctx, response)
+        return self._encode(route, ctx, response)
+
+    def connection_made(self, connection: Peer) -> None:
+        """Do nothing: connections are counted by the network."""
+
+    def connection_lost(self, connection: Peer) -> None:
+        """Stop waiting on behalf of a client that is gone."""
+        self._services.purgatory.leave(connection)
+        self._services.groups.leave(connection)
+
+    async def _await_response(self, route: Route, ctx: RequestContext, response: Awaitable[Any]) -> Reply:
+        try:
+            done = await response
+        except Exception as error:
+            done = self._failure(route, ctx, error)
+        return self._encode(route, ctx, done)
+
+    def _failure(self, route: Route, ctx: RequestContext, error: Exception) -> Any:
+        if not isinstance(error, KafkaError):
+            name = ApiKey(ctx.api_key).name
+            log.error("%s v%d from %s failed", name, ctx.version, ctx.connection.peer, exc_info=error)
+            error = UnknownServerError("the broker failed; its log says why")
+        response = error_response(route.response_type, error)
+        if response is None:
+            raise error
+        return response
+
+    @staticmethod
+    def _encode(route: Route, ctx: RequestContext, response: Any) -> bytes:
+        if isinstance(response, bytes):  # a long response, written in parts
+            return response
+        header = encode_response_header(ctx.api_key, ctx.version, ctx.correlation_id)
+        return encode_frame(header, route.encode(response))
+
+    @staticmethod
+    def _refuse_api_versions(correlation_id: int) -> bytes:
+        encode = response_encoder(ApiKey.API_VERSIONS, 0, APIS[ApiKey.API_VERSIONS].max_version)
+        header = encode_response_header(ApiKey.API_VERSIONS, 0, correlation_id)
+        return encode_frame(header, encode(refusal()))
+
+    def _find_route(self, api_key: int, version: int) -> Route | None:
+        """Return the route, made on first use; None for an ApiVersions of the future."""
+        row = APIS.get(api_key)
+        if row is None:
+            raise InvalidRequest(f"API key {api_key} is not served")
+        serving = row.range_for(version)
+        if serving is None:
+            if api_key == ApiKey.API_VERSIONS:
+                return None
+            raise UnsupportedVersion(
+                f"{row.name} v{version} is not served (v{row.min_version} to v{row.max_version} are)"
+            )
+        newest = serving.max_version
+        if serving.kind == BYTES:
+            route = Route(serving.load(), _never, _never, _never, type(None))
+        else:
+            route = Route(
+                None,
+                serving.load(),
+                request_decoder(api_key, version, newest),
+                response_encoder(api_key, version, newest),
+                load_response_schema(api_key, newest),
+            )
+        self._routes[api_key, version] = route
+        return route
+
+
+def _never(*_arguments: object) -> Any:
+    raise AssertionError("raw APIs read and write their own bytes")

@@ -1,0 +1,175 @@
+"""Fetch: read record batches, waiting for them if need be.
+
+v4 brings today's batches, v5 log start offsets, v7 sessions, v9 leader epochs, v10 zstd, v11 follower
+fetching, v12 is flexible, v13 names topics by id, v15 moves the replica id into a tagged field, v16 names
+endpoints of new leaders, v17 and v18 belong to followers. Records leave as ranges of files: nothing
+here looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from uuid import UUID
+
+from ottla.api.context import RequestContext
+from ottla.api.fetch_sessions import FetchSession, TopicKey, Wanted
+from ottla.api.table import Reply
+from ottla.common.file_range import FileRange
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.fetch_codec import (
+    FetchPartitionResult,
+    FetchRequest,
+    FetchTopicResult,
+    decode_fetch_request,
+    encode_fetch_response,
+)
+from ottla.replication.partition import Partition
+
+READ_COMMITTED = 1
+FIRST_BY_ID = 13
+
+
+def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Awaitable[Reply]:
+    """Answer at once if there is enough to send, else when there is, or when the time is up."""
+    request = decode_fetch_request(frame, body_at, ctx.version)
+    try:
+        session, continued = ctx.services.fetch_sessions.open(request, ctx.version >= FIRST_BY_ID)
+    except KafkaError as error:
+        return encode_fetch_response(ctx.version, ctx.correlation_id, 0, int(error.code), 0, [])
+    reading = Reading(request, session, continued, ctx)
+    reading.read()
+    if reading.answers_now():
+        return reading.reply()
+    missing = max(1, request.min_bytes - reading.size_bytes)
+    return ctx.services.purgatory.park(
+        ctx.connection, reading.partitions, missing, request.max_wait_ms, reading.read_and_reply
+    )
+
+
+class Reading:
+    """One fetch, read once or twice: when it arrives, and again when its wait is over."""
+
+    __slots__ = (
+        "_continued",
+        "_ctx",
+        "_request",
+        "_results",
+        "_session",
+        "failed",
+        "partitions",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, request: FetchRequest, session: FetchSession, continued: bool, ctx: RequestContext
+    ) -> None:
+        self._request = request
+        self._session = session
+        self._continued = continued
+        self._ctx = ctx
+        self._results: list[tuple[Wanted, FetchPartitionResult]] = []
+        self.partitions: list[Partition] = []
+        self.size_bytes = 0
+        self.failed = False
+
+    def answers_now(self) -> bool:
+        """Return whether there is no reason to wait."""
+        request = self._request
+        return (
+            self.size_bytes >= request.min_bytes
+            or request.max_wait_ms <= 0
+            or self.failed
+            or not self.partitions
+        )
+
+    def read_and_reply(self) -> Reply:
+        """Read again and answer with what there is."""
+        self.read()
+        return self.reply()
+
+    def read(self) -> None:
+        """Read every partition of the session, within the limits of the request."""
+        self._results = []
+        self.partitions = []
+        self.size_bytes = 0
+        left = min(self._request.max_bytes, self._ctx.services.config.fetch_max_bytes)
+        for wanted in self._session.wanted():
+            try:
+                partition = self._find(wanted.topic, wanted.index)
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                data = self._read_one(partition, wanted, max(0, min(left, wanted.max_bytes)))
+            except KafkaError as error:
+                self.failed = True
+                data = failure(wanted.index, error)
+            else:
+                self.partitions.append(partition)
+                size = len(data.records) if isinstance(data.records, bytes) else data.records.size
+                self.size_bytes += size
+                left -= size
+            self._results.append((wanted, data))
+
+    def reply(self) -> Reply:
+        """Encode what was read; a continued session hears only what is new to it."""
+        topics: dict[TopicKey, list[FetchPartitionResult]] = {}
+        served: list[Wanted] = []
+        for wanted, data in self._results:
+            has_records = isinstance(data.records, FileRange) or len(data.records) > 0
+            is_news = wanted.news(data.high_watermark, data.log_start_offset)
+            if has_records:
+                served.append(wanted)
+            elif self._continued and not is_news and data.error_code == 0:
+                continue
+            topics.setdefault(wanted.topic, []).append(data)
+        self._session.serve_last(served)
+        ctx = self._ctx
+        return encode_fetch_response(
+            ctx.version,
+            ctx.correlation_id,
+            0,
+            0,
+            self._session.session_id,
+            [_topic(key, partitions) for key, partitions in topics.items()],
+        )
+
+    def _find(self, topic: TopicKey, index: int) -> Partition:
+        registry = self._ctx.services.partitions
+        if isinstance(topic, UUID):
+            return registry.get_by_id(topic, index)
+        return registry.get(topic, index)
+
+    def _read_one(self, partition: Partition, wanted: Wanted, max_bytes: int) -> FetchPartitionResult:
+        if wanted.last_fetched_epoch >= 0:
+            diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if diverging is not None:
+                self.failed = True  # the reader has records that are gone: tell it at once
+                return FetchPartitionResult(
+                    wanted.index,
+                    high_watermark=partition.high_watermark,
+                    last_stable_offset=partition.last_stable_offset,
+                    log_start_offset=partition.log_start_offset,
+                    diverging_epoch=diverging,
+                )
+        committed_only = self._request.isolation_level == READ_COMMITTED
+        end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
+        # Whoever is first gets a whole batch, however large: otherwise it would never advance.
+        found = partition.read(wanted.fetch_offset, max_bytes, end_offset, self.size_bytes == 0)
+        return FetchPartitionResult(
+            wanted.index,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log_start_offset,
+            found.records,
+            () if committed_only else None,
+        )
+
+
+def failure(index: int, error: KafkaError) -> FetchPartitionResult:
+    """Return the answer for a partition that cannot be read."""
+    return FetchPartitionResult(index, int(error.code))
+
+
+def _topic(key: TopicKey, partitions: list[FetchPartitionResult]) -> FetchTopicResult:
+    if isinstance(key, UUID):
+        return FetchTopicResult(None, key, partitions)
+    return FetchTopicResult(key, None, partitions)

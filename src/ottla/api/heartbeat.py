@@ -1,0 +1,38 @@
+"""Heartbeat: a member of a classic group is alive, and learns when to join again.
+
+v1 announces throttling; v3 adds the instance id of static members; v4 is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
+
+from ottla.api.context import RequestContext
+from ottla.api.group_calls import check_group_id, then
+from ottla.coordinator.group.machine import GroupMachine
+from ottla.protocol.errors import CoordinatorLoadInProgress
+from ottla.protocol.types import NO_THROTTLE
+
+_ALIVE = HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
+
+
+def heartbeat(
+    request: HeartbeatRequest, ctx: RequestContext
+) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+    """Extend the member's session."""
+    check_group_id(request.group_id)
+    try:
+        reply = ctx.services.groups.call(
+            request.group_id,
+            GroupMachine.heartbeat,
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+        )
+    except CoordinatorLoadInProgress:
+        return _ALIVE  # sessions begin when the coordinator has loaded; no reason to worry anyone
+    return then(reply, lambda _: _ALIVE)

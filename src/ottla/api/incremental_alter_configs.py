@@ -1,0 +1,45 @@
+"""IncrementalAlterConfigs: set, reset, append to and subtract from configs of topics and brokers.
+
+v1 is flexible. Configs that are not named stay as they are. The changes to one resource happen together
+or not at all; other resources of the request are decided for themselves.
+"""
+
+from __future__ import annotations
+
+from kio.schema.incremental_alter_configs.v1 import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kio.schema.incremental_alter_configs.v1.response import AlterConfigsResourceResponse
+
+from ottla.api.context import RequestContext
+from ottla.api.results import code_of, message_of
+from ottla.controller.machine import ConfigAlteration, ConfigChange
+from ottla.protocol.types import NO_THROTTLE
+
+
+async def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, ctx: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Change the configs and tell what became of each resource."""
+    alterations = [
+        ConfigAlteration(
+            each.resource_type,
+            each.resource_name,
+            tuple(
+                ConfigChange(config.name, config.value, config.config_operation) for config in each.configs
+            ),
+        )
+        for each in request.resources
+    ]
+    results = await ctx.services.controller.alter_configs(alterations, validate_only=request.validate_only)
+    responses = tuple(
+        AlterConfigsResourceResponse(
+            error_code=code_of(result),
+            error_message=message_of(result),
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each, result in zip(request.resources, results, strict=True)
+    )
+    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=responses)

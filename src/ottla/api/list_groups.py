@@ -1,0 +1,35 @@
+"""ListGroups: the groups that this broker coordinates.
+
+v1 announces throttling; v3 is flexible; v4 filters by state and tells it; v5 filters by type and tells it.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_groups.v5 import ListGroupsRequest, ListGroupsResponse
+from kio.schema.list_groups.v5.response import ListedGroup
+
+from ottla.api.context import RequestContext
+from ottla.coordinator.group.machine import GroupMachine
+from ottla.protocol.types import NO_THROTTLE, GroupId
+
+
+async def list_groups(request: ListGroupsRequest, ctx: RequestContext) -> ListGroupsResponse:
+    """List the groups in the states and of the types that are asked for; without any, all of them."""
+    states = frozenset(each.strip().lower() for each in request.states_filter)
+    types = frozenset(each.strip().lower() for each in request.types_filter)
+    found = await ctx.services.groups.call_all(GroupMachine.list_groups, states, types)
+    return ListGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        groups=tuple(
+            ListedGroup(
+                group_id=GroupId(each.group_id),
+                protocol_type=each.protocol_type,
+                group_state=each.state,
+                group_type=each.type,
+            )
+            for listed in found
+            for each in listed
+        ),
+    )

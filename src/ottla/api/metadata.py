@@ -1,0 +1,156 @@
+"""Metadata: the brokers, and the leaders of the topics asked for.
+
+v1: null means all topics, an empty list none; v4 lets the client forbid auto-creation; v5 adds offline
+replicas, v7 leader epochs, v8 authorised operations, v9 is flexible, v10 topic ids, v12 look-ups by
+topic id, v13 a top-level error. The answer for all topics of a large cluster is encoded once per
+change of the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import cast
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v13.response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+from ottla.api.context import RequestContext
+from ottla.common.topic_names import why_illegal
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import (
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.frames import encode_frame, encode_response_header
+from ottla.protocol.messages import response_encoder
+from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
+
+log = logging.getLogger(__name__)
+
+NEWEST = 13
+FIRST_BY_ID = 12
+
+
+async def metadata(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | bytes:
+    """Describe the cluster and the topics asked for, creating missing ones where that is allowed."""
+    wanted = request.topics
+    if wanted is None or (ctx.version == 0 and not wanted):
+        return _all_topics(ctx)
+    if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
+        await _create_missing(wanted, ctx)
+    image = ctx.services.cluster.image
+    return _response(image, ctx, tuple(_answer(each, image, ctx.version) for each in wanted))
+
+
+def _all_topics(ctx: RequestContext) -> bytes:
+    image = ctx.services.cluster.image
+
+    def encode() -> bytes:
+        topics = tuple(_topic(topic) for topic in image.topics.values())
+        return response_encoder(ApiKey.METADATA, ctx.version, NEWEST)(_response(image, ctx, topics))
+
+    body = ctx.services.encoded_metadata.body(image, ctx.version, ctx.connection.listener_name, encode)
+    return encode_frame(encode_response_header(ApiKey.METADATA, ctx.version, ctx.correlation_id), body)
+
+
+def _response(
+    image: ClusterImage, ctx: RequestContext, topics: tuple[MetadataResponseTopic, ...]
+) -> MetadataResponse:
+    return MetadataResponse(
+        throttle_time=NO_THROTTLE,
+        brokers=_brokers(image, ctx.connection.listener_name),
+        cluster_id=image.cluster_id,
+        controller_id=BrokerId(image.controller_id),
+        topics=topics,
+        error_code=ErrorCode.none,
+    )
+
+
+def _brokers(image: ClusterImage, listener: str) -> tuple[MetadataResponseBroker, ...]:
+    return tuple(
+        MetadataResponseBroker(
+            node_id=BrokerId(broker.node_id),
+            host=endpoint.host,
+            port=i32(endpoint.port),
+            rack=broker.rack,
+        )
+        for broker in image.brokers.values()
+        if (endpoint := broker.endpoint(listener)) is not None
+    )
+
+
+async def _create_missing(wanted: Iterable[MetadataRequestTopic], ctx: RequestContext) -> None:
+    """Create what does not exist; whether that worked shows when the topic is looked up next."""
+    image = ctx.services.cluster.image
+    missing = [
+        each.name
+        for each in wanted
+        if each.name is not None and each.topic_id is None and each.name not in image.topics
+    ]
+    for name in dict.fromkeys(missing):
+        try:
+            await ctx.services.controller.auto_create_topic(name)
+        except KafkaError as error:
+            log.info("the topic %r asked for by %s was not created: %s", name, ctx.connection.peer, error)
+
+
+def _answer(wanted: MetadataRequestTopic, image: ClusterImage, version: int) -> MetadataResponseTopic:
+    if (wanted.name is None or wanted.topic_id is not None) and version < FIRST_BY_ID:
+        # v10 and v11 have the field, but brokers of that time did not serve it.
+        error = InvalidRequest(f"look-ups by topic id start with version {FIRST_BY_ID}")
+        return _failure(error, wanted.name, wanted.topic_id)
+    if wanted.topic_id is not None:
+        found = image.topic_by_id(wanted.topic_id)
+        if found is None:
+            return _failure(UnknownTopicId(), None, wanted.topic_id)
+        return _topic(found)
+    if wanted.name is None:
+        return _failure(InvalidRequest("a topic needs a name or an id"), None, None)
+    found = image.topics.get(wanted.name)
+    if found is not None:
+        return _topic(found)
+    if reason := why_illegal(wanted.name):
+        return _failure(InvalidTopicException(reason), wanted.name, None)
+    return _failure(UnknownTopicOrPartition(), wanted.name, None)
+
+
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.none,
+        name=TopicName(topic.name),
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(_partition(each) for each in topic.partitions),
+    )
+
+
+def _partition(partition: PartitionImage) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available,
+        partition_index=i32(partition.index),
+        leader_id=BrokerId(partition.leader),
+        leader_epoch=i32(partition.leader_epoch),
+        replica_nodes=cast("tuple[BrokerId, ...]", partition.replicas),
+        isr_nodes=cast("tuple[BrokerId, ...]", partition.isr),
+    )
+
+
+def _failure(error: KafkaError, name: str | None, topic_id: UUID | None) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=error.code,
+        name=None if name is None else TopicName(name),
+        topic_id=topic_id,
+        partitions=(),
+    )

@@ -1,0 +1,149 @@
+"""OffsetCommit: keep how far a group has read.
+
+v2 to v4 may ask for a retention of their own, v5 drops it; v3 announces throttling; v6 adds the leader
+epoch; v7 the instance id of static members; v8 is flexible; v9 knows the member epochs and the errors of the
+consumer protocol; v10 names topics by id.
+
+The group's members commit in its name, with their generation; anybody may commit for a group that has no
+members. Topics and partitions that do not exist are refused one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_commit import v4, v9, v10
+
+from ottla.api.context import RequestContext
+from ottla.api.group_calls import outcome, then
+from ottla.api.results import milliseconds
+from ottla.coordinator.group.machine import GroupMachine
+from ottla.coordinator.group.requests import CommitRequest, Committed, OffsetToCommit
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import NO_THROTTLE
+
+FIRST_WITH_GROUP_NOT_FOUND = 9
+
+Codes = list[list[ErrorCode]]
+"""By topic and partition, in the order of the request."""
+
+
+def offset_commit_by_id(
+    request: v10.OffsetCommitRequest, ctx: RequestContext
+) -> v10.OffsetCommitResponse | Awaitable[v10.OffsetCommitResponse]:
+    """Keep offsets of topics that are named by their ids."""
+    known = ctx.services.cluster.image.names_by_id
+    names = [None if each.topic_id is None else known.get(each.topic_id) for each in request.topics]
+    codes = _commit(ctx, request, names, ErrorCode.unknown_topic_id)
+    return then(codes, lambda codes: _response(v10.response, "topic_id", request, codes))
+
+
+def offset_commit(
+    request: v9.OffsetCommitRequest, ctx: RequestContext
+) -> v9.OffsetCommitResponse | Awaitable[v9.OffsetCommitResponse]:
+    """Keep offsets of topics that are named by their names."""
+    names = [each.name for each in request.topics]
+    codes = _commit(ctx, request, names, ErrorCode.unknown_topic_or_partition)
+    return then(codes, lambda codes: _response(v9.response, "name", request, codes))
+
+
+def offset_commit_for_a_time(
+    request: v4.OffsetCommitRequest, ctx: RequestContext
+) -> v4.OffsetCommitResponse | Awaitable[v4.OffsetCommitResponse]:
+    """Keep offsets, if the client wishes for a time of its own."""
+    names = [each.name for each in request.topics]
+    retention_ms = milliseconds(request.retention_time)
+    codes = _commit(
+        ctx,
+        request,
+        names,
+        ErrorCode.unknown_topic_or_partition,
+        retention_ms=None if retention_ms < 0 else retention_ms,
+    )
+    return then(codes, lambda codes: _response(v4.response, "name", request, codes))
+
+
+def _commit(
+    ctx: RequestContext,
+    request: Any,
+    names: Sequence[str | None],
+    unknown_topic: ErrorCode,
+    retention_ms: int | None = None,
+) -> Codes | Awaitable[Codes]:
+    """Have the coordinator keep the offsets of partitions that exist."""
+    topics = ctx.services.cluster.image.topics
+    codes: Codes = []
+    accepted: list[tuple[str, tuple[OffsetToCommit, ...]]] = []
+    for name, asked in zip(names, request.topics, strict=True):
+        topic = None if name is None else topics.get(name)
+        if name is None or topic is None:
+            codes.append([unknown_topic] * len(asked.partitions))
+            continue
+        count = len(topic.partitions)
+        codes.append(
+            [
+                ErrorCode.none if 0 <= each.partition_index < count else ErrorCode.unknown_topic_or_partition
+                for each in asked.partitions
+            ]
+        )
+        accepted.append((name, _offsets_of(asked.partitions, count)))
+    if not any(offsets for _, offsets in accepted):
+        return codes
+    commit = CommitRequest(
+        request.group_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+        tuple(accepted),
+        retention_ms,
+        ctx.version >= FIRST_WITH_GROUP_NOT_FOUND,
+    )
+    result = outcome(ctx.services.groups, request.group_id, GroupMachine.commit, commit)
+    return then(result, lambda result: _with_result(codes, names, request, result))
+
+
+def _offsets_of(partitions: Sequence[Any], count: int) -> tuple[OffsetToCommit, ...]:
+    return tuple(
+        OffsetToCommit(
+            each.partition_index,
+            each.committed_offset,
+            getattr(each, "committed_leader_epoch", -1),
+            each.committed_metadata or "",
+        )
+        for each in partitions
+        if 0 <= each.partition_index < count
+    )
+
+
+def _with_result(
+    codes: Codes, names: Sequence[str | None], request: Any, result: Committed | KafkaError
+) -> Codes:
+    """Put the coordinator's verdict in the place of every code that is still good."""
+    if isinstance(result, KafkaError):
+        return [[result.code if code is ErrorCode.none else code for code in of_topic] for of_topic in codes]
+    if result.too_large:
+        for name, asked, of_topic in zip(names, request.topics, codes, strict=True):
+            for position, each in enumerate(asked.partitions):
+                if (name, each.partition_index) in result.too_large:
+                    of_topic[position] = ErrorCode.offset_metadata_too_large
+    return codes
+
+
+def _response(schema: Any, topic_key: str, request: Any, codes: Codes) -> Any:
+    return schema.OffsetCommitResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            schema.OffsetCommitResponseTopic(
+                partitions=tuple(
+                    schema.OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    )
+                    for each, code in zip(topic.partitions, of_topic, strict=True)
+                ),
+                **{topic_key: getattr(topic, topic_key)},
+            )
+            for topic, of_topic in zip(request.topics, codes, strict=True)
+        ),
+    )

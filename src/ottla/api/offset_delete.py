@@ -1,0 +1,47 @@
+"""OffsetDelete: forget the offsets of topics that a group has stopped reading. There is only v0."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_delete.v0 import OffsetDeleteRequest, OffsetDeleteResponse
+from kio.schema.offset_delete.v0.response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
+
+from ottla.api.context import RequestContext
+from ottla.api.group_calls import check_group_id, now
+from ottla.api.results import code_of
+from ottla.coordinator.group.machine import GroupMachine
+from ottla.protocol.types import NO_THROTTLE
+
+
+async def offset_delete(request: OffsetDeleteRequest, ctx: RequestContext) -> OffsetDeleteResponse:
+    """Forget every offset that is named, if nobody uses it."""
+    check_group_id(request.group_id)
+    image = ctx.services.cluster.image
+    known = tuple(
+        (topic.name, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+        if image.partition(topic.name, each.partition_index) is not None
+    )
+    groups = ctx.services.groups
+    results = await now(groups.call(request.group_id, GroupMachine.delete_offsets, request.group_id, known))
+    codes = dict(zip(known, map(code_of, results), strict=True))
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.none,
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=codes.get(
+                            (topic.name, each.partition_index), ErrorCode.unknown_topic_or_partition
+                        ),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

@@ -1,0 +1,138 @@
+"""OffsetFetch: how far groups have read.
+
+v2 can ask for all of a group's offsets and has a place for an error of the group; v3 announces throttling;
+v5 adds the leader epoch; v6 is flexible; v7 can ask for stable offsets only, behind which no transaction is
+open; v8 asks about many groups at once; v9 knows the member epochs of the consumer protocol; v10 names topics
+by id. What was never committed is -1, and no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_fetch import v7, v9, v10
+
+from ottla.api.context import RequestContext
+from ottla.api.group_calls import now, outcome
+from ottla.coordinator.group.machine import GroupMachine
+from ottla.coordinator.group.records import OffsetValue
+from ottla.coordinator.group.requests import FetchedOffsets, FetchRequest
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import NO_THROTTLE, TopicName, i32, i64
+
+FIRST_WITH_GROUP_ERROR = 2
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+Asked = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+async def offset_fetch_by_id(request: v10.OffsetFetchRequest, ctx: RequestContext) -> v10.OffsetFetchResponse:
+    """Tell offsets of topics that are named by their ids."""
+    groups = [await _fetch_by_id(ctx, each) for each in request.groups]
+    return v10.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+
+
+async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v9.OffsetFetchResponse:
+    """Tell the offsets of several groups."""
+    groups = []
+    for asked in request.groups:
+        topics = None if asked.topics is None else _by_name(asked.topics)
+        found = await _fetch(ctx, FetchRequest(asked.group_id, topics, asked.member_id, asked.member_epoch))
+        groups.append(
+            v9.response.OffsetFetchResponseGroup(
+                group_id=asked.group_id,
+                topics=() if isinstance(found, KafkaError) else _named(v9.response, "s", found),
+                error_code=found.code if isinstance(found, KafkaError) else ErrorCode.none,
+            )
+        )
+    return v9.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+
+
+async def offset_fetch_alone(request: v7.OffsetFetchRequest, ctx: RequestContext) -> v7.OffsetFetchResponse:
+    """Tell the offsets of one group."""
+    topics = None if request.topics is None else _by_name(request.topics)
+    found = await _fetch(ctx, FetchRequest(request.group_id, topics))
+    code = ErrorCode.none
+    if isinstance(found, KafkaError):
+        code = found.code
+        found = ()
+        if ctx.version < FIRST_WITH_GROUP_ERROR:
+            found = tuple(
+                (name, tuple((each, None) for each in partitions)) for name, partitions in topics or ()
+            )
+    error_code = code if ctx.version < FIRST_WITH_GROUP_ERROR else ErrorCode.none
+    return v7.OffsetFetchResponse(
+        throttle_time=NO_THROTTLE, topics=_named(v7.response, "", found, error_code), error_code=code
+    )
+
+
+async def _fetch(ctx: RequestContext, request: FetchRequest) -> FetchedOffsets | KafkaError:
+    found: FetchedOffsets | KafkaError = await now(
+        outcome(ctx.services.groups, request.group_id, GroupMachine.fetch, request)
+    )
+    return found
+
+
+def _by_name(topics: Iterable[Any]) -> Asked:
+    return tuple((each.name, each.partition_indexes) for each in topics)
+
+
+def _named(
+    schema: Any, plural: str, found: FetchedOffsets, code: ErrorCode = ErrorCode.none
+) -> tuple[Any, ...]:
+    """Return topics as versions before 10 have them; v8 put the names of their classes in the plural."""
+    topic_class = getattr(schema, f"OffsetFetchResponseTopic{plural}")
+    partition_class = getattr(schema, f"OffsetFetchResponsePartition{plural}")
+    return tuple(
+        topic_class(name=TopicName(name), partitions=_partitions(partition_class, offsets, code))
+        for name, offsets in found
+    )
+
+
+def _partitions(
+    partition_class: type[Any], offsets: Sequence[tuple[int, OffsetValue | None]], code: ErrorCode
+) -> tuple[Any, ...]:
+    return tuple(
+        partition_class(
+            partition_index=i32(partition),
+            committed_offset=i64(NO_OFFSET if value is None else value.offset),
+            committed_leader_epoch=i32(NO_EPOCH if value is None else value.leader_epoch),
+            metadata="" if value is None else value.metadata,
+            error_code=code,
+        )
+        for partition, value in offsets
+    )
+
+
+async def _fetch_by_id(
+    ctx: RequestContext, asked: v10.request.OffsetFetchRequestGroup
+) -> v10.response.OffsetFetchResponseGroup:
+    image = ctx.services.cluster.image
+    wanted: Asked | None = None
+    unknown: list[v10.request.OffsetFetchRequestTopics] = []
+    if asked.topics is not None:
+        known = [each for each in asked.topics if each.topic_id in image.names_by_id]
+        unknown = [each for each in asked.topics if each.topic_id not in image.names_by_id]
+        wanted = tuple(
+            (image.names_by_id[each.topic_id], each.partition_indexes) for each in known if each.topic_id
+        )
+    found = await _fetch(ctx, FetchRequest(asked.group_id, wanted, asked.member_id, asked.member_epoch))
+    if isinstance(found, KafkaError):
+        return v10.response.OffsetFetchResponseGroup(
+            group_id=asked.group_id, topics=(), error_code=found.code
+        )
+    one, many = v10.response.OffsetFetchResponseTopics, v10.response.OffsetFetchResponsePartitions
+    topics = [
+        one(topic_id=image.topics[name].topic_id, partitions=_partitions(many, offsets, ErrorCode.none))
+        for name, offsets in found
+        if name in image.topics
+    ]
+    for each in unknown:
+        nothing = [(partition, None) for partition in each.partition_indexes]
+        topics.append(
+            one(topic_id=each.topic_id, partitions=_partitions(many, nothing, ErrorCode.unknown_topic_id))
+        )
+    return v10.response.OffsetFetchResponseGroup(group_id=asked.group_id, topics=tuple(topics))

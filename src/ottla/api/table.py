@@ -1,0 +1,165 @@
+"""The table of APIs: dispatch, ApiVersions and the docs page are derived from it.
+
+A row names the function that serves a range of versions: `FILE.FUNCTION` of this package, imported when
+its API is first used, so that a broker starts without the message classes of every API. A function sees
+only the classes of the newest version in its range: older requests are lifted to it, and its response is
+lowered again. Where a version changed the shape of a message, an API has a row for each shape.
+
+A row is of one of two kinds: `message` functions take a request and return a response (or an awaitable of
+one); `bytes` functions (Produce and Fetch, which carry the records, and very long answers) read and
+write bytes themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.common.file_range import FileRange
+from ottla.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext
+
+Reply = bytes | Sequence[bytes | memoryview | FileRange]
+Handler = Callable[[Any, "RequestContext"], Any]
+RawHandler = Callable[[memoryview, int, "RequestContext"], Reply | Awaitable[Reply | None] | None]
+
+MESSAGE, BYTES = "message", "bytes"
+
+
+class Range(NamedTuple):
+    """One row: the versions that one function serves."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    kind: str
+    handler_name: str
+    since: str = "0.1.0"
+
+    @property
+    def module(self) -> str:
+        """Return the name of the file that serves it."""
+        return f"ottla.api.{self.handler_name.partition('.')[0]}"
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function."""
+        function: Callable[..., Any] = getattr(
+            import_module(self.module), self.handler_name.partition(".")[2]
+        )
+        return function
+
+
+_K = ApiKey
+ROWS = (
+    Range(_K.PRODUCE, 3, 13, BYTES, "produce.produce"),
+    Range(_K.FETCH, 4, 18, BYTES, "fetch.fetch"),
+    Range(_K.LIST_OFFSETS, 1, 11, MESSAGE, "list_offsets.list_offsets"),
+    Range(_K.METADATA, 0, 13, MESSAGE, "metadata.metadata"),
+    Range(_K.OFFSET_COMMIT, 10, 10, MESSAGE, "offset_commit.offset_commit_by_id"),
+    Range(_K.OFFSET_COMMIT, 5, 9, MESSAGE, "offset_commit.offset_commit"),
+    Range(_K.OFFSET_COMMIT, 2, 4, MESSAGE, "offset_commit.offset_commit_for_a_time"),
+    Range(_K.OFFSET_FETCH, 10, 10, MESSAGE, "offset_fetch.offset_fetch_by_id"),
+    Range(_K.OFFSET_FETCH, 8, 9, MESSAGE, "offset_fetch.offset_fetch"),
+    Range(_K.OFFSET_FETCH, 1, 7, MESSAGE, "offset_fetch.offset_fetch_alone"),
+    Range(_K.FIND_COORDINATOR, 4, 6, MESSAGE, "find_coordinator.find_coordinators"),
+    Range(_K.FIND_COORDINATOR, 0, 3, MESSAGE, "find_coordinator.find_coordinator"),
+    Range(_K.JOIN_GROUP, 0, 9, MESSAGE, "join_group.join_group"),
+    Range(_K.HEARTBEAT, 0, 4, MESSAGE, "heartbeat.heartbeat"),
+    Range(_K.LEAVE_GROUP, 3, 5, MESSAGE, "leave_group.leave_group"),
+    Range(_K.LEAVE_GROUP, 0, 2, MESSAGE, "leave_group.leave_group_alone"),
+    Range(_K.SYNC_GROUP, 0, 5, MESSAGE, "sync_group.sync_group"),
+    Range(_K.DESCRIBE_GROUPS, 0, 6, MESSAGE, "describe_groups.describe_groups"),
+    Range(_K.LIST_GROUPS, 0, 5, MESSAGE, "list_groups.list_groups"),
+    Range(_K.API_VERSIONS, 0, 4, MESSAGE, "api_versions.api_versions"),
+    Range(_K.CREATE_TOPICS, 2, 7, MESSAGE, "create_topics.create_topics"),
+    Range(_K.DELETE_TOPICS, 6, 6, MESSAGE, "delete_topics.delete_topics"),
+    Range(_K.DELETE_TOPICS, 1, 5, MESSAGE, "delete_topics.delete_topics_by_name"),
+    Range(_K.DELETE_RECORDS, 0, 2, MESSAGE, "delete_records.delete_records"),
+    Range(_K.INIT_PRODUCER_ID, 0, 6, MESSAGE, "init_producer_id.init_producer_id"),
+    Range(_K.OFFSET_FOR_LEADER_EPOCH, 2, 4, MESSAGE, "offset_for_leader_epoch.offset_for_leader_epoch"),
+    Range(_K.DESCRIBE_CONFIGS, 1, 4, BYTES, "describe_configs.describe_configs"),
+    Range(_K.ALTER_CONFIGS, 0, 2, MESSAGE, "alter_configs.alter_configs"),
+    Range(_K.DESCRIBE_LOG_DIRS, 1, 5, MESSAGE, "describe_log_dirs.describe_log_dirs"),
+    Range(_K.CREATE_PARTITIONS, 0, 3, MESSAGE, "create_partitions.create_partitions"),
+    Range(_K.DELETE_GROUPS, 0, 2, MESSAGE, "delete_groups.delete_groups"),
+    Range(
+        _K.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        1,
+        MESSAGE,
+        "incremental_alter_configs.incremental_alter_configs",
+        "0.1.0",
+    ),
+    Range(_K.OFFSET_DELETE, 0, 0, MESSAGE, "offset_delete.offset_delete"),
+    Range(_K.DESCRIBE_CLUSTER, 0, 2, MESSAGE, "describe_cluster.describe_cluster"),
+    Range(
+        _K.CONSUMER_GROUP_HEARTBEAT,
+        0,
+        1,
+        MESSAGE,
+        "consumer_group_heartbeat.consumer_group_heartbeat",
+        "0.1.0",
+    ),
+    Range(_K.CONSUMER_GROUP_DESCRIBE, 0, 1, MESSAGE, "consumer_group_describe.consumer_group_describe"),
+    Range(
+        _K.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        0,
+        MESSAGE,
+        "describe_topic_partitions.describe_topic_partitions",
+        "0.1.0",
+    ),
+)
+
+ADVERTISED_FROM = {ApiKey.PRODUCE: 0}
+"""Where what ApiVersions says starts lower than what is served: old librdkafka looks at Produce v0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """All rows of one API."""
+
+    key: ApiKey
+    ranges: tuple[Range, ...]
+
+    @property
+    def name(self) -> str:
+        """Return Kafka's name of the API: `CreateTopics`."""
+        return "".join(word.capitalize() for word in self.key.name.split("_"))
+
+    @property
+    def min_version(self) -> int:
+        """Return the oldest version that is served."""
+        return min(each.min_version for each in self.ranges)
+
+    @property
+    def max_version(self) -> int:
+        """Return the newest version that is served."""
+        return max(each.max_version for each in self.ranges)
+
+    @property
+    def advertised_min(self) -> int:
+        """Return the oldest version that ApiVersions names."""
+        return ADVERTISED_FROM.get(self.key, self.min_version)
+
+    def range_for(self, version: int) -> Range | None:
+        """Return what serves `version`, or None."""
+        for each in self.ranges:
+            if each.min_version <= version <= each.max_version:
+                return each
+        return None
+
+
+APIS: dict[int, Api] = {
+    key: Api(key, tuple(row for row in ROWS if row.key == key)) for key in sorted({row.key for row in ROWS})
+}
+
+
+def advertised() -> Iterator[tuple[int, int, int]]:
+    """Yield (key, oldest, newest) of every API, as ApiVersions says it."""
+    for key, row in APIS.items():
+        yield key, row.advertised_min, row.max_version

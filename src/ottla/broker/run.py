@@ -1,0 +1,63 @@
+"""The broker as a process: event loop, signals, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+
+import uvloop
+
+from ottla.broker.broker import Broker, BrokerAddresses
+
+log = logging.getLogger(__name__)
+
+OnReady = Callable[[BrokerAddresses], None]
+
+
+def run(raw: Mapping[str, str], *, ephemeral: bool = False, on_ready: OnReady | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; return the exit code.
+
+    An ephemeral broker keeps its data in a directory of its own, gone when it stops.
+    """
+    _raise_file_limit()
+    settings = dict(raw)
+    folder = tempfile.mkdtemp(prefix="ottla-") if ephemeral else None
+    if folder is not None:
+        settings["log.dirs"] = folder
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(Broker(settings), on_ready))
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _raise_file_limit() -> None:
+    """Use as many descriptors as the system lets us: every connection and open segment takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _serve(broker: Broker, on_ready: OnReady | None) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with broker:
+        # Everything made so far lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        assert broker.addresses is not None
+        log.info("ready: %s", ", ".join(str(address) for _, address in broker.addresses.listeners))
+        if on_ready is not None:
+            on_ready(broker.addresses)
+        await stopping.wait()
+        log.info("stopping")
+    return 0

@@ -1,0 +1,24 @@
+"""Logs that no topic of the cluster owns."""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.log.log_directory import LogDirectory
+from ottla.metadata.image import ClusterImage
+
+log = logging.getLogger(__name__)
+
+
+def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage) -> None:
+    """Take out the logs whose topic is gone or was recreated; their directories stay, as `-stray`.
+
+    A crash in the middle of a delete leaves such logs. They are not removed: should the metadata
+    be at fault, the records are still there.
+    """
+    for partition, stray in list(directory.logs.items()):
+        owner = image.topics.get(partition.topic)
+        is_ours = owner is not None and stray.topic_id in (None, owner.topic_id)
+        if owner is None or not is_ours or partition.partition >= len(owner.partitions):
+            kept_as = directory.set_aside(partition)
+            log.warning("%s belongs to no topic of this cluster; it is kept as %s", partition, kept_as)

@@ -1,0 +1,108 @@
+"""The `ottla` command. Sub-commands are imported when they are used, so that `--help` is instant."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, cast
+
+import click
+
+from ottla import __version__
+from ottla.cli.problems import show_usage
+
+COMMANDS = {
+    "serve": ("ottla.cli.serve", "Run a broker."),
+    "topic": ("ottla.cli.topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("ottla.cli.produce", "Write records to a topic, from lines or JSON."),
+    "consume": ("ottla.cli.consume", "Read records from a topic."),
+    "group": ("ottla.cli.group", "List, describe, move and delete consumer groups."),
+    "log": ("ottla.cli.log", "Look into the log files of a broker."),
+}
+"""Name of each sub-command (also of its object in its module), where it lives, what it does."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its sub-commands by name and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a sub-command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the sub-command; if there is none, say which name is near."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run; if the reader of our output goes away (`| head`), end as SIGPIPE would have ended us."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(128 + signal.SIGPIPE)
+        return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the sub-commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nTo begin:  ottla serve\nand then:  echo hello | ottla produce greetings",
+)
+@click.version_option(__version__, prog_name="ottla", message="%(prog)s %(version)s")
+def ottla() -> None:
+    """Ottla: an event-streaming platform that speaks the Kafka protocol."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; every error ends as words on standard error and an exit code."""
+    # kio imports hypothesis, a tool for tests, wherever it finds it: 0.2 s that no command needs.
+    sys.modules.setdefault("hypothesis", cast(ModuleType, None))
+    sys.exit(run(sys.argv[1:] if args is None else args))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        result = ottla.main(args=list(args), prog_name="ottla", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 0
+    except click.UsageError as error:
+        show_usage(error)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    main()

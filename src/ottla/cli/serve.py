@@ -1,0 +1,181 @@
+"""`ottla serve`: run a broker.
+
+The options are short names for Kafka's own keys: each becomes one entry of the raw configuration
+that the broker is built from. A key may come from one place above another: the file, then `--set`
+and the named options, which must not contradict each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options import key_values
+from ottla.cli.problems import Problem
+
+if TYPE_CHECKING:
+    from ottla.common.config import ConfigError
+
+DEFAULT_DATA = "./ottla-data"
+DEFAULT_LISTEN = "127.0.0.1:9092"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+DATA_KEYS = frozenset({"log.dirs", "log.dir"})
+DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-d",
+    "--data",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help=f"Where the data is.  [default: {DEFAULT_DATA}]",
+)
+@click.option(
+    "-l",
+    "--listen",
+    multiple=True,
+    metavar="HOST:PORT",
+    help=f"Where to listen; repeatable. Port 0 takes a free one.  [default: {DEFAULT_LISTEN}]",
+)
+@click.option(
+    "-a",
+    "--advertise",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="The address that clients are told, one for each --listen.  [default: as --listen]",
+)
+@click.option(
+    "--node-id", type=click.IntRange(0), metavar="N", help="The number of this broker.  [default: 1]"
+)
+@click.option(
+    "-c",
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A Java .properties file with Kafka's keys.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="A key of Kafka's; wins over the file; repeatable.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="How much to say on standard error.",
+)
+@click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory, gone at the end.")
+def serve(
+    data: str | None,
+    listen: tuple[str, ...],
+    advertise: tuple[str, ...],
+    node_id: int | None,
+    file: Path | None,
+    settings: dict[str, str],
+    log_level: str,
+    ephemeral: bool,
+) -> int:
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    Prints one line that begins with `ready` to standard output when it accepts requests.
+
+    \b
+    ottla serve
+    ottla serve --data /srv/ottla --listen :9092 --advertise example.org:9092
+    ottla serve --ephemeral --listen 127.0.0.1:0 --set num.partitions=6
+    """
+    if ephemeral and (data is not None or not DATA_KEYS.isdisjoint(settings)):
+        raise click.UsageError("--ephemeral excludes --data and --set log.dirs")
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, force=True)
+    from ottla import broker
+    from ottla.cli.banner import announce
+    from ottla.common.config import ConfigError
+    from ottla.common.properties import read_properties
+
+    try:
+        from_file = read_properties(file) if file is not None else {}
+        raw = raw_config(from_file, settings, data=data, listen=listen, advertise=advertise, node_id=node_id)
+        if ephemeral:
+            raw = {key: value for key, value in raw.items() if key not in DATA_KEYS}
+        return broker.run(raw, ephemeral=ephemeral, on_ready=announce)
+    except ConfigError as error:
+        raise misconfigured(error) from None
+    except broker.StartError as error:
+        raise Problem(str(error)) from None
+
+
+def raw_config(
+    from_file: dict[str, str],
+    settings: dict[str, str],
+    *,
+    data: str | None = None,
+    listen: tuple[str, ...] = (),
+    advertise: tuple[str, ...] = (),
+    node_id: int | None = None,
+) -> dict[str, str]:
+    """Return Kafka's keys and values for the options of one command line."""
+    raw = {**from_file, **settings}
+    named: dict[str, str] = {}
+    if data is not None:
+        named["log.dirs"] = data
+    if node_id is not None:
+        named["node.id"] = str(node_id)
+    if listen:
+        named["listeners"] = _listeners("--listen", listen)
+        protocols = raw.get("listener.security.protocol.map", DEFAULT_PROTOCOLS)
+        extra = [f",{_listener_name(index)}:PLAINTEXT" for index in range(1, len(listen))]
+        if extra:
+            named["listener.security.protocol.map"] = protocols + "".join(extra)
+    if advertise:
+        if len(advertise) > max(1, len(listen)):
+            raise click.UsageError("there are more --advertise than --listen")
+        named["advertised.listeners"] = _listeners("--advertise", advertise)
+    for key, option in (("log.dirs", "--data"), ("node.id", "--node-id"), ("listeners", "--listen")):
+        if key in named and key in settings:
+            raise click.UsageError(f"{option} and --set {key} exclude each other")
+    return {**_without_older_names(raw, named), **named}
+
+
+def misconfigured(error: ConfigError) -> Problem:
+    """Return the words for a configuration that is refused."""
+    hints = []
+    if error.key == "advertised.listeners":
+        hints.append("say how clients reach this machine: --advertise HOST:PORT")
+    return Problem(str(error), *hints)
+
+
+def _without_older_names(raw: dict[str, str], named: dict[str, str]) -> dict[str, str]:
+    """Return `raw` without keys that an option overrides under another name."""
+    older = {"log.dirs": "log.dir", "node.id": "broker.id"}
+    dropped = {old for new, old in older.items() if new in named}
+    return {key: value for key, value in raw.items() if key not in dropped}
+
+
+def _listeners(option: str, addresses: tuple[str, ...]) -> str:
+    return ",".join(
+        f"{_listener_name(index)}://{_checked(option, text)}" for index, text in enumerate(addresses)
+    )
+
+
+def _listener_name(index: int) -> str:
+    return "PLAINTEXT" if index == 0 else f"PLAINTEXT_{index + 1}"
+
+
+def _checked(option: str, text: str) -> str:
+    host, colon, port = text.strip().removeprefix("PLAINTEXT://").rpartition(":")
+    if not colon:
+        host, port = port, "9092"
+    valid_host = "/" not in host and (":" not in host or (host.startswith("[") and host.endswith("]")))
+    if not (port.isascii() and port.isdigit()) or int(port) > 65_535 or not valid_host:
+        raise click.UsageError(f"{option}: {text!r} is not HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
+    return f"{host}:{port}"

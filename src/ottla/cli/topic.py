@@ -1,0 +1,255 @@
+"""`ottla topic`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable
+
+import click
+
+from ottla.cli import session
+from ottla.cli.options import bootstrap_option, format_option, is_terminal, key_values
+from ottla.cli.output import count, print_json, print_table, talk
+from ottla.cli.problems import Problem
+from ottla.cli.topic_view import TopicView
+from ottla.client.admin import Admin
+from ottla.client.cluster import Cluster
+from ottla.common.ids import uuid_text
+from ottla.protocol.errors import InvalidConfig, TopicAlreadyExists
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many; else num.partitions of the broker.",
+)
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(1), metavar="N", help="Copies of each partition."
+)
+@click.option(
+    "--set",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="A topic config; repeatable.",
+)
+@click.option("--if-not-exists", is_flag=True, help="A topic of that name is fine: leave it as it is.")
+@click.option("--dry-run", is_flag=True, help="Only check whether it could be created.")
+@format_option
+@bootstrap_option
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: dict[str, str],
+    if_not_exists: bool,
+    dry_run: bool,
+    output_format: str,
+    bootstrap: str,
+) -> None:
+    """Create the topic NAME.
+
+    \b
+    ottla topic create orders --partitions 6
+    ottla topic create users --set cleanup.policy=compact
+    """
+
+    async def command(cluster: Cluster) -> None:
+        try:
+            created = await Admin(cluster).create_topic(
+                name,
+                partitions=partitions or -1,
+                replication_factor=replication_factor or -1,
+                configs=configs,
+                validate_only=dry_run,
+            )
+        except TopicAlreadyExists:
+            if not if_not_exists:
+                raise
+            talk(f"{name} exists already")
+            return
+        except InvalidConfig as error:
+            raise bad_config(error, configs) from None
+        if output_format == "json":
+            print_json(
+                {
+                    "name": name,
+                    "topic_id": uuid_text(created.topic_id) if created.topic_id else None,
+                    "partitions": created.partition_count,
+                    "replication_factor": created.replication_factor,
+                    "dry_run": dry_run,
+                }
+            )
+        verb = "can be created" if dry_run else "created"
+        partition_count = count(created.partition_count, "partition")
+        talk(f"{name}: {verb}, {partition_count}, replication factor {created.replication_factor}")
+
+    session.run(bootstrap, command, topic=name)
+
+
+@topic.command("list")
+@click.option("-a", "--all", "include_internal", is_flag=True, help="Internal topics too.")
+@format_option
+@bootstrap_option
+def list_topics(include_internal: bool, output_format: str, bootstrap: str) -> None:
+    """List the topics."""
+    found = session.run(bootstrap, lambda cluster: Admin(cluster).list_topics())
+    shown = [each for each in found.values() if include_internal or not each.is_internal]
+    if output_format == "json":
+        print_json(
+            [
+                {
+                    "name": each.name,
+                    "topic_id": uuid_text(each.topic_id) if each.topic_id else None,
+                    "partitions": len(each.partitions),
+                    "replication_factor": each.replication_factor,
+                    "internal": each.is_internal,
+                }
+                for each in shown
+            ]
+        )
+        return
+    if shown:
+        rows = [[each.name, str(len(each.partitions)), str(each.replication_factor)] for each in shown]
+        print_table(["topic", "partitions", "replicas"], rows, right=["partitions", "replicas"])
+    else:
+        talk("no topics yet; create one with: ottla topic create NAME")
+
+
+@topic.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option(
+    "-c", "--configs", "all_configs", is_flag=True, help="Every config, those at their defaults too."
+)
+@format_option
+@bootstrap_option
+def describe(names: tuple[str, ...], all_configs: bool, output_format: str, bootstrap: str) -> None:
+    """Show a topic: leaders, replicas, offsets, configs."""
+
+    async def command(cluster: Cluster) -> None:
+        admin = Admin(cluster)
+        topics = await admin.describe_topics(list(dict.fromkeys(names)))
+        views = [
+            TopicView(each, await admin.offset_ranges(each), await admin.topic_configs(each.name))
+            for each in topics.values()
+        ]
+        if output_format == "json":
+            print_json([view.as_json(all_configs=all_configs) for view in views])
+            return
+        for view in views:
+            view.print(all_configs=all_configs)
+
+    session.run(bootstrap, command)
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Grow to that many (there is no shrinking).",
+)
+@click.option(
+    "--set",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="Set a config; repeatable.",
+)
+@click.option("--unset", multiple=True, metavar="KEY", help="Back to the default; repeatable.")
+@format_option
+@bootstrap_option
+def alter(
+    name: str,
+    partitions: int | None,
+    configs: dict[str, str],
+    unset: tuple[str, ...],
+    output_format: str,
+    bootstrap: str,
+) -> None:
+    """Change the topic NAME: more partitions, other configs.
+
+    \b
+    ottla topic alter orders --partitions 12
+    ottla topic alter orders --set retention.ms=86400000 --unset segment.ms
+    """
+    if partitions is None and not configs and not unset:
+        raise click.UsageError("nothing to change: give --partitions, --set or --unset")
+    if both := sorted(set(configs) & set(unset)):
+        raise click.UsageError(f"{both[0]} is both --set and --unset")
+
+    async def command(cluster: Cluster) -> None:
+        admin = Admin(cluster)
+        await admin.describe_topics([name])
+        try:
+            for checking in (True, False):  # all of it must be possible before any of it is done
+                if configs or unset:
+                    await admin.alter_topic_configs(name, set_to=configs, unset=unset, validate_only=checking)
+                if partitions is not None:
+                    await admin.create_partitions(name, partitions, validate_only=checking)
+        except InvalidConfig as error:
+            raise bad_config(error, [*configs, *unset]) from None
+
+    session.run(bootstrap, command, topic=name)
+    if output_format == "json":
+        print_json({"name": name, "partitions": partitions, "set": configs, "unset": list(unset)})
+    for key, value in configs.items():
+        talk(f"{name}: {key} is now {value}")
+    for key in unset:
+        talk(f"{name}: {key} is back at its default")
+    if partitions is not None:
+        talk(f"{name}: {count(partitions, 'partition')} now")
+
+
+@topic.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@format_option
+@bootstrap_option
+def delete(names: tuple[str, ...], yes: bool, output_format: str, bootstrap: str) -> None:
+    """Delete topics and all their records. On a terminal, asks first."""
+    wanted = list(dict.fromkeys(names))
+
+    async def command(cluster: Cluster) -> None:
+        admin = Admin(cluster)
+        await admin.describe_topics(wanted)
+        if not yes and is_terminal(sys.stdin) and not _confirmed(wanted):
+            talk("nothing deleted")
+            raise click.exceptions.Exit(1)
+        for name in wanted:
+            await admin.delete_topic(name)
+            talk(f"{name}: deleted")
+
+    session.run(bootstrap, command)
+    if output_format == "json":
+        print_json([{"name": name, "deleted": True} for name in wanted])
+
+
+def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
+    """Return the words for a config that a broker refuses, with the nearest key that exists."""
+    from ottla.common.topic_keys import TopicConfig
+
+    what = str(error) or "the broker refused the configs"
+    strange = [key for key in keys if key not in TopicConfig.KEYS]
+    nearest = [near[0] for key in strange if (near := difflib.get_close_matches(key, TopicConfig.KEYS, n=1))]
+    said = what.replace("?", " ").split()  # by the broker itself
+    near = [f"did you mean: {name}?" for name in nearest if name not in said]
+    return Problem(what, *near, "list them:  ottla topic describe TOPIC --configs")
+
+
+def _confirmed(names: list[str]) -> bool:
+    return click.confirm(f"Delete {', '.join(names)} and all records in there?", err=True)

@@ -1,0 +1,53 @@
+"""Which topic names are allowed, which of them collide, and which topics are the broker's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+MAX_TOPIC_NAME_LENGTH: Final = 249
+"""With `-` and a partition number it is still a file name."""
+
+CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def why_illegal(name: str) -> str | None:
+    """Return why `name` cannot be a topic's name, or None if it can."""
+    if not name:
+        return "a topic name cannot be empty"
+    if name in (".", ".."):
+        return f"a topic name cannot be '{name}'"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"a topic name has at most {MAX_TOPIC_NAME_LENGTH} characters, not {len(name)}"
+    if not _LEGAL_NAME.fullmatch(name):
+        return f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def is_legal(name: str) -> bool:
+    """Tell whether `name` can be a topic's name."""
+    return why_illegal(name) is None
+
+
+def is_internal(name: str) -> bool:
+    """Tell whether the topic belongs to the broker itself."""
+    return name in INTERNAL_TOPICS
+
+
+def collision_key(name: str) -> str:
+    """Return what two colliding names have in common: `.` and `_` count as one in metric names."""
+    return name.replace(".", "_")
+
+
+def find_collision(name: str, existing: Iterable[str]) -> str | None:
+    """Return an existing topic that differs from `name` only in `.` and `_`, if there is one."""
+    if "." not in name and "_" not in name:
+        return None
+    wanted = collision_key(name)
+    return next((other for other in existing if other != name and collision_key(other) == wanted), None)

@@ -1,0 +1,268 @@
+"""Decisions about topics and partitions.
+
+What concerns a request as a whole (a name given twice, too many partitions) is found by the `refuse_`
+functions; the runner asks them once and then decides the rest in chunks, on an image that grows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from ottla.common.broker_keys import BrokerConfig
+from ottla.common.topic_names import collision_key
+from ottla.controller.machine.configs import check_topic_configs
+from ottla.controller.machine.placement import place
+from ottla.controller.machine.requests import DEFAULT, Decision, NewPartitions, NewTopic, TopicSelector
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import (
+    ConfigChanged,
+    ConfigResource,
+    MetadataRecord,
+    PartitionCreated,
+    TopicCreated,
+    TopicDeleted,
+)
+from ottla.metadata.topic_names import check_topic_name
+from ottla.protocol.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    PolicyViolation,
+    TopicAlreadyExists,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+Replicas = tuple[int, ...]
+
+
+def refuse_new_topics(topics: Sequence[NewTopic], config: BrokerConfig) -> list[KafkaError | None]:
+    """Return what is wrong with each topic in view of the others of the request."""
+    counts = [
+        len(each.assignments)
+        or (config.num_partitions if each.partition_count == DEFAULT else each.partition_count)
+        for each in topics
+    ]
+    return _refuse([each.name for each in topics], counts)
+
+
+def refuse_new_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> list[KafkaError | None]:
+    """Return what is wrong with each topic in view of the others of the request."""
+    added = [
+        each.count - (len(image.topics[each.name].partitions) if each.name in image.topics else 0)
+        for each in wanted
+    ]
+    return _refuse([each.name for each in wanted], added)
+
+
+def _refuse(names: Sequence[str], partition_counts: Sequence[int]) -> list[KafkaError | None]:
+    total = sum(max(0, count) for count in partition_counts)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        too_many = PolicyViolation(
+            f"the request asks for {total} partitions, {MAX_PARTITIONS_PER_REQUEST} is the most; ask in parts"
+        )
+        return [too_many] * len(names)
+    times = Counter(names)
+    twice = InvalidRequest("the request names this topic more than once")
+    return [twice if times[name] > 1 else None for name in names]
+
+
+def refuse_selectors(
+    image: ClusterImage, selectors: Sequence[TopicSelector], config: BrokerConfig
+) -> list[KafkaError | None]:
+    """Return what is wrong with each topic to delete in view of the others of the request."""
+    if not config.delete_topic_enable:
+        return [TopicDeletionDisabled("delete.topic.enable is false")] * len(selectors)
+    # A topic may be meant twice, once by its name and once by its id.
+    found = [find_topic(image, each) for each in selectors]
+    meant = [each if topic is None else topic.topic_id for each, topic in zip(selectors, found, strict=True)]
+    times = Counter(meant)
+    twice = InvalidRequest("the request names this topic more than once")
+    return [twice if times[each] > 1 else None for each in meant]
+
+
+def create_topics(
+    image: ClusterImage, topics: Sequence[NewTopic], topic_ids: Sequence[UUID], config: BrokerConfig
+) -> Decision[TopicImage]:
+    """Create topics; `topic_ids` are the ids they get."""
+    records: list[MetadataRecord] = []
+    results: list[TopicImage | KafkaError] = []
+    names = _Names(image)
+    for topic, topic_id in zip(topics, topic_ids, strict=True):
+        try:
+            names.check(topic.name)
+            configs = check_topic_configs(topic.configs, config)
+            replicas = _replicas_of_new(image, topic, topic_id, config)
+        except KafkaError as error:
+            results.append(error)
+            continue
+        names.add(topic.name)
+        partitions = _new_partitions(0, replicas)
+        records.append(TopicCreated(topic.name, topic_id))
+        records.extend(_created(topic_id, partitions))
+        records.extend(ConfigChanged(ConfigResource.TOPIC, topic.name, *each) for each in configs.items())
+        results.append(TopicImage(topic.name, topic_id, partitions))
+    return Decision(tuple(records), tuple(results))
+
+
+def delete_topics(image: ClusterImage, selectors: Sequence[TopicSelector]) -> Decision[TopicImage]:
+    """Delete topics; the results are what they were."""
+    records: list[MetadataRecord] = []
+    results: list[TopicImage | KafkaError] = []
+    for selector in selectors:
+        try:
+            topic = _select(image, selector)
+        except KafkaError as error:
+            results.append(error)
+        else:
+            records.append(TopicDeleted(topic.topic_id))
+            results.append(topic)
+    return Decision(tuple(records), tuple(results))
+
+
+def create_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> Decision[TopicImage]:
+    """Give topics more partitions; the results are the topics as they will be."""
+    records: list[MetadataRecord] = []
+    results: list[TopicImage | KafkaError] = []
+    for each in wanted:
+        try:
+            topic = image.topics.get(each.name)
+            if topic is None:
+                raise UnknownTopicOrPartition(f"there is no topic {each.name!r}")
+            added = _new_partitions(len(topic.partitions), _replicas_of_added(image, topic, each))
+        except KafkaError as error:
+            results.append(error)
+        else:
+            records.extend(_created(topic.topic_id, added))
+            results.append(replace(topic, partitions=topic.partitions + added))
+    return Decision(tuple(records), tuple(results))
+
+
+def find_topic(image: ClusterImage, selector: TopicSelector) -> TopicImage | None:
+    """Return the topic that is meant, if there is one."""
+    if selector.name is not None:
+        return image.topics.get(selector.name)
+    return None if selector.topic_id is None else image.topic_by_id(selector.topic_id)
+
+
+def _select(image: ClusterImage, selector: TopicSelector) -> TopicImage:
+    if (selector.name is None) == (selector.topic_id is None):
+        raise InvalidRequest("name a topic either by its name or by its id")
+    topic = find_topic(image, selector)
+    if topic is None and selector.name is None:
+        raise UnknownTopicId(f"there is no topic with the id {selector.topic_id}")
+    if topic is None:
+        raise UnknownTopicOrPartition(f"there is no topic {selector.name!r}")
+    return topic
+
+
+def _replicas_of_new(
+    image: ClusterImage, topic: NewTopic, topic_id: UUID, config: BrokerConfig
+) -> Sequence[Replicas]:
+    if topic.assignments:
+        if (topic.partition_count, topic.replication_factor) != (DEFAULT, DEFAULT):
+            raise InvalidRequest(
+                "with assignments, the number of partitions and the replication factor must be -1"
+            )
+        assigned = dict(topic.assignments)
+        if sorted(assigned) != list(range(len(topic.assignments))):
+            raise InvalidReplicaAssignment("the assigned partitions must be 0, 1, 2, ..., each of them once")
+        replicas = [assigned[partition] for partition in range(len(assigned))]
+        _check_assignments(image, replicas, len(replicas[0]))
+        return replicas
+    count = config.num_partitions if topic.partition_count == DEFAULT else topic.partition_count
+    factor = (
+        config.default_replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
+    )
+    if factor < 1:
+        raise InvalidReplicationFactor(
+            f"the replication factor must be at least 1, or -1 for the default, not {factor}"
+        )
+    if count < 1:
+        raise InvalidPartitions(f"a topic has at least 1 partition, or -1 for the default, not {count}")
+    return place(image.brokers.values(), range(count), factor, topic_id.int)
+
+
+def _replicas_of_added(image: ClusterImage, topic: TopicImage, wanted: NewPartitions) -> Sequence[Replicas]:
+    current = len(topic.partitions)
+    if wanted.count <= current:
+        raise InvalidPartitions(
+            f"topic {topic.name!r} has {current} partitions; {wanted.count} would not be more"
+        )
+    added = range(current, wanted.count)
+    if wanted.assignments is None:
+        return place(image.brokers.values(), added, topic.replication_factor, topic.topic_id.int)
+    if len(wanted.assignments) != len(added):
+        raise InvalidReplicaAssignment(
+            f"{len(added)} partitions are added and {len(wanted.assignments)} assignments are given"
+        )
+    _check_assignments(image, wanted.assignments, topic.replication_factor)
+    return wanted.assignments
+
+
+def _check_assignments(image: ClusterImage, assignments: Sequence[Replicas], replication_factor: int) -> None:
+    for replicas in assignments:
+        if not replicas:
+            raise InvalidReplicaAssignment("a partition needs at least one replica")
+        if len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(f"the assignment {list(replicas)} names a broker twice")
+        if unknown := [each for each in replicas if each not in image.brokers]:
+            raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}")
+        if len(replicas) != replication_factor:
+            raise InvalidReplicaAssignment(
+                f"the assignment {list(replicas)} has {len(replicas)} replicas, others {replication_factor}"
+            )
+
+
+def _new_partitions(first: int, replicas: Sequence[Replicas]) -> tuple[PartitionImage, ...]:
+    return tuple(
+        PartitionImage(index, each[0], 0, each, each, 0) for index, each in enumerate(replicas, first)
+    )
+
+
+def _created(topic_id: UUID, partitions: Iterable[PartitionImage]) -> Iterable[PartitionCreated]:
+    for each in partitions:
+        yield PartitionCreated(topic_id, each.index, each.leader, each.leader_epoch, each.replicas, each.isr)
+
+
+class _Names:
+    """The names that are taken, those of this request included."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._added: set[str] = set()
+        self._forms: dict[str, str] | None = None  # made when first needed: it goes over all topics
+
+    def check(self, name: str) -> None:
+        """Raise the error for a name that is not allowed, taken, or too much like another."""
+        check_topic_name(name)
+        if name in self._image.topics or name in self._added:
+            raise TopicAlreadyExists(f"topic {name!r} exists")
+        if _can_collide(name) and (other := self._collisions().get(collision_key(name))):
+            raise InvalidTopicException(
+                f"topic {name!r} collides with {other!r}: '.' and '_' are the same in names of metrics"
+            )
+
+    def add(self, name: str) -> None:
+        """Take a name."""
+        self._added.add(name)
+        if self._forms is not None:
+            self._forms[collision_key(name)] = name
+
+    def _collisions(self) -> dict[str, str]:
+        if self._forms is None:
+            taken = [*self._image.topics, *self._added]
+            self._forms = {collision_key(each): each for each in taken if _can_collide(each)}
+        return self._forms
+
+
+def _can_collide(name: str) -> bool:
+    return "." in name or "_" in name

@@ -1,0 +1,63 @@
+"""What a state machine may ask of its runtime. Plain data, compared by value.
+
+An event (a request, a timer, a new cluster image) goes into a machine, a `Step` comes out of it. The
+machine itself has not changed by then: the runtime appends the records, and only when the log has them
+does it change the machine, by `replay(record)` for every record and `apply(change)` for every change.
+So a step whose records cannot be written has not happened, and nobody has to undo anything.
+
+Records are what survives: replaying all of them gives the machine's state after a failover. Changes are
+what need not survive: who waits for a rebalance, with which request. They are never written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TimerKey = tuple[str, ...]
+"""What a timer is for, then whom it concerns: `("session", group_id, member_id)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Call `on_timer(key)` at `at_ms`; a second one with this key replaces the first.
+
+    `at_ms` is on the clock of the `now_ms` that the machine was given. The runtime uses the difference,
+    so that a jump of the wall clock moves no deadline.
+    """
+
+    key: TimerKey
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Forget the timer `key`, if there is one."""
+
+    key: TimerKey
+
+
+Timer = SetTimer | CancelTimer
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the request `token`, which may have been parked long ago.
+
+    A response that is a `KafkaError` is raised where the request waits.
+    """
+
+    token: int
+    response: object
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The outcome of one event: write the records, change the state, and once committed reply."""
+
+    records: tuple[object, ...] = ()
+    changes: tuple[object, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    timers: tuple[Timer, ...] = ()
+
+
+NOTHING = Step()

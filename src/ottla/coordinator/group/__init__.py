@@ -1,0 +1,1 @@
+"""Consumer groups, as pure state machines: no IO, no clock, no randomness."""

@@ -1,0 +1,72 @@
+"""The target assignment, made anew for every epoch of the group by the assignor that most members prefer."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ottla.coordinator.group.assign_range import assign_range
+from ottla.coordinator.group.assign_types import Assignor, Subscriber
+from ottla.coordinator.group.assign_uniform import assign_uniform
+from ottla.coordinator.group.consumer import ConsumerGroup, Topics
+from ottla.coordinator.group.consumer_partitions import (
+    NO_PARTITIONS,
+    Partitions,
+    each_of,
+    grouped,
+    to_record,
+)
+from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.records import (
+    ConsumerTargetKey,
+    ConsumerTargetMemberKey,
+    ConsumerTargetMemberValue,
+    ConsumerTargetValue,
+    Record,
+)
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+
+
+def update_target(turn: ConsumerTurn) -> None:
+    """Make the assignment for the group's epoch, unless it is made; write what it changes."""
+    group = turn.group
+    if group.epoch <= group.target_epoch:
+        return
+    topics = turn.image.topics
+    assign = ASSIGNORS[group.assignor(turn.config.group_consumer_assignors[0])]
+    subscribers = _subscribers(group, topics)
+    wanted = {topic_id for each in subscribers for topic_id in each.topic_ids}
+    counts = {topic.topic_id: len(topic.partitions) for topic in topics.values() if topic.topic_id in wanted}
+    assignment = assign(subscribers, counts)
+    for member_id in group.members:
+        partitions = assignment.get(member_id, NO_PARTITIONS)
+        if partitions != group.targets.get(member_id):
+            value = ConsumerTargetMemberValue(to_record(partitions))
+            turn.write(Record(ConsumerTargetMemberKey(group.group_id, member_id), value))
+    turn.write(Record(ConsumerTargetKey(group.group_id), ConsumerTargetValue(group.epoch)))
+
+
+def _subscribers(group: ConsumerGroup, topics: Topics) -> list[Subscriber]:
+    """Return the members as an assignor sees them."""
+    known: dict[tuple[tuple[str, ...], str | None], frozenset[UUID]] = {}
+    claimed: set[tuple[UUID, int]] = set()
+    subscribers = []
+    for member in group.members.values():
+        # Mostly all members want the same.
+        wish = (member.wishes.subscribed_topics, member.regex)
+        topic_ids = known.get(wish)
+        if topic_ids is None:
+            topic_ids = known[wish] = group.topic_ids_of(member.wishes, topics)
+        partitions = _unclaimed(group.targets.get(member.member_id, NO_PARTITIONS), claimed)
+        subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, partitions))
+    return subscribers
+
+
+def _unclaimed(partitions: Partitions, claimed: set[tuple[UUID, int]]) -> Partitions:
+    """Return what no other member has; the leader of a classic group may have assigned things twice."""
+    pairs = set(each_of(partitions))
+    if not claimed.isdisjoint(pairs):
+        pairs -= claimed
+        partitions = grouped(pairs)
+    claimed |= pairs
+    return partitions

@@ -1,0 +1,224 @@
+"""From one protocol to the other, while the group is at work.
+
+A classic group of consumers becomes a consumer group when the first member joins that speaks the consumer
+protocol. Its classic members stay, with what they have, and notice nothing but a rebalance; from then on
+migration_classic.py serves them. When the last member leaves that speaks the consumer protocol, those who
+are left become a classic group again. `group.consumer.migration.policy` allows either, both or none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ottla.common.broker_keys import BrokerConfig
+from ottla.coordinator.group.classic import ClassicGroup
+from ottla.coordinator.group.classic_member import Member, State
+from ottla.coordinator.group.classic_rebalance import prepare
+from ottla.coordinator.group.classic_turn import Turn
+from ottla.coordinator.group.consumer import ConsumerGroup
+from ottla.coordinator.group.consumer_member import (
+    ConsumerMember,
+    Holding,
+    holding_record,
+    wishes_record,
+)
+from ottla.coordinator.group.consumer_partitions import NO_PARTITIONS, Partitions, grouped, to_record
+from ottla.coordinator.group.consumer_subscription import metadata_hash
+from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.migration_protocol import (
+    by_topic_id,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+    version_of,
+)
+from ottla.coordinator.group.records import (
+    ClassicMemberValue,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    ConsumerMemberValue,
+    ConsumerTargetKey,
+    ConsumerTargetMemberKey,
+    ConsumerTargetMemberValue,
+    ConsumerTargetValue,
+    Record,
+)
+from ottla.coordinator.group.requests import Protocols
+from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL
+from ottla.metadata.image import ClusterImage
+from ottla.protocol.errors import GroupIdNotFound, InvalidRequest, RebalanceInProgress
+
+DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""What these add to an assignment (librdkafka's cooperative-sticky does) is nothing that anybody would miss.
+Kafka refuses to upgrade a group that has any such addition."""
+
+# Upgrade
+
+
+def upgrade(group: ClassicGroup, now_ms: int, config: BrokerConfig, image: ClusterImage) -> ConsumerTurn:
+    """Begin a turn on the consumer group that a classic group becomes; raise if it cannot become one."""
+    _check_upgrade(group, config)
+    turn = ConsumerTurn(ConsumerGroup(group.group_id), now_ms, config, image, group.tombstones())
+    members = [_converted(each, group, image) for each in group.members.values()]
+    _write_members(turn, members, group.generation_id)
+    for member in group.members.values():
+        for token in (member.join_token, member.sync_token):
+            if token is not None:
+                turn.reply(token, RebalanceInProgress(f"{group.group_id} has another protocol now"))
+    turn.cancel_group_timers()
+    for converted in turn.group.members.values():
+        turn.set_session_timer(converted)
+    return turn
+
+
+def _check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
+    why = None
+    if config.group_consumer_migration_policy not in ("upgrade", "bidirectional"):
+        why = "online upgrade is disabled"
+    elif group.protocol_type != CONSUMER_PROTOCOL:
+        why = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > config.group_consumer_max_size:
+        why = "the group size exceeds the consumer group maximum size"
+    if why is not None:
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because {why}."
+        )
+
+
+def _converted(member: Member, group: ClassicGroup, image: ClusterImage) -> ConsumerMember:
+    protocol_name = group.protocol_name or member.protocols[0][0]
+    try:
+        subscription = decode_subscription(member.metadata(protocol_name))
+        assignment = decode_assignment(member.assignment)
+    except InvalidRequest:
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because the embedded consumer "
+            "protocol is malformed."
+        ) from None
+    if assignment.user_data and protocol_name not in DEFAULT_ASSIGNORS:
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because an unsupported custom "
+            "assignor is in use. Switch to a default assignor before re-attempting the upgrade."
+        )
+    wishes = ConsumerMemberValue(
+        member.instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(set(subscription.topics))),
+        None,
+        member.rebalance_timeout_ms,
+        None,
+        ClassicMemberValue(member.session_timeout_ms, member.protocols),
+    )
+    # In the middle of a rebalance the last assignment may have been taken back; what the member brought
+    # along into the rebalance it may still have.
+    held = by_topic_id(assignment.partitions or subscription.owned, image.topics)
+    holding = Holding(group.generation_id, group.generation_id, assigned=held)
+    return ConsumerMember(member.member_id, wishes, holding)
+
+
+def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int) -> None:
+    """Write the group as if it had been a consumer group all the time, and had come to rest at an epoch."""
+    group_id = turn.group.group_id
+    turn.write(*(wishes_record(group_id, each) for each in members))
+    value = ConsumerGroupValue(epoch, metadata_hash(turn.group.subscribed_topics(), turn.image.topics))
+    turn.write(Record(ConsumerGroupKey(group_id), value))
+    for each in members:
+        # What the leader of a classic group assigned twice counts once.
+        held = _free(turn.group, each.holding.assigned)
+        target = ConsumerTargetMemberValue(to_record(held))
+        holding = Holding(epoch, epoch, assigned=held)
+        turn.write(
+            Record(ConsumerTargetMemberKey(group_id, each.member_id), target),
+            holding_record(group_id, ConsumerMember(each.member_id, each.wishes, holding)),
+        )
+    turn.write(Record(ConsumerTargetKey(group_id), ConsumerTargetValue(epoch)))
+
+
+def _free(group: ConsumerGroup, partitions: Partitions) -> Partitions:
+    return grouped(
+        (topic_id, index)
+        for topic_id, indexes in partitions.items()
+        for index in indexes
+        if group.is_free(topic_id, index)
+    )
+
+
+# Downgrade
+
+
+def can_downgrade(turn: ConsumerTurn) -> bool:
+    """Tell whether those who are in the group can, and may, go on as a classic group."""
+    group = turn.group
+    return (
+        bool(group.members)
+        and all(each.is_classic for each in group.members.values())
+        and turn.config.group_consumer_migration_policy in ("downgrade", "bidirectional")
+        and len(group.members) <= turn.config.group_max_size
+    )
+
+
+def downgrade(turn: ConsumerTurn, lost: Sequence[ConsumerMember]) -> None:
+    """Replace the group by a classic one with the same members, at the same epoch.
+
+    It rebalances if members are lost. The record still has these, so that if the coordinator fails before
+    the rebalance is over, the end of their sessions brings it about once more.
+    """
+    consumers = turn.group
+    classic = Turn(_classic_group(turn), turn.now_ms, turn.config)
+    for member_id in consumers.members:
+        turn.cancel_timer("rejoin", member_id)
+        turn.cancel_timer("collect", member_id)
+    turn.write(*consumers.tombstones())
+    for member in classic.group.members.values():
+        classic.set_session_timer(member)
+    for each in lost:
+        classic.group.put(_ghost(each, classic))
+    classic.write()
+    for each in lost:
+        classic.group.remove(each.member_id)
+    if lost:
+        prepare(classic)
+    turn.become(classic.step())
+
+
+def _classic_group(turn: ConsumerTurn) -> ClassicGroup:
+    consumers = turn.group
+    group = ClassicGroup(
+        consumers.group_id, State.STABLE, turn.now_ms, CONSUMER_PROTOCOL, generation_id=consumers.epoch
+    )
+    for each in consumers.members.values():
+        classic = each.wishes.classic
+        assert classic is not None, "only classic members can be in a classic group"
+        target = consumers.targets.get(each.member_id, NO_PARTITIONS)
+        version = version_of(classic.protocols[0][1])
+        assignment = encode_assignment(target, turn.image, version)
+        group.add(_classic_member(each, classic.session_timeout_ms, classic.protocols, assignment))
+    group.protocol_name = group.select_protocol()
+    group.topics = group.subscribed_topics()
+    return group
+
+
+def _ghost(member: ConsumerMember, classic: Turn) -> Member:
+    """Return a member that is gone, as it would have to be to be a member."""
+    session_timeout_ms = member.session_timeout_ms(classic.config.group_consumer_session_timeout_ms)
+    protocols = ((classic.group.protocol_name or "", encode_subscription(member.wishes.subscribed_topics)),)
+    return replace(_classic_member(member, session_timeout_ms, protocols, b""), instance_id=None)
+
+
+def _classic_member(
+    member: ConsumerMember, session_timeout_ms: int, protocols: Protocols, assignment: bytes
+) -> Member:
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.wishes.client_id,
+        member.wishes.client_host,
+        member.wishes.rebalance_timeout_ms,
+        session_timeout_ms,
+        protocols,
+        assignment,
+    )

@@ -1,0 +1,211 @@
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, as they know them.
+
+To such a member its epoch is the generation. When there is something new for it, its heartbeat says that the
+group rebalances. It joins again, says what it has, and is answered at once: nobody waits for anybody else.
+Then it collects what it may have, which leaves out what others have not given up yet; and when they have,
+there is something new for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.coordinator.group.consumer import ConsumerGroup
+from ottla.coordinator.group.consumer_heartbeat import check_room, follow, take_place
+from ottla.coordinator.group.consumer_leave import remove_members
+from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState, new_member
+from ottla.coordinator.group.consumer_partitions import NO_PARTITIONS, each_of, without
+from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.migration import can_downgrade, downgrade
+from ottla.coordinator.group.migration_protocol import (
+    Subscription,
+    by_topic_id,
+    decode_subscription,
+    encode_assignment,
+    version_of,
+)
+from ottla.coordinator.group.records import ClassicMemberValue, ConsumerMemberValue
+from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Synced, SyncRequest
+from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL
+from ottla.protocol.errors import (
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    InvalidRequest,
+    KafkaError,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+
+
+def join(turn: ConsumerTurn, token: int, request: JoinRequest) -> None:
+    """Let a classic member join, or take its next step."""
+    member_id = request.member_id or f"{request.instance_id or request.client_id}-{request.fresh_id}"
+    check_room(turn.group, member_id, request.instance_id, turn.config.group_consumer_max_size)
+    subscription = _subscription(turn.group, request)
+    if not request.member_id and request.instance_id is None and request.must_know_its_id:
+        turn.reply(token, MemberIdRequired(member_id))
+        return
+    predecessor = turn.group.members.get(turn.group.instances.get(request.instance_id or "", ""))
+    member = _admit(turn, request, member_id)
+    updated = replace(member, wishes=_wishes(member, request, subscription))
+    owned = by_topic_id(subscription.owned, turn.image.topics)
+    updated = follow(turn, member, updated, owned)
+    turn.reply(
+        token,
+        Joined(member_id, updated.holding.epoch, CONSUMER_PROTOCOL, request.protocols[0][0], leader_id=""),
+    )
+    if predecessor is not None and not predecessor.is_classic and can_downgrade(turn):
+        is_settled = all(each.holding.is_settled(turn.group.epoch) for each in turn.group.members.values())
+        downgrade(turn, () if is_settled else (predecessor,))
+        return
+    _end_rejoining(turn, member_id)
+    turn.set_session_timer(updated)
+    turn.set_timer("collect", member_id, request.rebalance_timeout_ms)
+
+
+def sync(turn: ConsumerTurn, token: int, request: SyncRequest) -> None:
+    """Give a classic member its assignment, as far as the partitions are free."""
+    member = _check(turn.group, request.member_id, request.instance_id, request.generation_id)
+    assert member.wishes.classic is not None
+    protocol_name, metadata = member.wishes.classic.protocols[0]
+    for asked, is_so in ((request.protocol_type, CONSUMER_PROTOCOL), (request.protocol_name, protocol_name)):
+        if asked is not None and asked != is_so:
+            raise InconsistentGroupProtocol(f"{member.member_id} joined with {is_so}, not {asked}")
+    holding = member.holding
+    if turn.group.epoch > holding.epoch and holding.state is not MemberState.UNREVOKED_PARTITIONS:
+        _ask_to_rejoin(turn, token, member)
+        return
+    turn.cancel_timer("collect", member.member_id)
+    turn.set_session_timer(member)
+    assignment = encode_assignment(holding.assigned, turn.image, version_of(metadata))
+    turn.reply(token, Synced(CONSUMER_PROTOCOL, protocol_name, assignment))
+
+
+def heartbeat(
+    turn: ConsumerTurn, token: int, member_id: str, instance_id: str | None, generation_id: int
+) -> None:
+    """Extend a classic member's session, and tell it to join again if there is something new for it."""
+    member = _check(turn.group, member_id, instance_id, generation_id)
+    turn.set_session_timer(member)
+    if _has_news(turn.group, member):
+        _ask_to_rejoin(turn, token, member)
+    else:
+        turn.reply(token, None)
+
+
+def leave(turn: ConsumerTurn, token: int, leavers: tuple[Leaver, ...]) -> None:
+    """Take classic members out."""
+    results: list[KafkaError | None] = []
+    members: dict[str, ConsumerMember] = {}
+    for leaver in leavers:
+        try:
+            member = _find(turn.group, leaver)
+            if member.member_id in members:
+                raise UnknownMemberId(f"{member.member_id} has left already")
+            members[member.member_id] = member
+        except KafkaError as error:
+            results.append(error)
+        else:
+            results.append(None)
+    turn.reply(token, tuple(results))
+    if members:
+        remove_members(turn, list(members.values()))
+
+
+# Who it is
+
+
+def _admit(turn: ConsumerTurn, request: JoinRequest, member_id: str) -> ConsumerMember:
+    group = turn.group
+    if request.instance_id is None:
+        return group.members.get(member_id) or new_member(member_id)
+    if request.member_id:
+        return group.member(member_id, request.instance_id)
+    predecessor = group.instances.get(request.instance_id)
+    if predecessor is None:
+        return new_member(member_id)
+    return take_place(turn, group.members[predecessor], member_id)
+
+
+def _check(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
+) -> ConsumerMember:
+    member = group.member(member_id, instance_id)
+    _check_classic(member)
+    if generation_id != member.holding.epoch:
+        raise IllegalGeneration(f"{member_id} is in generation {member.holding.epoch}")
+    return member
+
+
+def _check_classic(member: ConsumerMember) -> None:
+    if not member.is_classic:
+        raise UnknownMemberId(f"{member.member_id} does not use the classic protocol")
+
+
+def _find(group: ConsumerGroup, leaver: Leaver) -> ConsumerMember:
+    # An administrator who removes a static member need not know its member id.
+    member_id = leaver.member_id or group.instances.get(leaver.instance_id or "", "")
+    member = group.member(member_id, leaver.instance_id)
+    _check_classic(member)
+    return member
+
+
+# What it wants
+
+
+def _subscription(group: ConsumerGroup, request: JoinRequest) -> Subscription:
+    """Return what a member asks for; raise if it has no protocol in common with the other classic members."""
+    names = {name for name, _ in request.protocols}
+    others = [each.wishes.classic for each in group.members.values() if each.member_id != request.member_id]
+    for classic in others:
+        if classic is not None:
+            names &= {name for name, _ in classic.protocols}
+    if request.protocol_type != CONSUMER_PROTOCOL or not names:
+        raise InconsistentGroupProtocol(f"{group.group_id} has members with other protocols")
+    try:
+        return decode_subscription(request.protocols[0][1])
+    except InvalidRequest as error:
+        raise InconsistentGroupProtocol(f"not what a consumer says: {error}") from None
+
+
+def _wishes(member: ConsumerMember, request: JoinRequest, subscription: Subscription) -> ConsumerMemberValue:
+    return ConsumerMemberValue(
+        request.instance_id,
+        subscription.rack_id or member.wishes.rack_id,
+        request.client_id,
+        request.client_host,
+        tuple(sorted(set(subscription.topics))),
+        None,
+        request.rebalance_timeout_ms,
+        member.wishes.server_assignor,
+        ClassicMemberValue(request.session_timeout_ms, request.protocols),
+    )
+
+
+# What is new
+
+
+def _has_news(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Tell whether a member would be told something else if it joined now."""
+    holding = member.holding
+    if holding.epoch < group.epoch or holding.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    if holding.state is not MemberState.UNRELEASED_PARTITIONS:
+        return False
+    missing = without(group.targets.get(member.member_id, NO_PARTITIONS), holding.assigned)
+    return all(group.is_free(topic_id, index) for topic_id, index in each_of(missing))
+
+
+def _ask_to_rejoin(turn: ConsumerTurn, token: int, member: ConsumerMember) -> None:
+    """Say that the group rebalances. The time for joining again counts from when it is said first."""
+    turn.reply(token, RebalanceInProgress(f"{turn.group.group_id} rebalances"))
+    if member.member_id not in turn.group.rejoining:
+        turn.note().rejoining |= {member.member_id}
+        turn.set_timer("rejoin", member.member_id, member.wishes.rebalance_timeout_ms)
+
+
+def _end_rejoining(turn: ConsumerTurn, member_id: str) -> None:
+    if member_id in turn.group.rejoining:
+        turn.note().rejoining -= {member_id}
+        turn.cancel_timer("rejoin", member_id)

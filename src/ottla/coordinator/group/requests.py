@@ -1,0 +1,167 @@
+"""What a group machine can be asked, and what it answers; versions of the protocol are the API's affair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.coordinator.group.records import OffsetValue
+from ottla.protocol.errors import KafkaError
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names of protocols, each with the member's metadata for it, the preferred one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """A wish to be in the next generation. `fresh_id` is what a new member's id is made unique with."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    fresh_id: str
+    must_know_its_id: bool = True
+    """Whether a new member is first told its id, and only then joins (JoinGroup v4)."""
+    can_skip_assignment: bool = True
+    """Whether a leader understands that it is not to assign anything (JoinGroup v9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member, as the leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The generation that a member is in; only the leader is told who else is."""
+
+    member_id: str
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """A wish for one's assignment; the leader's brings everybody's."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """One member's assignment."""
+
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """One who is to leave; without a member id, whoever has the instance id."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
+Left = tuple[KafkaError | None, ...]
+"""Why each of the leavers could not leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    """One partition's offset."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """Offsets to keep. Without group membership the generation is -1 and the member id empty."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+    """Or the member epoch, in the consumer protocol."""
+    topics: tuple[tuple[str, tuple[OffsetToCommit, ...]], ...]
+    retention_ms: int | None = None
+    knows_group_not_found: bool = True
+    """Whether the client understands GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (OffsetCommit v9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The partitions whose metadata was too long; all others are committed."""
+
+    too_large: frozenset[tuple[str, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """A question for offsets, of some partitions by topic, or of all."""
+
+    group_id: str
+    topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+FetchedOffsets = tuple[tuple[str, tuple[tuple[int, OffsetValue | None], ...]], ...]
+"""Offsets by topic and partition; None where nothing was ever committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """A member, for whoever watches groups."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A classic group, for whoever watches groups."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[DescribedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A line in a list of groups; `type` is classic or consumer."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str

@@ -1,0 +1,91 @@
+"""The log under a group machine: records to batches, and all of them back when a partition is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.common.clock import Clock
+from ottla.common.file_range import FileRange
+from ottla.coordinator.group.record_codec import decode_record, encode_record
+from ottla.coordinator.group.records import Record
+from ottla.protocol.errors import InvalidRecord, KafkaError
+from ottla.protocol.record_batch import decode_header, iter_batches
+from ottla.protocol.records import Record as LogRecord
+from ottla.protocol.records import encode_batch, iter_records
+from ottla.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 1024 * 1024
+RECORDS_PER_TURN = 500
+"""How many records are replayed before other work gets its turn: a few milliseconds' worth."""
+BATCH_BYTES = 512 * 1024
+"""How large a batch becomes at most, unless one record alone is larger."""
+RECORD_OVERHEAD_BYTES = 20
+
+
+class PartitionWriter:
+    """Appends the records of one machine to its partition."""
+
+    def __init__(self, partition: Partition, clock: Clock, codec: int = 0) -> None:
+        self._partition = partition
+        self._clock = clock
+        self._codec = codec
+
+    def append(self, records: tuple[Record, ...]) -> tuple[int, int]:
+        """Append as many of the records as make one batch; return the offset after it, and how many."""
+        now_ms = self._clock.wall_ms()
+        batch: list[LogRecord] = []
+        size, largest = 0, min(BATCH_BYTES, self._partition.log.config.max_message_bytes // 2)
+        for record in records:
+            key, value = encode_record(record)
+            size += len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD_BYTES
+            if size > largest and batch:
+                break
+            batch.append(LogRecord(len(batch), now_ms, key, value))
+        encoded = memoryview(encode_batch(batch, codec=self._codec))
+        appended = self._partition.append(encoded, decode_header(encoded))
+        return appended.last_offset + 1, len(batch)
+
+    def committed(self, offset: int) -> asyncio.Future[None] | None:
+        """Return None if all below `offset` is committed, else a future for when it is."""
+        return self._partition.committed(offset)
+
+    async def load(self, replay: Callable[[Record], None]) -> None:
+        """Replay the whole partition. What cannot be read is left out, and said so in the log."""
+        partition = self._partition
+        offset, end_offset = partition.log_start_offset, partition.log.log_end_offset
+        left_out: Counter[str] = Counter()
+        replayed = 0
+        while offset < end_offset:
+            found = partition.read(offset, READ_BYTES, end_offset, at_least_one=True)
+            data = found.records.read() if isinstance(found.records, FileRange) else found.records
+            for header, batch in iter_batches(data):
+                if header.is_control:
+                    continue
+                for each in iter_records(batch):
+                    if each.offset >= offset:
+                        _replay_one(each, replay, left_out)
+                        replayed += 1
+                        if replayed % RECORDS_PER_TURN == 0:
+                            await asyncio.sleep(0)
+            if found.next_offset <= offset:
+                raise InvalidRecord(f"{partition.topic_partition} ends at {offset}, not at {end_offset}")
+            offset = found.next_offset
+        for reason, count in left_out.items():
+            logger.warning("%s: left out %d records: %s", partition.topic_partition, count, reason)
+
+
+def _replay_one(each: LogRecord, replay: Callable[[Record], None], left_out: Counter[str]) -> None:
+    try:
+        record = decode_record(each.key, each.value)
+    except KafkaError as error:
+        left_out[str(error)] += 1
+        return
+    if record is None:
+        left_out["they are of a type that Ottla does not know"] += 1
+    else:
+        replay(record)

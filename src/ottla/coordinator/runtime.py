@@ -1,0 +1,250 @@
+"""Runs a state machine on one partition: append, change, wait for the commit, answer.
+
+There is no await between deciding, appending and changing, so the log and the state move as one, one
+event at a time. Every reply, also one without records of its own, waits until the last appended record
+is committed: nobody is ever told what a failover could take back. When all is committed already, which
+on one replica is always, a call answers at once and costs neither a task nor a future.
+
+A request that is to be answered by a later step (JoinGroup, SyncGroup) is parked under its token. If the
+one who waits for it goes away its future is cancelled, and the token means nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from ottla.common.clock import Clock
+from ottla.coordinator.effects import Reply, SetTimer, Step, TimerKey
+from ottla.coordinator.timers import Timers
+from ottla.protocol.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    RequestTimedOut,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1000
+"""When to try again to handle a timer whose records could not be appended."""
+
+Replay = Callable[[Any], None]
+P = ParamSpec("P")
+
+
+class Machine(Protocol):
+    """What the runtime needs of a state machine."""
+
+    def loaded(self, now_ms: int) -> Step:
+        """Begin to work, after all records were replayed."""
+        ...
+
+    def on_timer(self, now_ms: int, key: TimerKey) -> Step:
+        """Handle a timer that has run out."""
+        ...
+
+    def replay(self, record: Any) -> None:
+        """Apply one record."""
+        ...
+
+    def apply(self, change: object) -> None:
+        """Apply one change that is not written."""
+        ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class Writer(Protocol):
+    """The partition under a machine."""
+
+    async def load(self, replay: Replay) -> None:
+        """Replay all records, with other work in between."""
+        ...
+
+    def append(self, records: tuple[Any, ...]) -> tuple[int, int]:
+        """Append the first of the records in one batch; return the offset after it, and how many."""
+        ...
+
+    def committed(self, offset: int) -> asyncio.Future[None] | None:
+        """Return None if all below `offset` is committed, else a future for when it is."""
+        ...
+
+
+class Runtime(Generic[M]):
+    """One machine, one partition, one event at a time."""
+
+    def __init__(self, machine: M, writer: Writer, clock: Clock, commit_timeout_ms: int) -> None:
+        self.machine = machine
+        self._writer = writer
+        self._clock = clock
+        self._commit_timeout_ms = commit_timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._timers = Timers(self._on_timer)
+        self._tokens = count(1)
+        self._parked: dict[int, asyncio.Future[object]] = {}
+        self._end_offset = 0
+        self._refusal: type[KafkaError] | None = CoordinatorLoadInProgress
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether it has loaded, and has not been unloaded."""
+        return self._refusal is None
+
+    @property
+    def parked_count(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._parked)
+
+    async def load(self) -> None:
+        """Replay the partition."""
+        await self._writer.load(self.machine.replay)
+
+    def activate(self) -> None:
+        """Take requests from now on."""
+        self._refusal = None
+        self.tell(type(self.machine).loaded)
+
+    def unload(self) -> None:
+        """Take no more requests; those that wait are told to look for another coordinator."""
+        self._refusal = NotCoordinator
+        self._timers.clear()
+        parked, self._parked = self._parked, {}
+        for future in parked.values():
+            if not future.done():
+                future.set_exception(NotCoordinator("the partition is led elsewhere now"))
+
+    def call(
+        self, event: Callable[Concatenate[M, int, int, P], Step], *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
+        """Run `event(machine, now_ms, token, ...)` and return its reply, or a future for it.
+
+        A reply that is a KafkaError is raised. If the records cannot be appended, nothing has changed.
+        """
+        if self._refusal is not None:
+            raise self._refusal("the coordinator of this group is not active here")
+        token = next(self._tokens)
+        now_ms = self._clock.wall_ms()
+        step = event(self.machine, now_ms, token, *args, **kwargs)
+        self._take(step, now_ms)
+        commit = self._writer.committed(self._end_offset)
+        if commit is not None:
+            parked = self._park(token)
+            self._settle_later(step.replies, commit)
+            return parked
+        own: Reply | None = None
+        for reply in step.replies:
+            if reply.token == token:
+                own = reply
+            else:
+                self._settle(reply)
+        if own is None:
+            return self._park(token)
+        if isinstance(own.response, KafkaError):
+            raise own.response
+        return own.response
+
+    def tell(self, event: Callable[Concatenate[M, int, P], Step], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run `event(machine, now_ms, ...)`, which nobody waits for."""
+        now_ms = self._clock.wall_ms()
+        step = event(self.machine, now_ms, *args, **kwargs)
+        self._take(step, now_ms)
+        if step.replies:
+            commit = self._writer.committed(self._end_offset)
+            if commit is not None:
+                self._settle_later(step.replies, commit)
+            else:
+                for reply in step.replies:
+                    self._settle(reply)
+
+    def _take(self, step: Step, now_ms: int) -> None:
+        records = step.records
+        while records:
+            # Nearly always all of them. What is too much for one batch can be cut short by a disk that is
+            # full; then the state is that of the log, and whoever asked learns that it failed.
+            try:
+                self._end_offset, count = self._writer.append(records)
+            except KafkaError as error:
+                raise as_coordinator_error(error) from error
+            for record in records[:count]:
+                self.machine.replay(record)
+            records = records[count:]
+        for change in step.changes:
+            self.machine.apply(change)
+        for timer in step.timers:
+            if isinstance(timer, SetTimer):
+                self._timers.set(timer.key, timer.at_ms - now_ms)
+            else:
+                self._timers.cancel(timer.key)
+
+    def _on_timer(self, key: TimerKey) -> None:
+        try:
+            self.tell(type(self.machine).on_timer, key)
+        except KafkaError as error:
+            logger.warning("timer %s: %s; trying again in %d ms", key, error, RETRY_MS)
+            self._timers.set(key, RETRY_MS)
+        except Exception:
+            logger.exception("timer %s failed", key)
+
+    # Answers
+
+    def _park(self, token: int) -> asyncio.Future[object]:
+        future: asyncio.Future[object] = self._loop.create_future()
+        self._parked[token] = future
+        future.add_done_callback(lambda _: self._parked.pop(token, None))
+        return future
+
+    def _settle(self, reply: Reply) -> None:
+        future = self._parked.pop(reply.token, None)
+        if future is None or future.done():
+            return
+        if isinstance(reply.response, KafkaError):
+            future.set_exception(reply.response)
+        else:
+            future.set_result(reply.response)
+
+    def _settle_later(self, replies: tuple[Reply, ...], commit: asyncio.Future[None]) -> None:
+        """Send replies once their records are committed, or say in time that they are not."""
+
+        def give_up() -> None:
+            for reply in replies:
+                self._settle(Reply(reply.token, CoordinatorNotAvailable("not committed in time")))
+
+        timeout = self._loop.call_later(self._commit_timeout_ms / 1000, give_up)
+
+        def settle(commit: asyncio.Future[None]) -> None:
+            timeout.cancel()
+            error = NotCoordinator("stopped") if commit.cancelled() else commit.exception()
+            for reply in replies:
+                if error is not None:
+                    reply = Reply(reply.token, as_coordinator_error(error))
+                self._settle(reply)
+
+        commit.add_done_callback(settle)
+
+
+def as_coordinator_error(error: BaseException) -> KafkaError:
+    """Return what a client of the coordinator is told when its partition fails."""
+    match error:
+        case UnknownTopicOrPartition() | NotEnoughReplicas() | RequestTimedOut():
+            return CoordinatorNotAvailable(str(error))
+        case NotLeaderOrFollower() | KafkaStorageError():
+            return NotCoordinator(str(error))
+        case MessageTooLarge() | RecordListTooLarge():
+            return UnknownServerError(str(error))
+        case KafkaError():
+            return error
+    logger.error("the coordinator's partition failed", exc_info=error)
+    return UnknownServerError("the broker failed; its log says why")

@@ -1,0 +1,108 @@
+"""What a produced batch must satisfy, and what is done to it, before a leader appends it.
+
+By default this is a glance at the header. Only topics whose configuration asks for more (LogAppendTime,
+a `compression.type` of their own, compaction, a limit on the age of timestamps) cost more than that.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.log.log_config import LONG_MAX, LogConfig
+from ottla.protocol.compression import CODEC_NAMES, compress, decompress
+from ottla.protocol.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
+from ottla.protocol.record_batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_of,
+    decode_header,
+    stamp_log_append_time,
+)
+from ottla.protocol.records import MAX_DECOMPRESSED_BYTES, skim_records
+
+_CODECS = {name: number for number, name in enumerate(CODEC_NAMES)} | {"uncompressed": 0}
+
+
+class Admitted(NamedTuple):
+    """A batch as it is to be appended."""
+
+    batch: memoryview
+    header: BatchHeader
+    log_append_time_ms: int
+
+
+def needs_inspection(config: LogConfig) -> bool:
+    """Return whether more than the header's own timestamp has to be looked at."""
+    return (
+        config.uses_log_append_time
+        or config.is_compacted
+        or config.compression_type != "producer"
+        or config.timestamp_before_max_ms < LONG_MAX
+    )
+
+
+def check_size(size: int, config: LogConfig) -> None:
+    """Raise MessageTooLarge if a batch is larger than max.message.bytes."""
+    if size > config.max_message_bytes:
+        raise MessageTooLarge(f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}")
+
+
+def check_header(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Raise InvalidTimestamp if the header alone says that a timestamp is not acceptable."""
+    if header.is_log_append_time:
+        raise InvalidTimestamp("producers may not set the timestamp type to LogAppendTime")
+    ahead_ms = header.max_timestamp - now_ms
+    if ahead_ms > config.timestamp_after_max_ms:
+        raise InvalidTimestamp(
+            f"timestamp {header.max_timestamp} is {ahead_ms} ms ahead of the broker's clock, "
+            f"message.timestamp.after.max.ms is {config.timestamp_after_max_ms}"
+        )
+
+
+def admit(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> Admitted:
+    """Inspect a batch as its topic demands, and return it as the topic wants it stored."""
+    inspect_times = not config.uses_log_append_time and config.timestamp_before_max_ms < LONG_MAX
+    if (config.is_compacted or inspect_times) and not header.is_control:
+        _inspect_records(batch, config, now_ms, inspect_times)
+    if config.compression_type != "producer" and not header.is_control:
+        codec = _CODECS[config.compression_type]
+        if codec != header.codec:
+            batch = _recompress(batch, header, codec)
+            check_size(len(batch), config)
+            header = decode_header(batch)
+    if not config.uses_log_append_time:
+        check_header(header, config, now_ms)
+        return Admitted(batch, header, NO_TIMESTAMP)
+    stamp_log_append_time(batch, now_ms)
+    return Admitted(batch, decode_header(batch), now_ms)
+
+
+def _inspect_records(batch: memoryview, config: LogConfig, now_ms: int, inspect_times: bool) -> None:
+    oldest_ms = now_ms - config.timestamp_before_max_ms
+    latest_ms = now_ms + config.timestamp_after_max_ms
+    for record in skim_records(batch):
+        if config.is_compacted and record.key_bytes < 0:
+            raise InvalidRecord("a compacted topic takes no records without a key")
+        is_dated = inspect_times and record.timestamp != NO_TIMESTAMP
+        if is_dated and not oldest_ms <= record.timestamp <= latest_ms:
+            raise InvalidTimestamp(
+                f"timestamp {record.timestamp} is outside of what "
+                f"message.timestamp.before.max.ms and after.max.ms allow at {now_ms}"
+            )
+
+
+def _recompress(batch: memoryview, header: BatchHeader, codec: int) -> memoryview:
+    data = decompress(header.codec, batch[HEADER_BYTES:], MAX_DECOMPRESSED_BYTES)
+    packed = compress(codec, data)
+    changed = header._replace(
+        batch_length=HEADER_BYTES - LOG_OVERHEAD + len(packed),
+        attributes=(header.attributes & ~CODEC_MASK) | codec,
+    )
+    result = bytearray(HEADER.pack(*changed))
+    result += packed
+    result[17:21] = crc_of(result).to_bytes(4, "big")
+    return memoryview(result)

@@ -1,0 +1,143 @@
+"""One replica's log: batches in segments, who produced them, and under which leader.
+
+Everything here runs on the loop thread and returns at once; only `FlushJob.run` goes to a thread.
+An append is one write(2) to the page cache. What has to be durable is flushed (see flush.py);
+what a crash leaves is put in order when the log is opened (see recovery.py).
+
+Errors: KafkaStorageError when the disk fails. After a full disk the log is as it was before the
+append, and the next append is tried afresh; after any other failed write or fsync the whole log
+directory refuses writes until the broker restarts (see storage.py). Reads go on in either case; a
+read that fails itself raises KafkaStorageError and changes nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.log import log_lookup
+from ottla.log.admission import admit, check_header, check_size
+from ottla.log.log_files import LogFiles
+from ottla.log.log_types import Appended, LogRead, TimestampOffset
+from ottla.log.producer_state import marker_coordinator_epoch
+from ottla.log.segment import Segment
+from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
+from ottla.protocol.record_batch import LOG_APPEND_TIME_BIT, BatchHeader, check_crc, iter_batches, stamp
+
+
+class Log(LogFiles):
+    """One replica's log: append, read, look up. (What happens to its files is in `LogFiles`.)"""
+
+    # Appending
+    def append(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        """Append one batch that `check_batch` has accepted, as the leader; it is stamped in place."""
+        config = self._config
+        if len(batch) > config.max_message_bytes:
+            check_size(len(batch), config)
+        append_time = -1
+        if self._inspects:
+            batch, header, append_time = admit(batch, header, config, now_ms)
+        elif (
+            header.attributes & LOG_APPEND_TIME_BIT
+            or header.max_timestamp - now_ms > config.timestamp_after_max_ms
+        ):
+            check_header(header, config, now_ms)
+        if header.producer_id >= 0:
+            repeated = self.producers.check(header)
+            if repeated is not None:
+                first, last = repeated.first_offset, repeated.last_offset
+                stored_time = repeated.timestamp if config.uses_log_append_time else -1
+                return Appended(first, last, stored_time, self.log_start_offset, True)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        stamp(batch, base_offset, leader_epoch)
+        self._write(batch, last_offset, header.max_timestamp, now_ms)
+        if leader_epoch != self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, base_offset)
+        if header.producer_id >= 0:
+            self._update_producer(header, batch, last_offset)
+        return Appended(base_offset, last_offset, append_time, self.log_start_offset, False)
+
+    def append_as_follower(self, batches: memoryview) -> None:
+        """Append what the leader sent, offsets and epochs as they are; a cut-off last batch is left out."""
+        now_ms = self.clock.wall_ms()
+        for header, batch in iter_batches(batches):
+            check_crc(batch, header)
+            if header.base_offset < self.log_end_offset:
+                raise OffsetOutOfRange(
+                    f"the leader sent offset {header.base_offset}, the log ends at {self.log_end_offset}"
+                )
+            self._write(batch, header.last_offset, header.max_timestamp, now_ms)
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._update_producer(header, batch, header.last_offset)
+
+    def _write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
+        if self.is_closed or self.storage.offline_reason is not None:
+            self._check_writable()
+        segment, rule = self._segments.active, self._roll_rule
+        if (
+            timestamp > rule.after_ms
+            or last_offset > rule.after_offset
+            or segment.size_bytes + len(batch) > self._config.segment_bytes
+        ) and rule.is_due(segment, len(batch), last_offset, timestamp, now_ms):
+            segment = self._roll(now_ms)
+        try:
+            segment.append_stamped(batch, last_offset, timestamp)
+        except OSError as error:
+            raise self._append_failed(segment, error) from error
+        self.log_end_offset = last_offset + 1
+
+    def _append_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
+        try:
+            segment.cut_torn_tail()
+        except OSError as worse:
+            self.storage.take_offline(f"{self.path}: a torn append cannot be cut off: {worse}")
+        return self.storage.write_failed(f"appending to {self.path}", error)
+
+    def _update_producer(self, header: BatchHeader, batch: memoryview, last_offset: int) -> None:
+        if header.is_control:
+            self.producers.end_transaction(header, marker_coordinator_epoch(batch))
+        else:
+            self.producers.update(header, last_offset, header.max_timestamp)
+
+    # Reading
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> LogRead:
+        """Return whole batches from the one that contains `offset` up to `end_offset`; see `read_batches`."""
+        log_end = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end:
+            raise OffsetOutOfRange(f"offset {offset} is outside of {self.log_start_offset} to {log_end}")
+        if end_offset > log_end:
+            end_offset = log_end
+        if offset >= end_offset:
+            return LogRead(b"", offset)
+        try:
+            return log_lookup.read_batches(self._segments, offset, max_bytes, end_offset, at_least_one)
+        except OSError as error:
+            raise KafkaStorageError(f"reading {self.path}: {error}") from error
+
+    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
+        """Return the first record that is as late as `timestamp_ms`, or None."""
+        try:
+            return log_lookup.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
+        except OSError as error:
+            raise KafkaStorageError(f"reading {self.path}: {error}") from error
+
+    def time_from(self, offset: int, end_offset: int) -> int | None:
+        """Return the timestamp of the first record at or after `offset`, below `end_offset`; None without."""
+        try:
+            return log_lookup.time_from(self._segments, max(offset, self.log_start_offset), end_offset)
+        except OSError as error:
+            raise KafkaStorageError(f"reading {self.path}: {error}") from error
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """Return the first record with the largest timestamp of all, or None."""
+        try:
+            return log_lookup.latest(self._segments, self.log_start_offset)
+        except OSError as error:
+            raise KafkaStorageError(f"reading {self.path}: {error}") from error
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """Return the leader epoch that `offset` was written in, -1 if that is not known."""
+        return self.epochs.epoch_for_offset(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return (the largest epoch <= `epoch`, the offset where it ends); (-1, -1) if not known."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)

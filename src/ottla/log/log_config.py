@@ -1,0 +1,63 @@
+"""What a log needs to know of its topic's configuration, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ottla.common.topic_keys import TopicConfig
+
+LONG_MAX = (1 << 63) - 1
+INT_MAX = (1 << 31) - 1
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """The topic's configuration as its logs see it; replaced as a whole when it changes."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 << 20
+    retention_ms: int = 7 * _DAY_MS
+    retention_bytes: int = -1
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    timestamp_type: str = "CreateTime"
+    timestamp_before_max_ms: int = LONG_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    compression_type: str = "producer"
+    min_cleanable_dirty_ratio: float = 0.5
+    delete_retention_ms: int = _DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    file_delete_delay_ms: int = 60_000
+
+    @classmethod
+    def from_topic_config(cls, topic_config: TopicConfig) -> LogConfig:
+        """Read every field from the attribute that carries Kafka's name for it."""
+        values = {name: getattr(topic_config, key) for name, key in _KEYS.items()}
+        values["cleanup_policy"] = frozenset(values["cleanup_policy"])
+        return cls(**values)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner keeps only the latest record of each key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        """Whether the broker, not the producer, sets the records' timestamps."""
+        return self.timestamp_type == "LogAppendTime"
+
+
+_RENAMED = {
+    "timestamp_type": "message_timestamp_type",
+    "timestamp_before_max_ms": "message_timestamp_before_max_ms",
+    "timestamp_after_max_ms": "message_timestamp_after_max_ms",
+}
+_KEYS = {field.name: _RENAMED.get(field.name, field.name) for field in fields(LogConfig)}

@@ -1,0 +1,292 @@
+"""All logs of one broker, in one directory.
+
+    meta.properties, .lock, .kafka_cleanshutdown, three checkpoints     see checkpoints.py
+    <topic>-<partition>/                                                one log each
+    <topic>-<partition>.<id>-delete/                                    a deleted log, not yet removed
+
+Open and close are symmetric: closing cleanly writes what each log needs to be opened without a scan,
+makes it all durable at once, and leaves the clean-shutdown marker; opening removes the marker before
+the first append, so that whatever happens next counts as a crash until the next clean close.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition, new_uuid
+from ottla.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    CheckpointFile,
+    MetaProperties,
+    decode_offsets,
+    read_or_set_aside,
+    write_atomically,
+)
+from ottla.log.disk import Disk
+from ottla.log.log import Log
+from ottla.log.log_config import LogConfig
+from ottla.log.names import deleted_dir_name, is_deleted_dir, parse_partition_dir
+from ottla.log.opening import create_log, open_log
+from ottla.log.storage import Storage
+from ottla.protocol.errors import KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+_LOCK = ".lock"
+_MARKER = b'{"version":0,"brokerEpoch":-1}'
+
+
+class LogDirectoryError(Exception):
+    """The directory cannot be used at all; the message says why and what to do."""
+
+
+class LogDirectory:
+    """The logs of one broker."""
+
+    def __init__(
+        self,
+        path: str,
+        disk: Disk,
+        clock: Clock,
+        *,
+        node_id: int,
+        cluster_id: str,
+        max_open_files: int = 1000,
+    ) -> None:
+        self.path = path = os.path.abspath(path)
+        self.storage = Storage(disk, path, max_open_files=max_open_files)
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, str] = {}
+        """Logs that could not be opened, and why; the others are served."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As they were checkpointed before this start."""
+        self.was_clean = False
+        """Whether the stop before this start was clean."""
+        self._disk = disk
+        self._clock = clock
+        self._identity = (node_id, cluster_id)
+        self._release: Callable[[], None] | None = None
+        self._recovery_points = CheckpointFile(disk, f"{path}/{RECOVERY_POINTS}")
+        self._log_starts = CheckpointFile(disk, f"{path}/{LOG_STARTS}")
+        self._high_watermarks = CheckpointFile(disk, f"{path}/{HIGH_WATERMARKS}")
+
+    # Opening
+    def open(self, config_for: Callable[[str], LogConfig]) -> None:
+        """Lock the directory, check whose it is, and open every log in it."""
+        try:
+            if not self._disk.exists(self.path):
+                self._disk.make_dir(self.path)
+                self._disk.fsync_dir(os.path.dirname(self.path))
+            self._take_lock()
+            self._check_owner()
+            self._open_logs(config_for)
+        except OSError as error:
+            self._unlock()
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error}") from error
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _take_lock(self) -> None:
+        path = f"{self.path}/{_LOCK}"
+        self._release = self._disk.lock(path)
+        if self._release is None:
+            holder = self._disk.read_file(path).decode(errors="replace") or "another process"
+            raise LogDirectoryError(
+                f"log directory {self.path} is in use by {holder}: stop that broker, or use another directory"
+            )
+        self._disk.write_file(path, f"process {os.getpid()}".encode(), sync=False)
+
+    def _unlock(self) -> None:
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def _check_owner(self) -> None:
+        path = f"{self.path}/{META_PROPERTIES}"
+        node_id, cluster_id = self._identity
+        if not self._disk.exists(path):
+            meta = MetaProperties(node_id, cluster_id, new_uuid())
+            write_atomically(self._disk, path, meta.encode())
+            return
+        try:
+            meta = MetaProperties.decode(self._disk.read_file(path))
+        except ValueError as problem:
+            raise LogDirectoryError(
+                f"{path} cannot be read: {problem}. It says whose logs these are; restore it, "
+                f"or remove it if they belong to node {node_id} of cluster {cluster_id}"
+            ) from problem
+        if (meta.node_id, meta.cluster_id) != self._identity:
+            raise LogDirectoryError(
+                f"log directory {self.path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
+                f"this is node {node_id} of cluster {cluster_id}"
+            )
+
+    def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
+        disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.was_clean = disk.exists(marker)
+        recovery_points = self._read(RECOVERY_POINTS)
+        log_starts = self._read(LOG_STARTS)
+        self.high_watermarks = self._read(HIGH_WATERMARKS)
+        for entry in disk.list_dir(self.path):
+            if not entry.is_dir or is_deleted_dir(entry.name):
+                continue
+            partition = parse_partition_dir(entry.name)
+            if partition is None:
+                logger.warning(
+                    "%s/%s is not a partition's directory and is left alone", self.path, entry.name
+                )
+                continue
+            try:
+                log = open_log(
+                    self.storage,
+                    f"{self.path}/{entry.name}",
+                    partition,
+                    config_for(partition.topic),
+                    self._clock,
+                    is_clean=self.was_clean,
+                    recovery_point=recovery_points.get(partition, 0),
+                    log_start_offset=log_starts.get(partition, 0),
+                )
+            except OSError as error:
+                self.failed[partition] = str(error)
+                logger.error("the log of %s cannot be opened: %s", partition, error)
+                continue
+            self._adopt(log)
+        disk.remove(marker)
+        disk.fsync_dir(self.path)
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        return read_or_set_aside(self._disk, f"{self.path}/{name}", decode_offsets) or {}
+
+    def _adopt(self, log: Log) -> None:
+        log.on_truncate = self._truncated
+        self.logs[log.topic_partition] = log
+
+    def _truncated(self, _log: object) -> None:
+        """A recovery point went down: that has to be durable before what it covered is cut off."""
+        self._write(self._recovery_points.capture(self._all_recovery_points()))
+
+    # One log
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the log of a partition, or None; KafkaStorageError if it is there and cannot be opened."""
+        if partition in self.failed:
+            raise KafkaStorageError(f"the log of {partition} cannot be opened: {self.failed[partition]}")
+        return self.logs.get(partition)
+
+    def create(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
+        """Create the log of a new partition."""
+        if partition in self.logs or partition in self.failed:
+            raise KafkaStorageError(f"{partition} has a log already")
+        self.storage.check_writable()
+        directory = f"{self.path}/{partition}"
+        try:
+            log = create_log(self.storage, directory, partition, topic_id, config, self._clock)
+        except OSError as error:
+            raise self.storage.write_failed(f"creating {directory}", error) from error
+        self._adopt(log)
+        return log
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Take a partition's log out at once; `purge_deleted` removes its files later."""
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            log.close(clean=False)
+        if log is None and self.failed.pop(partition, None) is None:
+            return
+        old, new = f"{self.path}/{partition}", f"{self.path}/{deleted_dir_name(partition)}"
+        try:
+            self._disk.rename(old, new)
+            self._disk.fsync_dir(self.path)
+        except OSError as error:
+            raise self.storage.write_failed(f"deleting {old}", error) from error
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        """Take a log out and keep its directory under a name that is never opened; return that name."""
+        log = self.logs.pop(partition)
+        log.close(clean=False)
+        name = f"{partition}.{new_uuid().hex}-stray"
+        try:
+            self._disk.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
+            self._disk.fsync_dir(self.path)
+        except OSError as error:
+            raise self.storage.write_failed(f"setting {partition} aside", error) from error
+        return name
+
+    def purge_deleted(self) -> int:
+        """Remove the files of deleted logs and return how many logs that were. May run in a thread."""
+        names = [entry.name for entry in self._disk.list_dir(self.path) if is_deleted_dir(entry.name)]
+        for name in names:
+            directory = f"{self.path}/{name}"
+            for entry in self._disk.list_dir(directory):
+                self._disk.remove(f"{directory}/{entry.name}")
+            self._disk.remove_dir(directory)
+        return len(names)
+
+    # Checkpoints
+    def capture_checkpoints(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> Callable[[], None]:
+        """Return what writes all checkpoints as of now; that may run in a thread. OSErrors pass through."""
+        starts = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > 0}
+        writers = [
+            self._recovery_points.capture(self._all_recovery_points()),
+            self._log_starts.capture(starts),
+        ]
+        if high_watermarks is not None:
+            writers.append(self._high_watermarks.capture(high_watermarks))
+
+        def write() -> None:
+            for writer in writers:
+                writer()
+
+        return write
+
+    def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Write all checkpoints now; DeleteRecords waits for this before it answers."""
+        self._write(self.capture_checkpoints(high_watermarks))
+
+    def _all_recovery_points(self) -> dict[TopicPartition, int]:
+        return {key: log.recovery_point for key, log in self.logs.items()}
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            raise self.storage.write_failed(f"writing checkpoints in {self.path}", error) from error
+
+    # Closing
+    def close(
+        self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> bool:
+        """Close every log; return whether the next start can do without recovery."""
+        for log in self.logs.values():
+            try:
+                log.close(clean=clean and self.storage.offline_reason is None)
+            except KafkaStorageError as error:
+                logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+                clean = False
+        clean = clean and self.storage.offline_reason is None and not self.failed
+        try:
+            if clean:
+                self._leave_marker(high_watermarks)
+        except OSError as error:
+            logger.error("log directory %s was not closed cleanly: %s", self.path, error)
+            clean = False
+        self._unlock()
+        return clean
+
+    def _leave_marker(self, high_watermarks: Mapping[TopicPartition, int] | None) -> None:
+        self._disk.sync_all(self.path)
+        for log in self.logs.values():
+            log.recovery_point = log.log_end_offset
+        self.capture_checkpoints(high_watermarks)()
+        write_atomically(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", _MARKER)

@@ -1,0 +1,40 @@
+"""What a log answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.common.file_range import FileRange
+
+
+class Appended(NamedTuple):
+    """What became of an append."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 for topics with CreateTime."""
+    log_start_offset: int
+    is_duplicate: bool
+
+
+class LogRead(NamedTuple):
+    """Whole batches, and the offset after them."""
+
+    records: FileRange | bytes
+    next_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record that was found by its time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class Hole(NamedTuple):
+    """Offsets that recovery found unreadable between batches that are intact."""
+
+    first_offset: int
+    next_offset: int

@@ -1,0 +1,77 @@
+"""Names of files and directories, as Kafka spells them.
+
+A partition's directory `<topic>-<partition>` holds, for each segment, `<base offset>` in twenty
+digits with
+
+    .log         the batches
+    .index       offset -> position
+    .timeindex   timestamp -> offset
+    .txnindex    aborted transactions (only where there are some)
+    .snapshot    producers' state just before that offset
+
+and two small text files. A further suffix says that a file is not, or no longer, part of the log:
+
+    .cleaned     being written by the cleaner; of no value until it is complete
+    .swap        complete, about to take the place of the segments that it covers
+    .deleted     on its way out
+    .quarantine  bytes that recovery could not read and cut out, kept for a human to look at
+"""
+
+from __future__ import annotations
+
+from ottla.common.ids import TopicPartition, new_uuid
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+SEGMENT_KINDS = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+
+CLEANED = ".cleaned"
+SWAP = ".swap"
+DELETED = ".deleted"
+QUARANTINE = ".quarantine"
+TEMPORARY = ".tmp"
+CORRUPT = ".corrupt"
+
+EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+_DELETED_DIR = "-delete"
+_MAX_NAME = 255
+_DIGITS = 20
+
+
+def file_name(offset: int, kind: str) -> str:
+    """Return the name of the `kind` of file that starts at `offset`."""
+    return f"{offset:020d}{kind}"
+
+
+def offset_of(name: str, kind: str) -> int | None:
+    """Return the offset in a name of exactly this kind, or None if it is something else."""
+    digits = name[:_DIGITS]
+    if name[_DIGITS:] == kind and digits.isdecimal() and digits.isascii() and len(digits) == _DIGITS:
+        return int(digits)
+    return None
+
+
+def parse_partition_dir(name: str) -> TopicPartition | None:
+    """Return the partition whose directory has this name, or None if it is none's."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not (number.isdecimal() and number.isascii()):
+        return None
+    if number != str(int(number)):
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def deleted_dir_name(partition: TopicPartition) -> str:
+    """Return a fresh name for the directory of a deleted partition; cut if the topic's is very long."""
+    tail = f"-{partition.partition}.{new_uuid().hex}{_DELETED_DIR}"
+    return partition.topic[: _MAX_NAME - len(tail)] + tail
+
+
+def is_deleted_dir(name: str) -> bool:
+    """Return whether a directory is left from a deleted partition."""
+    return name.endswith(_DELETED_DIR)

@@ -1,0 +1,174 @@
+"""Opening a log from its directory.
+
+After a clean stop: no scan, only the tail of the last segment is read to find where the log ends.
+After a crash: see recovery.py. Either way the producers' state and the leader epochs come from their
+files as far as those go, and from the batches after that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.log import snapshots
+from ottla.log.checkpoints import (
+    decode_partition_metadata,
+    encode_partition_metadata,
+    read_or_set_aside,
+)
+from ottla.log.disk import DirEntry
+from ottla.log.epoch_cache import EpochCache
+from ottla.log.log import Log
+from ottla.log.log_config import LogConfig
+from ottla.log.log_types import Hole
+from ottla.log.names import (
+    EPOCH_CHECKPOINT,
+    LOG,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    TIME_INDEX,
+    file_name,
+    offset_of,
+)
+from ottla.log.offset_index import OffsetIndex
+from ottla.log.recovery import recover
+from ottla.log.replay import producers_at, replay_epochs
+from ottla.log.segment import Segment
+from ottla.log.segment_files import SegmentFiles
+from ottla.log.segments import Segments
+from ottla.log.storage import Storage
+from ottla.log.tidy import tidy
+from ottla.log.time_index import TimeIndex
+from ottla.protocol.errors import CorruptMessage
+
+logger = logging.getLogger(__name__)
+
+
+def create_log(
+    storage: Storage,
+    directory: str,
+    topic_partition: TopicPartition,
+    topic_id: UUID | None,
+    config: LogConfig,
+    clock: Clock,
+) -> Log:
+    """Create the directory of a new, empty log."""
+    disk = storage.disk
+    disk.make_dir(directory)
+    if topic_id is not None:
+        disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False)
+    segment = Segment.create(storage, directory, 0, config, now_ms=clock.wall_ms())
+    return Log(topic_partition, topic_id, config, Segments(storage, directory, [segment]), clock)
+
+
+def open_log(
+    storage: Storage,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    clock: Clock,
+    *,
+    is_clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> Log:
+    """Open the log in `directory`; CorruptMessage never escapes, OSErrors do."""
+    disk = storage.disk
+    entries = tidy(disk, directory)
+    found = _find_segments(storage, directory, entries, config, clock.wall_ms())
+    if is_clean and found:
+        is_clean = _load_tail(found[-1])
+        recovery_point = found[-1].base_offset
+    _rebuild_missing_indexes(found, entries)
+    holes: list[Hole] = []
+    if not is_clean:
+        holes = recover(found, recovery_point)
+    if found and log_start_offset > found[-1].next_offset:
+        logger.warning("%s ends before its start, offset %d: starting there", directory, log_start_offset)
+        Segments(storage, directory, found).drop_all()
+    segments = Segments(storage, directory, found)
+    if not found:
+        segments.start_new(log_start_offset, config, clock.wall_ms())
+    log_start_offset = max(log_start_offset, segments.all[0].base_offset)
+    end = segments.active.next_offset
+    epochs = _load_epochs(segments, log_start_offset, end if is_clean else min(recovery_point, end))
+    offsets = snapshots.snapshot_offsets(entries)
+    if not is_clean and snapshots.remove_above(disk, directory, offsets, end):
+        disk.fsync_dir(directory)
+    snapshots.remove_stray(disk, directory, offsets, {segment.base_offset for segment in found})
+    producers = producers_at(segments, offsets, end)
+    topic_id = read_or_set_aside(disk, f"{directory}/{PARTITION_METADATA}", decode_partition_metadata)
+    segments.close()
+    return Log(
+        topic_partition,
+        topic_id,
+        config,
+        segments,
+        clock,
+        log_start_offset=log_start_offset,
+        recovery_point=end if is_clean else min(recovery_point, end),
+        producers=producers,
+        epochs=epochs,
+        holes=holes,
+    )
+
+
+def _find_segments(
+    storage: Storage, directory: str, entries: Sequence[DirEntry], config: LogConfig, now_ms: int
+) -> list[Segment]:
+    sizes = {base: entry.size_bytes for entry in entries if (base := offset_of(entry.name, LOG)) is not None}
+    bases = sorted(sizes)
+    return [
+        Segment(
+            SegmentFiles(storage, directory, base),
+            config.index_interval_bytes,
+            size_bytes=sizes[base],
+            created_ms=now_ms,
+            is_sealed=base != bases[-1],
+        )
+        for base in bases
+    ]
+
+
+def _load_tail(active: Segment) -> bool:
+    """Find the end of a log that was stopped cleanly; False if it does not look like it."""
+    try:
+        active.load()
+    except CorruptMessage as problem:
+        logger.error("%s was stopped cleanly, but: %s", active.files.path(LOG), problem)
+        return False
+    return True
+
+
+def _rebuild_missing_indexes(segments: Sequence[Segment], entries: Sequence[DirEntry]) -> None:
+    """Rebuild sealed segments' indexes that are missing or have half an entry (the last one's are loaded)."""
+    sizes = {entry.name: entry.size_bytes for entry in entries}
+    for segment in segments[:-1]:
+        for kind, entry_bytes in ((OFFSET_INDEX, OffsetIndex.ENTRY.size), (TIME_INDEX, TimeIndex.ENTRY.size)):
+            name = file_name(segment.base_offset, kind)
+            size = sizes.get(name)
+            if size is None or size % entry_bytes:
+                try:
+                    segment.rebuild_indexes(
+                        f"{name} is missing" if size is None else f"{name} has {size} bytes"
+                    )
+                except CorruptMessage as problem:
+                    logger.error("%s: %s", segment.files.path(LOG), problem)
+                break
+
+
+def _load_epochs(segments: Segments, log_start_offset: int, believed_below: int) -> EpochCache:
+    """Return the leader epochs: from the file up to `believed_below`, from the batches after that."""
+    path = f"{segments.directory}/{EPOCH_CHECKPOINT}"
+    epochs = read_or_set_aside(segments.storage.disk, path, EpochCache.decode)
+    first = next((segment for segment in segments.all if segment.size_bytes), None)
+    if epochs is None:
+        epochs = EpochCache()
+        if first is not None and first.header_at(0).leader_epoch >= 0:
+            believed_below = log_start_offset
+    replay_epochs(segments, epochs, believed_below)
+    epochs.truncate_from_start(log_start_offset)
+    return epochs

@@ -1,0 +1,120 @@
+"""Finding batches in a segment: a step through an index, then a short walk over the log.
+
+Everything here raises CorruptIndex when the log does not bear out what the index says: an entry must
+point to a batch with the last offset (and, in the time index, the timestamp) that it names, and
+entries must be dense enough. So a wrong index costs a rebuild, never a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from ottla.log.batch_walk import walk_headers
+from ottla.log.disk import OpenFile
+from ottla.log.segment_index import SegmentIndex
+from ottla.log.sparse_index import CorruptIndex
+from ottla.log.time_index import NO_TIMESTAMP
+from ottla.protocol.errors import CorruptMessage
+from ottla.protocol.record_batch import BatchHeader
+
+_LOOKUP_BYTES = 4096 + 512
+_SPARSEST_BYTES = 1 << 17
+"""Past this many bytes (or two index intervals) after an entry, another one is due."""
+
+
+def position_of(file: OpenFile, index: SegmentIndex, size: int, offset: int, interval: int) -> int:
+    """Return where the first batch with last_offset >= `offset` starts; `size` if there is none."""
+    entry = index.offsets.lookup(offset)
+    due = (0 if entry is None else entry[1]) + max(_SPARSEST_BYTES, 2 * interval)
+    for position, header in _walk_from(file, entry, size):
+        if header.base_offset + header.last_offset_delta >= offset:
+            return position
+        if position > due:
+            raise CorruptIndex("entries are missing")
+    return size
+
+
+def indexed_position(file: OpenFile, index: SegmentIndex, size: int, offset: int) -> int:
+    """Return the position of the last indexed batch that ends at or below `offset`, checked; 0 if none."""
+    entry = index.offsets.lookup(offset)
+    if entry is not None:
+        _walk_from(file, entry, size)
+    return 0 if entry is None else entry[1]
+
+
+def last_boundary(file: OpenFile, index: SegmentIndex, size: int, start: int, limit: int) -> tuple[int, int]:
+    """Return (position, next offset) of the last boundary between batches in (start, limit].
+
+    `start` must be a boundary; (start, -1) says that the batch there reaches beyond `limit`.
+    """
+    entry = index.offsets.lookup_position(limit)
+    if entry is not None and entry[1] > start:
+        walk = _walk_from(file, entry, size)
+    else:
+        walk = walk_headers(file, start, size, chunk_bytes=_LOOKUP_BYTES)
+    boundary, next_offset = start, -1
+    for position, header in walk:
+        if position + header.size_bytes > limit:
+            if next_offset < 0 and position > start:
+                boundary, next_offset = position, header.base_offset
+            break
+        boundary, next_offset = position + header.size_bytes, header.next_offset
+    return boundary, next_offset
+
+
+def end_offset(file: OpenFile, index: SegmentIndex, size: int) -> int:
+    """Return the offset after the last batch of a segment that is not empty."""
+    return max(header.next_offset for _, header in _walk_from(file, index.offsets.last(), size))
+
+
+def latest(file: OpenFile, index: SegmentIndex, size: int, interval: int) -> tuple[int, int]:
+    """Return the last (timestamp, offset) of the time index, checked; (-1, -1) if it is rightly empty."""
+    entry = index.times.last()
+    if entry is None:
+        if size and next(walk_headers(file, 0, size))[1].max_timestamp != NO_TIMESTAMP:
+            raise CorruptIndex("the time index is empty")
+        return NO_TIMESTAMP, -1
+    _check_time(file, index, size, entry, interval)
+    return entry
+
+
+def check_times(file: OpenFile, index: SegmentIndex, size: int, interval: int) -> None:
+    """Check the last entry of the time index, of a segment that is not sealed yet."""
+    entry = index.times.last()
+    if entry is not None:
+        _check_time(file, index, size, entry, interval)
+    elif len(index.offsets) and next(walk_headers(file, 0, size))[1].max_timestamp != NO_TIMESTAMP:
+        raise CorruptIndex("the time index is empty")
+
+
+def position_for_time(file: OpenFile, index: SegmentIndex, size: int, timestamp: int, interval: int) -> int:
+    """Return a position before which no record is as late as `timestamp`."""
+    entry = index.times.lookup(timestamp)
+    return 0 if entry is None else _check_time(file, index, size, entry, interval)
+
+
+def _check_time(file: OpenFile, index: SegmentIndex, size: int, entry: tuple[int, int], interval: int) -> int:
+    """Return the position of the batch that a time index entry names, if it is as the entry says."""
+    timestamp, offset = entry
+    position = position_of(file, index, size, offset, interval)
+    if position < size:
+        _, header = next(walk_headers(file, position, size, chunk_bytes=_LOOKUP_BYTES))
+        if header.last_offset == offset and header.max_timestamp == timestamp:
+            return position
+    raise CorruptIndex(f"no batch of time {timestamp} ends at offset {offset}")
+
+
+def _walk_from(file: OpenFile, entry: tuple[int, int] | None, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Walk from the batch that an offset index entry names, if it is there; without one, from the start."""
+    if entry is None:
+        return walk_headers(file, 0, end, chunk_bytes=_LOOKUP_BYTES)
+    offset, position = entry
+    walk = walk_headers(file, position, end, chunk_bytes=_LOOKUP_BYTES)
+    try:
+        first = next(walk, None)
+    except CorruptMessage:
+        first = None
+    if first is None or first[1].last_offset != offset:
+        raise CorruptIndex(f"no batch at {position} ends at offset {offset}")
+    return chain((first,), walk)

@@ -1,0 +1,111 @@
+"""The segments of one log in order, and the steps by which they come and go.
+
+Each step leaves the directory, after a crash at any point, in a state that opening the log can
+finish or undo (`recovery.tidy`): a segment is there if and only if its .log file is.
+
+    removed     .log first, then the rest, to .deleted
+    replaced    new ones .cleaned -> .swap (.log last), directory fsynced: from here the swap happens;
+                old ones -> .deleted; new ones .swap -> final names (.log last), directory fsynced
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+
+from ottla.log.log_config import LogConfig
+from ottla.log.names import DELETED, SWAP
+from ottla.log.segment import Segment
+from ottla.log.storage import Storage
+
+_base_offset = attrgetter("base_offset")
+
+
+class Segments:
+    """One log's segments, by base offset; the last one is active."""
+
+    __slots__ = ("_list", "directory", "storage")
+
+    def __init__(self, storage: Storage, directory: str, segments: list[Segment]) -> None:
+        self.storage = storage
+        self.directory = directory
+        self._list = segments
+
+    @property
+    def all(self) -> list[Segment]:
+        """The list itself; not to be changed by others."""
+        return self._list
+
+    @property
+    def active(self) -> Segment:
+        """The one that is appended to."""
+        return self._list[-1]
+
+    @property
+    def sealed(self) -> list[Segment]:
+        """All but the active one, oldest first."""
+        return self._list[:-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size_bytes for segment in self._list)
+
+    def index_of(self, offset: int) -> int:
+        """Return the number of the last segment that starts at or before `offset` (0 if all start later)."""
+        if self._list[-1].base_offset <= offset:
+            return len(self._list) - 1
+        return max(0, bisect_right(self._list, offset, key=_base_offset) - 1)
+
+    def start_new(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """Create an empty segment and make it the active one."""
+        segment = Segment.create(self.storage, self.directory, base_offset, config, now_ms=now_ms)
+        self._list.append(segment)
+        return segment
+
+    def remove(self, segments: Sequence[Segment]) -> list[str]:
+        """Take the oldest segments out; they must be exactly these. Return the files' new names."""
+        count = len(segments)
+        if count >= len(self._list) or list(segments) != self._list[:count]:
+            raise ValueError("only the oldest segments can be removed, and never the active one")
+        renamed: list[str] = []
+        for segment in segments:
+            segment.change_suffix(DELETED)
+            del self._list[0]
+            renamed += segment.files.paths()
+        return renamed
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
+        """Put `new` (complete, fsynced, .cleaned) in the place of `old`; return the old files' new names."""
+        at = next((i for i, segment in enumerate(self._list) if old and segment is old[0]), -1)
+        if at < 0 or list(old) != self._list[at : at + len(old)] or at + len(old) >= len(self._list):
+            raise ValueError("only sealed segments that are next to each other can be replaced")
+        disk = self.storage.disk
+        for segment in reversed(new):
+            segment.change_suffix(SWAP)
+        disk.fsync_dir(self.directory)
+        renamed: list[str] = []
+        for segment in old:
+            segment.change_suffix(DELETED)
+            renamed += segment.files.paths()
+        for segment in new:
+            segment.change_suffix("")
+        self._list[at : at + len(old)] = new
+        disk.fsync_dir(self.directory)
+        return renamed
+
+    def drop_above(self, offset: int) -> None:
+        """Remove the segments that start after `offset`, newest first; at least one stays."""
+        while len(self._list) > 1 and self._list[-1].base_offset > offset:
+            self._list.pop().remove()
+
+    def drop_all(self) -> None:
+        """Remove every segment, newest first; a new one must be started next."""
+        while self._list:
+            self._list.pop().remove()
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        for segment in self._list:
+            segment.close()

@@ -1,0 +1,54 @@
+"""What all logs of one log directory share: the disk, the descriptors, and the state of health."""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+from ottla.log.disk import Disk
+from ottla.log.file_pool import FilePool
+from ottla.protocol.errors import KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""No space, no descriptors, no memory: nothing is wrong with the disk, and later it may do."""
+
+
+class Storage:
+    """One log directory's disk, open files and health.
+
+    A full disk is a trouble that passes: the write fails, the next one is tried again. Any other failed
+    write, and every failed fsync, is not: the kernel may have dropped the pages, so what is on the
+    disk is no longer known. `offline_reason` is then set until the broker restarts; writes are
+    refused, reads go on.
+    """
+
+    __slots__ = ("disk", "offline_reason", "path", "pool")
+
+    def __init__(self, disk: Disk, path: str, *, max_open_files: int = 1000) -> None:
+        self.disk = disk
+        self.path = path
+        self.pool = FilePool(disk, max_open_files)
+        self.offline_reason: str | None = None
+
+    def check_writable(self) -> None:
+        """Raise KafkaStorageError if the directory is offline."""
+        if self.offline_reason is not None:
+            raise KafkaStorageError(f"log directory {self.path} is offline: {self.offline_reason}")
+
+    def write_failed(self, what: str, error: OSError) -> KafkaStorageError:
+        """Return what to raise after a failed write; the directory goes offline unless it will pass."""
+        if error.errno in _PASSING:
+            logger.warning("%s: %s; the write was undone and will be tried again when asked", what, error)
+        else:
+            self.take_offline(f"{what}: {error}")
+        return KafkaStorageError(f"{what}: {error}")
+
+    def take_offline(self, reason: str) -> None:
+        """Refuse writes from now on; the first reason is kept."""
+        if self.offline_reason is None:
+            self.offline_reason = reason
+            logger.error(
+                "log directory %s is offline for writes until the broker restarts: %s", self.path, reason
+            )

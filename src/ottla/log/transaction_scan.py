@@ -1,0 +1,64 @@
+"""Which transactions in a stretch of a log were aborted, found out by reading headers and markers.
+
+Markers are control batches: one record whose key is int16 version, int16 type (0 abort, 1 commit). A
+marker decides all transactional batches of its producer since that producer's marker before. It may lie
+beyond the stretch that is asked about, so the scan goes on until nothing is open. What is still open at
+the end of the log bounds how far the log can be cleaned.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from operator import itemgetter
+from struct import Struct
+
+from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records import decode_records
+
+_CONTROL_KEY = Struct(">hh")
+_ABORT = 0
+_first_offset = itemgetter(0)
+
+
+class AbortedTransactions:
+    """Feed it every transactional batch, in order; then it knows which were aborted."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        self._aborted: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+
+    def saw_records(self, header: BatchHeader) -> None:
+        """Take note of a transactional batch."""
+        self._open.setdefault(header.producer_id, header.base_offset)
+
+    def saw_marker(self, header: BatchHeader, batch: memoryview) -> None:
+        """Take note of a control batch."""
+        first_offset = self._open.pop(header.producer_id, None)
+        if first_offset is not None and is_abort(header, batch):
+            self._aborted[header.producer_id].append((first_offset, header.last_offset))
+
+    def includes(self, header: BatchHeader) -> bool:
+        """Return whether a transactional batch belongs to an aborted transaction."""
+        ranges = self._aborted.get(header.producer_id)
+        if ranges is None:
+            return False
+        at = bisect_right(ranges, header.base_offset, key=_first_offset) - 1
+        return at >= 0 and header.base_offset <= ranges[at][1]
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest transaction starts whose marker was not seen yet; None if there is none."""
+        return min(self._open.values(), default=None)
+
+    def has_open_below(self, offset: int) -> bool:
+        """Return whether the fate of something below `offset` is still unknown."""
+        return any(first < offset for first in self._open.values())
+
+
+def is_abort(header: BatchHeader, batch: memoryview) -> bool:
+    """Return whether a control batch aborts its producer's transaction."""
+    if not header.is_transactional or header.record_count == 0:
+        return False
+    key = decode_records(batch)[0].key
+    return key is not None and len(key) >= _CONTROL_KEY.size and _CONTROL_KEY.unpack_from(key)[1] == _ABORT

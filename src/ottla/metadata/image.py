@@ -1,0 +1,295 @@
+"""The cluster as one broker sees it: an immutable value, folded from the metadata log.
+
+`apply` makes a new image and shares everything that did not change, so that an image is cheap to
+make (one copy of the dictionaries that were touched, whatever the number of records) and so that
+`changes` can find by identity which topics differ.
+
+`records()` is the inverse of `apply`: folding them into `EMPTY` gives an equal image. A store uses
+that to replace the start of its log by a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from ottla.metadata.entities import BrokerImage, PartitionImage, TopicImage
+from ottla.metadata.records import (
+    BrokerRegistered,
+    ClusterCreated,
+    ConfigChanged,
+    ConfigResource,
+    ControllerElected,
+    MetadataError,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+
+NOTHING: Mapping[str, str] = {}
+ConfigKey = tuple[int, str]
+
+__all__ = [
+    "EMPTY",
+    "BrokerImage",
+    "ClusterImage",
+    "ConfigKey",
+    "ImageChanges",
+    "PartitionImage",
+    "TopicImage",
+    "changes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """The whole cluster after the first `version` entries of the metadata log."""
+
+    version: int = 0
+    cluster_id: str = ""
+    controller_id: int = -1
+    controller_epoch: int = 0
+    next_producer_id: int = 0
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    names_by_id: Mapping[UUID, str] = field(default_factory=dict)
+    configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        """Return the topic with this id."""
+        name = self.names_by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """Return one partition of a topic."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def topic_overrides(self, name: str) -> Mapping[str, str]:
+        """Return the configs set on the topic itself."""
+        return self.configs.get((ConfigResource.TOPIC, name), NOTHING)
+
+    def broker_overrides(self, node_id: int | str = "") -> Mapping[str, str]:
+        """Return the configs set dynamically on one broker, or with "" on all of them."""
+        return self.configs.get((ConfigResource.BROKER, str(node_id)), NOTHING)
+
+    def apply(self, records: Iterable[MetadataRecord], version: int | None = None) -> ClusterImage:
+        """Return the image after `records`, which are the entry `version` of the log (the next one)."""
+        draft = _Draft(self)
+        for record in records:
+            draft.replay(record)
+        return draft.image(self.version + 1 if version is None else version)
+
+    @property
+    def record_count(self) -> int:
+        """Return about how many records `records` yields."""
+        return (
+            len(self.brokers)
+            + len(self.configs)
+            + sum(1 + len(each.partitions) for each in self.topics.values())
+        )
+
+    def records(self) -> Iterator[MetadataRecord]:
+        """Yield records that make this image out of `EMPTY`."""
+        if self.cluster_id:
+            yield ClusterCreated(self.cluster_id)
+        if self.controller_epoch:
+            yield ControllerElected(self.controller_id, self.controller_epoch)
+        if self.next_producer_id:
+            yield ProducerIdsAllocated(self.next_producer_id)
+        for broker in self.brokers.values():
+            yield BrokerRegistered(broker.node_id, broker.epoch, broker.rack, broker.endpoints)
+        for topic in self.topics.values():
+            yield TopicCreated(topic.name, topic.topic_id)
+            for each in topic.partitions:
+                yield PartitionCreated(
+                    topic.topic_id,
+                    each.index,
+                    each.leader,
+                    each.leader_epoch,
+                    each.replicas,
+                    each.isr,
+                    each.partition_epoch,
+                )
+        for (resource_type, name), values in self.configs.items():
+            for key, value in values.items():
+                yield ConfigChanged(resource_type, name, key, value)
+
+
+EMPTY = ClusterImage()
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChanges:
+    """What differs between two images.
+
+    `grown` are the topics that gained partitions, or whose partitions have another leader, epoch or ISR.
+    """
+
+    created: tuple[TopicImage, ...]
+    deleted: tuple[TopicImage, ...]
+    grown: tuple[TopicImage, ...]
+    configs: frozenset[ConfigKey]
+
+
+def changes(old: ClusterImage, new: ClusterImage) -> ImageChanges:
+    """Compare two images; a topic deleted and recreated in between is in both lists."""
+    created: list[TopicImage] = []
+    deleted: list[TopicImage] = []
+    changed: list[TopicImage] = []
+    if old.topics is not new.topics:
+        for name, topic in new.topics.items():
+            before = old.topics.get(name)
+            if before is topic:
+                continue
+            if before is None or before.topic_id != topic.topic_id:
+                created.append(topic)
+            elif before != topic:
+                changed.append(topic)
+        for name, topic in old.topics.items():
+            after = new.topics.get(name)
+            if after is None or after.topic_id != topic.topic_id:
+                deleted.append(topic)
+    configs: frozenset[ConfigKey] = frozenset()
+    if old.configs is not new.configs:
+        either = old.configs.keys() | new.configs.keys()
+        configs = frozenset(key for key in either if old.configs.get(key) != new.configs.get(key))
+    return ImageChanges(tuple(created), tuple(deleted), tuple(changed), configs)
+
+
+class _Draft:
+    """An image under change: copies a dictionary when it is first touched, and never before."""
+
+    def __init__(self, base: ClusterImage) -> None:
+        self._base = base
+        self._brokers: dict[int, BrokerImage] | None = None
+        self._topics: dict[str, TopicImage] | None = None
+        self._names_by_id: dict[UUID, str] | None = None
+        self._configs: dict[ConfigKey, Mapping[str, str]] | None = None
+        # Partitions of the topics being changed, as lists: a topic may gain thousands at once.
+        self._partitions: dict[UUID, list[PartitionImage]] = {}
+        self._cluster_id = base.cluster_id
+        self._controller = (base.controller_id, base.controller_epoch)
+        self._next_producer_id = base.next_producer_id
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Take in one record."""
+        match record:
+            case PartitionCreated(topic_id, index):
+                self._add_partition(topic_id, index, _partition(record))
+            case PartitionChanged(topic_id, index):
+                self._change_partition(topic_id, index, _partition(record))
+            case TopicCreated(name, topic_id):
+                self._create_topic(name, topic_id)
+            case TopicDeleted(topic_id):
+                self._delete_topic(topic_id)
+            case ConfigChanged(resource_type, name, key, value):
+                self._set_config((resource_type, name), key, value)
+            case ProducerIdsAllocated(next_producer_id):
+                self._next_producer_id = max(self._next_producer_id, next_producer_id)
+            case BrokerRegistered(node_id, epoch, rack, endpoints):
+                if self._brokers is None:
+                    self._brokers = dict(self._base.brokers)
+                self._brokers[node_id] = BrokerImage(node_id, epoch, rack, endpoints)
+            case ControllerElected(node_id, controller_epoch):
+                self._controller = (node_id, controller_epoch)
+            case ClusterCreated(cluster_id):
+                if self._cluster_id:
+                    raise MetadataError(f"the cluster {self._cluster_id} was created twice")
+                self._cluster_id = cluster_id
+
+    def image(self, version: int) -> ClusterImage:
+        """Return the finished image."""
+        base = self._base
+        for topic_id, partitions in self._partitions.items():
+            topics, names = self._topics_draft()
+            name = names[topic_id]
+            topics[name] = replace(topics[name], partitions=tuple(partitions))
+        return ClusterImage(
+            version=version,
+            cluster_id=self._cluster_id,
+            controller_id=self._controller[0],
+            controller_epoch=self._controller[1],
+            next_producer_id=self._next_producer_id,
+            brokers=base.brokers if self._brokers is None else self._brokers,
+            topics=base.topics if self._topics is None else self._topics,
+            names_by_id=base.names_by_id if self._names_by_id is None else self._names_by_id,
+            configs=base.configs if self._configs is None else self._configs,
+        )
+
+    def _topics_draft(self) -> tuple[dict[str, TopicImage], dict[UUID, str]]:
+        if self._topics is None or self._names_by_id is None:
+            self._topics = dict(self._base.topics)
+            self._names_by_id = dict(self._base.names_by_id)
+        return self._topics, self._names_by_id
+
+    def _create_topic(self, name: str, topic_id: UUID) -> None:
+        topics, names = self._topics_draft()
+        if name in topics or topic_id in names:
+            raise MetadataError(f"the topic {name} was created twice")
+        topics[name] = TopicImage(name, topic_id)
+        names[topic_id] = name
+
+    def _delete_topic(self, topic_id: UUID) -> None:
+        topics, names = self._topics_draft()
+        name = names.pop(topic_id, None)
+        if name is None:
+            raise MetadataError(f"the topic with id {topic_id} was deleted but never created")
+        del topics[name]
+        self._partitions.pop(topic_id, None)
+        self._configs_draft().pop((ConfigResource.TOPIC, name), None)
+
+    def _partitions_of(self, topic_id: UUID) -> list[PartitionImage]:
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            topics, names = self._topics_draft()
+            if topic_id not in names:
+                raise MetadataError(f"a partition of the unknown topic id {topic_id}")
+            partitions = self._partitions[topic_id] = list(topics[names[topic_id]].partitions)
+        return partitions
+
+    def _add_partition(self, topic_id: UUID, index: int, partition: PartitionImage) -> None:
+        partitions = self._partitions_of(topic_id)
+        if index != len(partitions):
+            raise MetadataError(f"partition {index} of topic id {topic_id} is out of order")
+        partitions.append(partition)
+
+    def _change_partition(self, topic_id: UUID, index: int, partition: PartitionImage) -> None:
+        partitions = self._partitions_of(topic_id)
+        if not 0 <= index < len(partitions):
+            raise MetadataError(f"partition {index} of topic id {topic_id} changed but does not exist")
+        partitions[index] = partition
+
+    def _configs_draft(self) -> dict[ConfigKey, Mapping[str, str]]:
+        if self._configs is None:
+            self._configs = dict(self._base.configs)
+        return self._configs
+
+    def _set_config(self, resource: ConfigKey, key: str, value: str | None) -> None:
+        configs = self._configs_draft()
+        values = dict(configs.get(resource, NOTHING))
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        if values:
+            configs[resource] = values
+        else:
+            configs.pop(resource, None)
+
+
+def _partition(record: PartitionCreated | PartitionChanged) -> PartitionImage:
+    return PartitionImage(
+        record.partition,
+        record.leader,
+        record.leader_epoch,
+        record.replicas,
+        record.isr,
+        record.partition_epoch,
+    )

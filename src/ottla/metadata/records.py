@@ -1,0 +1,205 @@
+"""The records of the metadata log, and how they are written down.
+
+One record is one line of JSON: its type, the version of that type, then its fields in the order of
+their declaration. Ids are written as Kafka writes them (22 characters of base64).
+
+    {"type":"TopicCreated","v":1,"name":"orders","topic_id":"2b1xZ0pTQbGk4m0aG3r9Xw"}
+
+A field may be added to a type at any time if it has a default. A change that older code must not
+misread raises the version instead; a reader refuses types and versions that it does not know,
+because skipping one would silently give it another cluster than everybody else's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from ottla.common.ids import parse_uuid, uuid_text
+
+
+class MetadataError(Exception):
+    """The metadata cannot be read, or contradicts itself; the message says where and what to do."""
+
+
+class ConfigResource(IntEnum):
+    """The kinds of things that have configs, with the numbers of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a broker on one of its listeners."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCreated:
+    """The first record of every cluster."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerElected:
+    """A broker runs the cluster from here on."""
+
+    node_id: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker joined, or came back with another epoch or other addresses."""
+
+    node_id: int
+    broker_epoch: int
+    rack: str | None
+    endpoints: tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic without partitions yet; they follow in the same append."""
+
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic is gone, with its partitions and configs."""
+
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCreated:
+    """A topic has one more partition. A leader of -1 means none."""
+
+    topic_id: UUID
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanged:
+    """The whole new state of a partition that exists."""
+
+    topic_id: UUID
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """A config was set, or (value None) went back to its default.
+
+    The broker of the name "" stands for all brokers.
+    """
+
+    resource_type: int
+    resource_name: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """Every producer id below this one has been given to some broker."""
+
+    next_producer_id: int
+
+
+MetadataRecord = (
+    ClusterCreated
+    | ControllerElected
+    | BrokerRegistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionCreated
+    | PartitionChanged
+    | ConfigChanged
+    | ProducerIdsAllocated
+)
+
+VERSIONS: dict[type[MetadataRecord], int] = {
+    ClusterCreated: 1,
+    ControllerElected: 1,
+    BrokerRegistered: 1,
+    TopicCreated: 1,
+    TopicDeleted: 1,
+    PartitionCreated: 1,
+    PartitionChanged: 1,
+    ConfigChanged: 1,
+    ProducerIdsAllocated: 1,
+}
+
+_TYPES = {each.__name__: each for each in VERSIONS}
+_FIELDS = {each: tuple(field.name for field in fields(each)) for each in VERSIONS}
+# JSON has neither ids nor tuples: these fields are turned back on reading.
+_FROM_JSON: dict[str, Callable[[Any], Any]] = {
+    "topic_id": parse_uuid,
+    "replicas": tuple,
+    "isr": tuple,
+    "endpoints": lambda endpoints: tuple(Endpoint(*each) for each in endpoints),
+}
+_to_json = json.JSONEncoder(separators=(",", ":"), default=uuid_text).encode
+
+
+def encode_record(record: MetadataRecord) -> str:
+    """Return the record as one line of JSON."""
+    cls = type(record)
+    line: dict[str, Any] = {"type": cls.__name__, "v": VERSIONS[cls]}
+    for name in _FIELDS[cls]:
+        line[name] = getattr(record, name)
+    return _to_json(line)
+
+
+def decode_record(line: str) -> MetadataRecord:
+    """Return the record that `encode_record` wrote."""
+    try:
+        values = json.loads(line)
+        name, version = values.pop("type"), values.pop("v")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise MetadataError(f"not a metadata record: {line[:200]!r}") from error
+    cls = _TYPES.get(name)
+    if cls is None or version != VERSIONS[cls]:
+        raise MetadataError(
+            f"metadata record {name} version {version} is unknown to this Ottla; "
+            "the metadata was written by a newer one, so start that version"
+        )
+    try:
+        for key in values.keys() & _FROM_JSON.keys():
+            values[key] = _FROM_JSON[key](values[key])
+        return cls(**values)
+    except (ValueError, TypeError) as error:
+        raise MetadataError(f"metadata record {name} does not fit its fields: {line[:200]!r}") from error
+
+
+def encode_records(records: Iterable[MetadataRecord]) -> str:
+    """Return the records as lines of JSON."""
+    return "\n".join(map(encode_record, records))
+
+
+def decode_records(text: str) -> Iterator[MetadataRecord]:
+    """Yield the records that `encode_records` wrote."""
+    return map(decode_record, text.split("\n") if text else ())

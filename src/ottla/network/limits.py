@@ -1,0 +1,31 @@
+"""What clients may ask of the network, all together and one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLimits:
+    """Bounds of a server, with Kafka's key where there is one."""
+
+    max_connections: int = 2_000
+    """max.connections"""
+    max_connections_per_ip: int = 200
+    """max.connections.per.ip"""
+    max_idle_ms: int = 600_000
+    """connections.max.idle.ms; negative for no limit"""
+    stall_ms: int = 30_000
+    """How long a started frame may go without a byte, and a closing connection without progress."""
+    queued_requests: int = 500
+    """queued.max.requests: overlapping requests unanswered; others are bounded by one per connection"""
+    queued_request_bytes: int = 256 << 20
+    """queued.max.request.bytes: memory held by frames above SMALL_FRAME_BYTES; negative for no limit"""
+    max_requests_per_connection: int = 64
+    """Overlapping requests unanswered on one connection before its socket is left unread."""
+    send_buffer_bytes: int = -1
+    """socket.send.buffer.bytes; -1 leaves it to the system"""
+    receive_buffer_bytes: int = -1
+    """socket.receive.buffer.bytes; -1 leaves it to the system"""
+    sweep_interval_ms: int = 1_000
+    """How often idle and stalled connections are looked for."""

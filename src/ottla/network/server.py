@@ -1,0 +1,181 @@
+"""Listeners and their connections: admission, the periodic sweep, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ottla.common.clock import Clock
+from ottla.common.listeners import Listener
+from ottla.network.budget import Budget
+from ottla.network.connection import Connection
+from ottla.network.frame_reader import SCRATCH_BYTES
+from ottla.network.handler import RequestHandler
+from ottla.network.limits import NetworkLimits
+from ottla.network.peer_log import PeerLog, logger
+from ottla.network.stats import NetworkStats
+
+BACKLOG = 512
+CANCEL_S = 1.0
+KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES = 60, 15, 4
+
+
+class Server:
+    """Serves a handler on listeners. Belongs to the event loop that was running when it was made."""
+
+    def __init__(self, handler: RequestHandler, limits: NetworkLimits, clock: Clock) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+        self.log = PeerLog(clock)
+        self.stats = NetworkStats()
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.requests = Budget(limits.queued_requests)
+        self.frame_bytes = Budget(limits.queued_request_bytes)
+        self.listeners: tuple[Listener, ...] = ()  # with the ports really in use
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._per_host: dict[str, int] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._is_stopping = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def bind(self, listener: Listener) -> None:
+        """Take the port of `listener`, or raise OSError; clients are refused until `serve`."""
+        self.listeners = (*self.listeners, await self._listen(listener))
+
+    async def serve(self) -> None:
+        """Accept connections on every listener that is bound."""
+        for server in self._servers:
+            await server.start_serving()
+        self._sweep_later()
+
+    async def start(self, listeners: Iterable[Listener]) -> None:
+        """Listen on all of `listeners`, or on none if one fails (OSError)."""
+        try:
+            for listener in listeners:
+                await self.bind(listener)
+            await self.serve()
+        except BaseException:
+            self._close_listeners()
+            self.listeners = ()
+            raise
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept and read nothing more, answer what was taken within `grace_s`, close everything."""
+        self._is_stopping = True
+        self._close_listeners()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in list(self._connections):
+            connection.close("closed: the broker stops")
+        if not await self._is_empty_within(grace_s):
+            logger.warning("%d connections are cut off, not answered in time", len(self._connections))
+            for connection in list(self._connections):
+                connection.abort("closed: the broker stops")
+                connection.unanswered.cancel()
+            await self._is_empty_within(CANCEL_S)
+
+    def change_limits(self, limits: NetworkLimits) -> None:
+        """Use other limits from now on; socket buffers keep their sizes, open connections stay."""
+        self.limits = limits
+        self.requests.change_limit(limits.queued_requests)
+        self.frame_bytes.change_limit(limits.queued_request_bytes)
+
+    def sweep(self) -> None:
+        """Close the connections that have been idle or stuck for too long."""
+        now_ms = self.clock.mono_ms()
+        is_pressed = self.frame_bytes.waiting > 0
+        for connection in list(self._connections):
+            connection.check(now_ms, is_pressed)
+
+    # For connections
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in, or turn it away."""
+        host = connection.host
+        from_host = self._per_host.get(host, 0)
+        if self._is_stopping:
+            reason = "the broker stops"
+        elif len(self._connections) >= self.limits.max_connections:
+            reason = f"{len(self._connections)} connections are open (max.connections)"
+        elif from_host >= self.limits.max_connections_per_ip:
+            reason = f"{from_host} connections from {host} are open (max.connections.per.ip)"
+        else:
+            self._per_host[host] = from_host + 1
+            self._connections.add(connection)
+            self._empty.clear()
+            self.stats.accepted += 1
+            self.stats.connections += 1
+            return True
+        self.stats.rejected += 1
+        self.log.warning(connection.peer, f"turned away: {reason}")
+        return False
+
+    def forget(self, connection: Connection) -> None:
+        """Free the place of a connection that is closed and has nothing running any more."""
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        self.stats.connections -= 1
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+        if not self._connections:
+            self._empty.set()
+
+    async def _is_empty_within(self, timeout_s: float) -> bool:
+        try:
+            await asyncio.wait_for(self._empty.wait(), timeout_s)
+        except TimeoutError:
+            return self._empty.is_set()
+        return True
+
+    # Listening
+
+    async def _listen(self, listener: Listener) -> Listener:
+        # Every interface with a port of the system's choice: one family only, so that there is one port.
+        host = listener.host or ("0.0.0.0" if listener.port == 0 else None)
+        server = await self.loop.create_server(
+            functools.partial(Connection, self, listener.name),
+            host,
+            listener.port,
+            backlog=BACKLOG,
+            start_serving=False,
+        )
+        self._servers.append(server)
+        for sock in server.sockets:
+            self._set_options(sock)
+        port = server.sockets[0].getsockname()[1] if server.sockets else listener.port
+        return replace(listener, port=port)
+
+    def _set_options(self, sock: socket.socket) -> None:
+        """Set what accepted sockets will inherit."""
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+        if self.limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+        if self.limits.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
+
+    def _close_listeners(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    def _sweep_later(self) -> None:
+        self._timer = self.loop.call_later(self.limits.sweep_interval_ms / 1000, self._sweep_again)
+
+    def _sweep_again(self) -> None:
+        try:
+            self.sweep()
+        finally:
+            self._sweep_later()

@@ -1,0 +1,1 @@
+"""Bytes to messages and back: frames, requests and responses, record batches, codecs, errors."""

@@ -1,0 +1,296 @@
+"""Kafka's error codes, one class each: raise the class, and its code reaches the client.
+
+A handler raises `UnknownTopicOrPartition("orders")`; whatever else escapes a handler is our own
+bug, answered with UNKNOWN_SERVER_ERROR and logged. Every concrete class is listed in `ERRORS`
+by its code; a code declared twice fails at import. Classes exist for the codes that Ottla raises;
+`ErrorCode` (from kio) names all of them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kio.schema.errors import ErrorCode
+
+ERRORS: dict[ErrorCode, type[KafkaError]] = {}
+
+
+class KafkaError(Exception):
+    """The base of every error that the protocol has a code for."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
+
+    def __init_subclass__(cls, code: ErrorCode) -> None:
+        if code in ERRORS:
+            raise TypeError(f"{cls.__name__} and {ERRORS[code].__name__} both claim {code.name}")
+        cls.code = code
+        ERRORS[code] = cls
+
+    @property
+    def message(self) -> str | None:
+        """What to tell the client, where the response has a place for it."""
+        return str(self) or None
+
+
+class UnknownServerError(KafkaError, code=ErrorCode.unknown_server_error):
+    """A bug of ours."""
+
+
+class OffsetOutOfRange(KafkaError, code=ErrorCode.offset_out_of_range):
+    """The offset is below the log start or above the log end."""
+
+
+class CorruptMessage(KafkaError, code=ErrorCode.corrupt_message):
+    """A batch fails its checksum, or its lengths lie."""
+
+
+class UnknownTopicOrPartition(KafkaError, code=ErrorCode.unknown_topic_or_partition):
+    """There is no such topic or partition."""
+
+
+class InvalidFetchSize(KafkaError, code=ErrorCode.invalid_fetch_size):
+    """A fetch asked for a nonsensical size."""
+
+
+class LeaderNotAvailable(KafkaError, code=ErrorCode.leader_not_available):
+    """The partition has no leader now."""
+
+
+class NotLeaderOrFollower(KafkaError, code=ErrorCode.not_leader_or_follower):
+    """This broker does not lead the partition."""
+
+
+class RequestTimedOut(KafkaError, code=ErrorCode.request_timed_out):
+    """The work was not done within the client's timeout."""
+
+
+class MessageTooLarge(KafkaError, code=ErrorCode.message_too_large):
+    """A batch is larger than max.message.bytes."""
+
+
+class OffsetMetadataTooLarge(KafkaError, code=ErrorCode.offset_metadata_too_large):
+    """The metadata of a committed offset is larger than offset.metadata.max.bytes."""
+
+
+class CoordinatorLoadInProgress(KafkaError, code=ErrorCode.coordinator_load_in_progress):
+    """The coordinator reads its partition; it answers soon."""
+
+
+class CoordinatorNotAvailable(KafkaError, code=ErrorCode.coordinator_not_available):
+    """The coordinator is not there yet."""
+
+
+class NotCoordinator(KafkaError, code=ErrorCode.not_coordinator):
+    """Another broker coordinates this group."""
+
+
+class InvalidTopicException(KafkaError, code=ErrorCode.invalid_topic_exception):
+    """The topic name is not allowed."""
+
+
+class RecordListTooLarge(KafkaError, code=ErrorCode.record_list_too_large):
+    """A batch is larger than a segment."""
+
+
+class InvalidRequiredAcks(KafkaError, code=ErrorCode.invalid_required_acks):
+    """acks is none of -1, 0 and 1."""
+
+
+class IllegalGeneration(KafkaError, code=ErrorCode.illegal_generation):
+    """The group has moved on to another generation."""
+
+
+class InconsistentGroupProtocol(KafkaError, code=ErrorCode.inconsistent_group_protocol):
+    """The member shares no protocol with the rest of the group, or names none."""
+
+
+class InvalidGroupId(KafkaError, code=ErrorCode.invalid_group_id):
+    """The group id is not allowed."""
+
+
+class UnknownMemberId(KafkaError, code=ErrorCode.unknown_member_id):
+    """The group has no such member (any more); it joins anew."""
+
+
+class InvalidSessionTimeout(KafkaError, code=ErrorCode.invalid_session_timeout):
+    """The session timeout is outside group.min.session.timeout.ms and group.max.session.timeout.ms."""
+
+
+class RebalanceInProgress(KafkaError, code=ErrorCode.rebalance_in_progress):
+    """The group rebalances; its members are to join again."""
+
+
+class NotEnoughReplicas(KafkaError, code=ErrorCode.not_enough_replicas):
+    """Fewer replicas are in sync than min.insync.replicas."""
+
+
+class InvalidTimestamp(KafkaError, code=ErrorCode.invalid_timestamp):
+    """A record's timestamp is further from now than the topic allows."""
+
+
+class UnsupportedVersion(KafkaError, code=ErrorCode.unsupported_version):
+    """The API is not served in this version."""
+
+
+class TopicAlreadyExists(KafkaError, code=ErrorCode.topic_already_exists):
+    """A topic of this name exists."""
+
+
+class InvalidPartitions(KafkaError, code=ErrorCode.invalid_partitions):
+    """The number of partitions is not allowed."""
+
+
+class InvalidReplicationFactor(KafkaError, code=ErrorCode.invalid_replication_factor):
+    """The replication factor is below 1 or above the number of brokers."""
+
+
+class InvalidReplicaAssignment(KafkaError, code=ErrorCode.invalid_replica_assignment):
+    """The manual assignment names unknown brokers, repeats one, or has gaps."""
+
+
+class InvalidConfig(KafkaError, code=ErrorCode.invalid_config):
+    """A config key is unknown, or its value does not fit."""
+
+
+class NotController(KafkaError, code=ErrorCode.not_controller):
+    """This broker is not the controller."""
+
+
+class InvalidRequest(KafkaError, code=ErrorCode.invalid_request):
+    """The request contradicts itself or cannot be decoded."""
+
+
+class UnsupportedForMessageFormat(KafkaError, code=ErrorCode.unsupported_for_message_format):
+    """The batch has an old format."""
+
+
+class PolicyViolation(KafkaError, code=ErrorCode.policy_violation):
+    """The request is over a limit of the cluster."""
+
+
+class OutOfOrderSequenceNumber(KafkaError, code=ErrorCode.out_of_order_sequence_number):
+    """An idempotent producer skipped a sequence number."""
+
+
+class DuplicateSequenceNumber(KafkaError, code=ErrorCode.duplicate_sequence_number):
+    """A batch was appended before, too long ago to know its offset."""
+
+
+class InvalidProducerEpoch(KafkaError, code=ErrorCode.invalid_producer_epoch):
+    """A newer instance of this producer has taken over."""
+
+
+class InvalidTxnState(KafkaError, code=ErrorCode.invalid_txn_state):
+    """The transaction is not in a state that allows this."""
+
+
+class TransactionalIdAuthorizationFailed(KafkaError, code=ErrorCode.transactional_id_authorization_failed):
+    """The principal may not use this transactional id."""
+
+
+class KafkaStorageError(KafkaError, code=ErrorCode.kafka_storage_error):
+    """The disk failed or is full."""
+
+
+class NonEmptyGroup(KafkaError, code=ErrorCode.non_empty_group):
+    """The group has members."""
+
+
+class GroupIdNotFound(KafkaError, code=ErrorCode.group_id_not_found):
+    """There is no such group."""
+
+
+class UnknownProducerId(KafkaError, code=ErrorCode.unknown_producer_id):
+    """The broker holds no state for this producer."""
+
+
+class FetchSessionIdNotFound(KafkaError, code=ErrorCode.fetch_session_id_not_found):
+    """The fetch session is gone; the client starts a new one."""
+
+
+class InvalidFetchSessionEpoch(KafkaError, code=ErrorCode.invalid_fetch_session_epoch):
+    """The fetch session and the client have lost step; the client starts a new one."""
+
+
+class TopicDeletionDisabled(KafkaError, code=ErrorCode.topic_deletion_disabled):
+    """delete.topic.enable is false."""
+
+
+class FencedLeaderEpoch(KafkaError, code=ErrorCode.fenced_leader_epoch):
+    """The client's leader epoch is older than ours."""
+
+
+class UnknownLeaderEpoch(KafkaError, code=ErrorCode.unknown_leader_epoch):
+    """The client's leader epoch is newer than ours."""
+
+
+class UnsupportedCompressionType(KafkaError, code=ErrorCode.unsupported_compression_type):
+    """The codec is unknown, or not allowed in this version."""
+
+
+class MemberIdRequired(KafkaError, code=ErrorCode.member_id_required):
+    """The member is to join again with the id that comes with this error."""
+
+    def __init__(self, member_id: str) -> None:
+        super().__init__("join again with this member id")
+        self.member_id = member_id
+
+
+class GroupMaxSizeReached(KafkaError, code=ErrorCode.group_max_size_reached):
+    """The group has as many members as group.max.size allows."""
+
+
+class FencedInstanceId(KafkaError, code=ErrorCode.fenced_instance_id):
+    """Another process has taken over this group.instance.id."""
+
+
+class GroupSubscribedToTopic(KafkaError, code=ErrorCode.group_subscribed_to_topic):
+    """Members of the group are subscribed to the topic, so its offsets stay."""
+
+
+class InvalidRecord(KafkaError, code=ErrorCode.invalid_record):
+    """A record cannot be accepted, for example without a key on a compacted topic."""
+
+
+class ThrottlingQuotaExceeded(KafkaError, code=ErrorCode.throttling_quota_exceeded):
+    """The client is over its quota."""
+
+
+class UnknownTopicId(KafkaError, code=ErrorCode.unknown_topic_id):
+    """There is no topic with this id."""
+
+
+class InconsistentTopicId(KafkaError, code=ErrorCode.inconsistent_topic_id):
+    """The topic id in the request and that of the topic differ."""
+
+
+class FetchSessionTopicIdError(KafkaError, code=ErrorCode.fetch_session_topic_id_error):
+    """A fetch session mixes topic names and topic ids."""
+
+
+class MismatchedEndpointType(KafkaError, code=ErrorCode.mismatched_endpoint_type):
+    """The request asked for controllers and reached a broker."""
+
+
+class UnsupportedEndpointType(KafkaError, code=ErrorCode.unsupported_endpoint_type):
+    """There is no such type of endpoint."""
+
+
+class FencedMemberEpoch(KafkaError, code=ErrorCode.fenced_member_epoch):
+    """The member's epoch is not the one that the coordinator knows; it has to give up all and join again."""
+
+
+class UnreleasedInstanceId(KafkaError, code=ErrorCode.unreleased_instance_id):
+    """Another member still uses the instance id."""
+
+
+class UnsupportedAssignor(KafkaError, code=ErrorCode.unsupported_assignor):
+    """The broker has no such assignor."""
+
+
+class StaleMemberEpoch(KafkaError, code=ErrorCode.stale_member_epoch):
+    """The member's epoch has changed; it has to learn the new one by a heartbeat, and try again."""
+
+
+class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expression):
+    """The regular expression cannot be understood, or would cost too much."""

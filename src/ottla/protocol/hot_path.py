@@ -1,0 +1,146 @@
+"""What the hand-written Produce and Fetch codecs have in common.
+
+topic key       string name in older versions, 16-byte topic id in newer ones
+current_leader  int32 leader_id, int32 leader_epoch, tags
+node_endpoints  array of: int32 node_id, string host, int32 port, nullable string rack, tags
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.protocol.errors import InvalidRequest, UnsupportedVersion
+from ottla.protocol.messages import MAX_REQUEST_ELEMENTS
+from ottla.protocol.primitives import (
+    encode_compact_string,
+    encode_string,
+    encode_uvarint,
+    read_compact_string,
+    read_string,
+    read_tag,
+    read_tag_count,
+    read_uvarint,
+    truncated,
+)
+
+TOPIC_WEIGHT = 2
+"""How many elements a topic counts for: with its name or id it takes as long to read as two partitions."""
+
+_INT32 = Struct(">i")
+_LEADER = Struct(">iiB")
+
+
+class Leader(NamedTuple):
+    """Who leads a partition now; told to clients that asked the wrong broker."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a broker listens; told beside the leaders, so that clients need not ask again."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def check_version(version: int, first: int, last: int) -> None:
+    """Raise UnsupportedVersion unless `version` is one the codec knows."""
+    if not first <= version <= last:
+        raise UnsupportedVersion(f"version {version} is not served, only {first} to {last}")
+
+
+def read_count(frame: memoryview, at: int, flexible: bool, smallest: int, allowed: int) -> tuple[int, int]:
+    """Read how many elements follow; they must fit into the frame and be no more than `allowed`."""
+    if flexible:
+        count = frame[at] - 1
+        if count < 0x7F:
+            at += 1
+        else:
+            count, at = read_uvarint(frame, at)
+            count -= 1
+    else:
+        (count,) = _INT32.unpack_from(frame, at)
+        at += 4
+    if count < 0:
+        raise InvalidRequest("an array is null that may not be")
+    if count * smallest > len(frame) - at:
+        raise InvalidRequest(f"{count} elements cannot fit into the rest of the message")
+    if count > allowed:
+        raise _too_many()
+    return count, at
+
+
+def skip_tags(frame: memoryview, at: int, allowed: int) -> tuple[int, int]:
+    """Return the position after a section of tagged fields, and how many elements are then allowed."""
+    count, at = read_tag_count(frame, at)
+    if count > allowed:
+        raise _too_many()
+    for _ in range(count):
+        _, _, at = read_tag(frame, at)
+    return at, allowed - count
+
+
+def _too_many() -> InvalidRequest:
+    return InvalidRequest(f"the message has more than {MAX_REQUEST_ELEMENTS} elements")
+
+
+@lru_cache(maxsize=4096)
+def uuid_of(raw: bytes) -> UUID:
+    """Return the id of these 16 bytes; remembered, as building one costs more than a request's rest."""
+    return UUID(bytes=raw)
+
+
+def read_topic_key(
+    frame: memoryview, at: int, flexible: bool, has_id: bool
+) -> tuple[str | None, UUID | None, int]:
+    """Read a topic's name or id; return both, one of them None, and the position after it."""
+    if has_id:
+        end = at + 16
+        if end > len(frame):
+            raise truncated()
+        return None, uuid_of(bytes(frame[at:end])), end
+    name, at = read_compact_string(frame, at) if flexible else read_string(frame, at)
+    return name, None, at
+
+
+@lru_cache(maxsize=4096)
+def encode_topic_key(name: str | None, topic_id: UUID | None, flexible: bool, has_id: bool) -> bytes:
+    """Return the bytes that name a topic in a response."""
+    if has_id:
+        return bytes(16) if topic_id is None else topic_id.bytes
+    if name is None:
+        raise ValueError("this version names topics, and the topic has no name")
+    return encode_compact_string(name) if flexible else encode_string(name)
+
+
+def encode_count(count: int, flexible: bool) -> bytes:
+    """Return the length of an array."""
+    return encode_uvarint(count + 1) if flexible else _INT32.pack(count)
+
+
+def encode_tag(tag: int, value: bytes) -> bytes:
+    """Return one tagged field, without the count that goes before them all."""
+    return encode_uvarint(tag) + encode_uvarint(len(value)) + value
+
+
+def encode_leader(leader: Leader | tuple[int, int]) -> bytes:
+    """Return the value of a tagged current_leader."""
+    return _LEADER.pack(leader[0], leader[1], 0)
+
+
+def encode_endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """Return the tagged fields that end a response: the node endpoints, if there are any."""
+    if not endpoints:
+        return b"\x00"
+    value = bytearray(encode_uvarint(len(endpoints) + 1))
+    for node_id, host, port, rack in endpoints:
+        value += _INT32.pack(node_id) + encode_compact_string(host)
+        value += _INT32.pack(port) + encode_compact_string(rack) + b"\x00"
+    return b"\x01" + encode_tag(0, bytes(value))

@@ -1,0 +1,201 @@
+"""The smallest pieces of the wire format: variable-length integers, strings, tagged fields.
+
+    uvarint         7 bits per byte, low bits first, top bit = more follows; at most 5 bytes
+    varint/varlong  the same over zig-zag (0, -1, 1, -2 ... become 0, 1, 2, 3 ...); 5 / 10 bytes
+    string          int16 length + UTF-8; length -1 = null
+    compact string  uvarint length + 1, then UTF-8; 0 = null
+    bytes           int32 length, or compact: uvarint length + 1
+    tagged fields   uvarint count, then per field: uvarint tag, uvarint size, `size` bytes
+
+Readers take a buffer and a position and return the value and the position after it. They raise
+InvalidRequest for bytes that end too early or make no sense. Writers return bytes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+
+from ottla.protocol.errors import InvalidRequest
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_TAGGED_FIELDS = 64
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+
+
+def truncated() -> InvalidRequest:
+    """Return the error for bytes that end before the value does."""
+    return InvalidRequest("the message ends in the middle of a field")
+
+
+def read_int16(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Read a big-endian int16."""
+    try:
+        return _INT16.unpack_from(buffer, at)[0], at + 2
+    except error:
+        raise truncated() from None
+
+
+def read_int32(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Read a big-endian int32."""
+    try:
+        return _INT32.unpack_from(buffer, at)[0], at + 4
+    except error:
+        raise truncated() from None
+
+
+def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits."""
+    try:
+        byte = buffer[at]
+        if byte < 0x80:
+            return byte, at + 1
+        value = byte & 0x7F
+        for shift in (7, 14, 21, 28):
+            at += 1
+            byte = buffer[at]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value > 0xFFFFFFFF:
+                    break
+                return value, at + 1
+    except IndexError:
+        raise truncated() from None
+    raise InvalidRequest("a varint has more than 32 bits")
+
+
+def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Read a zig-zag varint of at most 32 bits."""
+    value, at = read_uvarint(buffer, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def read_varlong(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Read a zig-zag varint of at most 64 bits."""
+    value = 0
+    try:
+        for shift in range(0, 70, 7):
+            byte = buffer[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value > 0xFFFFFFFFFFFFFFFF:
+                    break
+                return (value >> 1) ^ -(value & 1), at
+    except IndexError:
+        raise truncated() from None
+    raise InvalidRequest("a varlong has more than 64 bits")
+
+
+def read_text(buffer: Buffer, at: int, size: int) -> str:
+    """Return `size` bytes from `at` as text; they must all be there and be UTF-8."""
+    end = at + size
+    if end > len(buffer):
+        raise truncated()
+    try:
+        return str(buffer[at:end], "utf-8")
+    except UnicodeDecodeError:
+        raise InvalidRequest("a string is not UTF-8") from None
+
+
+def read_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+    """Read a string with an int16 length, -1 for null."""
+    size, at = read_int16(buffer, at)
+    if size < 0:
+        if size != -1:
+            raise InvalidRequest(f"a string has length {size}")
+        return None, at
+    return read_text(buffer, at, size), at + size
+
+
+def read_string(buffer: Buffer, at: int) -> tuple[str, int]:
+    """Read a string with an int16 length."""
+    value, at = read_nullable_string(buffer, at)
+    if value is None:
+        raise InvalidRequest("a string is null that may not be")
+    return value, at
+
+
+def read_compact_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+    """Read a string whose length + 1 is a uvarint, 0 for null."""
+    size, at = read_uvarint(buffer, at)
+    if size == 0:
+        return None, at
+    size -= 1
+    return read_text(buffer, at, size), at + size
+
+
+def read_compact_string(buffer: Buffer, at: int) -> tuple[str, int]:
+    """Read a string whose length + 1 is a uvarint."""
+    value, at = read_compact_nullable_string(buffer, at)
+    if value is None:
+        raise InvalidRequest("a string is null that may not be")
+    return value, at
+
+
+def read_tag_count(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Read how many tagged fields follow; refuse more than any sane peer sends."""
+    count, at = read_uvarint(buffer, at)
+    if count > MAX_TAGGED_FIELDS:
+        raise InvalidRequest(f"{count} tagged fields in one struct; {MAX_TAGGED_FIELDS} are allowed")
+    return count, at
+
+
+def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
+    """Read a tagged field's head; return its tag, where its value starts and where it ends."""
+    tag, at = read_uvarint(buffer, at)
+    size, at = read_uvarint(buffer, at)
+    end = at + size
+    if end > len(buffer):
+        raise truncated()
+    return tag, at, end
+
+
+def skip_tagged_fields(buffer: Buffer, at: int) -> int:
+    """Return the position after a section of tagged fields, whatever they are."""
+    count, at = read_tag_count(buffer, at)
+    for _ in range(count):
+        _, _, at = read_tag(buffer, at)
+    return at
+
+
+_SMALL_UVARINTS = tuple(bytes((n,)) if n < 0x80 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1024))
+
+
+def encode_uvarint(value: int) -> bytes:
+    """Return `value` as an unsigned varint; negative values are a mistake of the caller."""
+    if 0 <= value < 1024:
+        return _SMALL_UVARINTS[value]
+    if value < 0:
+        raise ValueError(f"a uvarint cannot hold {value}")
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def encode_varint(value: int) -> bytes:
+    """Return `value` as a zig-zag varint; wide enough for varlongs too."""
+    return encode_uvarint((value << 1) ^ (value >> 63))
+
+
+def encode_string(value: str | None) -> bytes:
+    """Return `value` with an int16 length; null is -1."""
+    if value is None:
+        return b"\xff\xff"
+    raw = value.encode()
+    if len(raw) > 0x7FFF:
+        raise InvalidRequest(f"a string of {len(raw)} bytes does not fit this version of the message")
+    return _INT16.pack(len(raw)) + raw
+
+
+def encode_compact_string(value: str | None) -> bytes:
+    """Return `value` with its length + 1 as a uvarint; null is 0."""
+    if value is None:
+        return b"\x00"
+    raw = value.encode()
+    return encode_uvarint(len(raw) + 1) + raw

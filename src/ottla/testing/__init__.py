@@ -1,0 +1,5 @@
+"""What tests of Ottla, and tests of programs that use Ottla, stand on; shipped with the product.
+
+`broker_process` runs a broker as a process of its own, to be stopped, killed and started again on
+the same data.
+"""

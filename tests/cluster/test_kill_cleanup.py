@@ -1,0 +1,151 @@
+"""kill -9 in the middle of compaction and of retention."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from tests.cluster.history import History
+from tests.cluster.load import DEADLINE_S, LoadProducer, client_config, create_topic, send_for
+from tests.cluster.reading import Reader, problems_in_files, segment_files
+from tests.cluster.seeds import seeded
+
+from ottla.testing.broker_process import BrokerProcess
+
+KILLS = 12
+KEYS = 40
+COMPACTED = ("compacted", 0)
+SHORT = ("short", 0)
+
+
+class KeyedLoad:
+    """A producer of numbered values for a few keys that remembers what it was told."""
+
+    def __init__(self, address: str) -> None:
+        self.sent = 0
+        self.value_at: dict[int, tuple[bytes, bytes | None]] = {}
+        """What was acknowledged, by offset."""
+        self.last: dict[bytes, int] = {}
+        """The offset of the newest acknowledged record of each key."""
+        self._producer = Producer(
+            client_config(address, {"enable.idempotence": True, "linger.ms": 1, "batch.num.messages": 10})
+        )
+
+    def send_for(self, seconds: float, choose: random.Random) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._producer.poll(0 if len(self._producer) < 300 else 0.005)
+            for _ in range(20):
+                key = b"key %d" % choose.randrange(KEYS)
+                value = b"%d " % self.sent + choose.randbytes(100) if choose.random() < 0.95 else None
+                self.sent += 1
+                self._producer.produce(COMPACTED[0], value, key, partition=0, on_delivery=self._delivered)
+
+    def settle(self) -> None:
+        assert self._producer.flush(DEADLINE_S) == 0
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        key, offset = message.key(), message.offset()
+        assert isinstance(key, bytes)
+        assert offset is not None
+        self.value_at[offset] = (key, message.value())
+        self.last[key] = max(offset, self.last.get(key, -1))
+
+
+def assert_newest_of_each_key_is_there(address: str, load: KeyedLoad, when: str) -> int:
+    """Return how many records there are."""
+    with Reader(address) as reader:
+        start, _ = reader.ends(COMPACTED)
+        records = reader.read({COMPACTED: start})[COMPACTED]
+    offsets = [offset for offset, _ in records]
+    assert offsets == sorted(set(offsets)), when
+    for offset, value in records:
+        assert load.value_at[offset][1] == value, f"offset {offset} {when}"
+    newest = {load.value_at[offset][0]: offset for offset in offsets}
+    for key, offset in load.last.items():
+        if load.value_at[offset][1] is None and key not in newest:
+            continue  # its tombstone may be gone, if nothing older of the key came back
+        assert newest.get(key) == offset, f"{key!r} {when}: {load.value_at[offset]}"
+    return len(records)
+
+
+@pytest.mark.slow
+def test_kills_in_the_middle_of_compaction_lose_no_key_and_bring_back_no_deleted_one(tmp_path: Path) -> None:
+    choose = seeded()
+    settings = {"log.cleaner.backoff.ms": "5", "log.flush.interval.ms": "10"}
+    configs = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "20000",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "100",
+        "file.delete.delay.ms": "50",
+        "index.interval.bytes": "1000",
+    }
+    with BrokerProcess(tmp_path / "data", settings=settings) as broker:
+        create_topic(broker.address, *COMPACTED[:1], 1, configs)
+        load = KeyedLoad(broker.address)
+        for kill in range(1, KILLS + 1):
+            load.send_for(choose.uniform(0.3, 1.2), choose)
+            broker.kill()
+            broker.start()
+            load.settle()
+            left = assert_newest_of_each_key_is_there(broker.address, load, f"after kill {kill}")
+            assert segment_files(broker.data, COMPACTED, ".swap") == []
+        print(f"{load.sent} records sent, {left} left")
+        assert left < load.sent / 2, "compaction hardly ran, so the kills cannot have hit it"
+    assert "Traceback" not in broker.stderr_path.read_text()
+
+
+@pytest.mark.slow
+def test_kills_in_the_middle_of_retention_take_nothing_that_retention_keeps(tmp_path: Path) -> None:
+    choose = seeded()
+    kept_bytes = 100_000
+    settings = {"log.retention.check.interval.ms": "5", "log.flush.interval.ms": "10"}
+    configs = {
+        "segment.bytes": "20000",
+        "retention.bytes": str(kept_bytes),
+        "file.delete.delay.ms": "20",
+        "index.interval.bytes": "1000",
+    }
+    history = History()
+    with BrokerProcess(tmp_path / "data", settings=settings) as broker:
+        create_topic(broker.address, SHORT[0], 1, configs)
+        producer = LoadProducer(broker.address, history, "only", [SHORT], config={"batch.size": 12_000})
+        checker = SuffixChecker(history)
+        for kill in range(1, KILLS + 1):
+            send_for([producer], choose.uniform(0.05, 0.4), choose)
+            broker.kill()
+            broker.start()
+            producer.settle()
+            with Reader(broker.address) as reader:
+                start, end = reader.ends(SHORT)
+            checker.check_from(broker.address, start, end, f"after kill {kill}")
+            assert problems_in_files(broker.data, SHORT) == []
+        assert checker.start > 0, "retention never ran, so the kills cannot have hit it"
+        assert sum(path.stat().st_size for path in segment_files(broker.data, SHORT)) > kept_bytes * 0.7
+    assert "Traceback" not in broker.stderr_path.read_text()
+
+
+class SuffixChecker:
+    """Checks a log whose beginning goes away: it only ever moves up, and all from there on is right."""
+
+    def __init__(self, history: History) -> None:
+        self.start = 0
+        self._history = history
+
+    def check_from(self, address: str, start: int, end: int, when: str) -> None:
+        assert start >= self.start, f"the log start went back {when}"
+        self.start = start
+        acks = self._history.acknowledged(SHORT)
+        expected = {acks[at]: (acks[at + 1], acks[at + 2]) for at in range(0, len(acks), 3)}
+        assert max(expected) == end - 1, when
+        with Reader(address, {"auto.offset.reset": "earliest"}) as reader:
+            records = reader.read({SHORT: start})[SHORT]
+        # Retention goes on while we read: what was skipped is below the log start by now.
+        assert [offset for offset, _ in records] == list(range(records[0][0], end)), when
+        for offset, value in records:
+            assert self._history.identify(value) == expected[offset], f"offset {offset} {when}"

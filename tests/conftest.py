@@ -1,0 +1,59 @@
+"""Fixtures for every test that needs a broker process.
+
+A module says how its broker is set up with `BROKER_SETTINGS = {"num.partitions": "3"}`.
+
+With OTTLA_TEST_BOOTSTRAP=host:port (and OTTLA_TEST_DATA=its log directory) the tests that only talk to a
+broker run against that one instead: against Apache Kafka itself, they show that what they expect of us is
+what Kafka does (tests/interop/apache_kafka.py does all of that). Not with -n: they would share its configs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing.broker_process import BrokerProcess
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `from tests.integration... import`
+
+
+class GivenBroker:
+    """A broker that somebody else started and will stop."""
+
+    def __init__(self, address: str, data: Path) -> None:
+        self.address = address
+        self.data = data
+
+    def stderr_tail(self) -> str:
+        return f"the broker at {self.address} was not started by this test run"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the module's broker; the broker itself creates it."""
+    return tmp_path_factory.mktemp("broker") / "data"
+
+
+@pytest.fixture(scope="module")
+def broker(data_dir: Path, request: pytest.FixtureRequest) -> Iterator[BrokerProcess | GivenBroker]:
+    """A running broker for the module, stopped cleanly at its end."""
+    if address := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
+        yield GivenBroker(address, Path(os.environ.get("OTTLA_TEST_DATA", os.devnull)))
+        return
+    settings = getattr(request.module, "BROKER_SETTINGS", {})
+    with BrokerProcess(data_dir, settings=settings) as started:
+        yield started
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show the broker's stderr beside a failure."""
+    report = yield
+    used = getattr(item, "funcargs", {}).get("broker")
+    if report.failed and used is not None:
+        report.sections.append(("broker stderr", used.stderr_tail()))
+    return report

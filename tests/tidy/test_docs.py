@@ -1,0 +1,19 @@
+"""The documentation says what the code does."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.api.table_docs import api_page
+from ottla.common.config_docs import configuration_page
+from ottla.protocol.errors_docs import error_page
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [("apis.md", api_page), ("configuration.md", configuration_page), ("errors.md", error_page)],
+)
+def test_a_generated_page_is_up_to_date(page: str, text) -> None:
+    assert (DOCS / page).read_text() == text(), f"run: make docs   (docs/{page} is out of date)"

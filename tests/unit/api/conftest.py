@@ -1,0 +1,141 @@
+"""A controller, a few partitions that are only pretended, and requests that go through real bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.api.context import RequestContext
+from ottla.api.table import APIS
+from ottla.common.broker_keys import BrokerConfig
+from ottla.common.clock import ManualClock
+from ottla.common.ids import TopicPartition
+from ottla.controller.runner import Controller
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.memory import MemoryStore
+from ottla.metadata.records import Endpoint
+from ottla.metadata.state import ClusterState
+from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from ottla.protocol.messages import (
+    request_class,
+    request_decoder,
+    request_encoder,
+    response_decoder,
+    response_encoder,
+)
+
+FRAME_SIZE_AND_CORRELATION_ID = 8
+
+
+@dataclass
+class PretendedPartition:
+    """As much of a partition as the admin APIs see."""
+
+    topic_partition: TopicPartition
+    high_watermark: int = 100
+    log: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            config=SimpleNamespace(cleanup_policy=frozenset({"delete"})), size_bytes=1234, log_end_offset=100
+        )
+    )
+    log_start_offset: int = 0
+
+    def delete_records(self, offset: int) -> int:
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise OffsetOutOfRange(str(target))
+        self.log_start_offset = max(self.log_start_offset, target)
+        return self.log_start_offset
+
+
+class PretendedRegistry(dict[tuple[str, int], PretendedPartition]):
+    """As much of the registry as the admin APIs see; iterates over partitions, as the real one does."""
+
+    def get(self, topic: str, index: int) -> PretendedPartition:  # type: ignore[override]
+        try:
+            return self[topic, index]
+        except KeyError:
+            raise UnknownTopicOrPartition(f"{topic}-{index}") from None
+
+    def __iter__(self) -> Any:
+        return iter(list(self.values()))
+
+    def add(self, topic: str, index: int) -> PretendedPartition:
+        made = self[topic, index] = PretendedPartition(TopicPartition(topic, index))
+        return made
+
+
+class AdminBench:
+    """One broker without its logs."""
+
+    def __init__(self, **settings: str) -> None:
+        raw = {"node.id": "1", **{key.replace("_", "."): value for key, value in settings.items()}}
+        self.static = BrokerConfig(raw)
+        self.clock = ManualClock()
+        self.cluster = ClusterState()
+        self.cluster.subscribe(self._reconfigure)
+        self.controller = Controller(MemoryStore(), self.cluster, self.clock, 1, lambda: self.services.config)
+        self.partitions = PretendedRegistry()
+        self.services = SimpleNamespace(
+            node_id=1,
+            clock=self.clock,
+            cluster=self.cluster,
+            controller=self.controller,
+            partitions=self.partitions,
+            log_directory=SimpleNamespace(storage=SimpleNamespace(path="/tmp", offline_reason=None)),
+            config=self.static,
+        )
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.cluster.image
+
+    async def start(self) -> None:
+        await self.controller.start()
+        await self.controller.register_broker([Endpoint("PLAINTEXT", "broker.example", 9092)], "rack-1")
+
+    def _reconfigure(self, _old: ClusterImage, new: ClusterImage) -> None:
+        self.services.config = self.static.with_dynamic(new.broker_overrides(1), new.broker_overrides())
+
+    async def ask(self, request: Any, version: int | None = None) -> Any:
+        """Send `request` in `version` as bytes and return the response, as the newest class."""
+        api_key, newest = int(request.__api_key__), int(request.__version__)
+        version = newest if version is None else version
+        serving = APIS[api_key].range_for(version)
+        assert serving is not None
+        assert serving.max_version == newest
+        frame = request_encoder(api_key, version, newest)(request)
+        connection = SimpleNamespace(peer="client:1", listener_name="PLAINTEXT")
+        ctx = RequestContext(cast(Any, self.services), connection, api_key, version, 7, "test")
+        if serving.raw_handler is not None:
+            reply = serving.raw_handler(memoryview(frame), 0, ctx)
+            answer = bytes(cast(bytes, await reply if isawaitable(reply) else reply))
+            assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+            flexible = bool(request_class(api_key, version).__flexible__)
+            return response_decoder(api_key, version, newest)(
+                answer, FRAME_SIZE_AND_CORRELATION_ID + flexible
+            )
+        assert serving.handler is not None
+        response = serving.handler(request_decoder(api_key, version, newest)(frame, 0), ctx)
+        if isawaitable(response):
+            response = await response
+        body = response_encoder(api_key, version, newest)(response)
+        return response_decoder(api_key, version, newest)(body, 0)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[AdminBench]:
+    made = AdminBench()
+    await made.start()
+    yield made
+    await made.controller.stop()
+
+
+@pytest.fixture
+def make_bench() -> type[AdminBench]:
+    return AdminBench

@@ -1,0 +1,51 @@
+"""FindCoordinator, from bytes to bytes; and the topic that it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v3 import FindCoordinatorRequest as RequestV3
+from kio.schema.find_coordinator.v6 import FindCoordinatorRequest
+from tests.unit.coordinator.coordinator_bench import CoordinatorBench
+
+from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
+
+GROUP, TRANSACTION = 0, 1
+
+
+def find(*keys: str, key_type: int = GROUP) -> FindCoordinatorRequest:
+    asked: Any = {"key_type": key_type, "coordinator_keys": keys}
+    return FindCoordinatorRequest(**asked)
+
+
+def find_one(key: str, key_type: int = GROUP) -> RequestV3:
+    asked: Any = {"key_type": key_type, "key": key}
+    return RequestV3(**asked)
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_the_first_to_ask_makes_the_topic(version: int) -> None:
+    bench = CoordinatorBench()
+    await bench.start()
+    answer = await bench.ask(find_one("g"), version)
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (
+        ErrorCode.none,
+        1,
+        "broker.example",
+        9092,
+    )
+    assert CONSUMER_OFFSETS_TOPIC in bench.cluster.image.topics
+    assert all(each.runtime.is_active for each in bench.groups._shards.values())
+    await bench.stop()
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+async def test_many_coordinators_are_found_at_once(bench: CoordinatorBench, version: int) -> None:
+    found = (await bench.ask(find("a", "b", ""), version)).coordinators
+    assert [(each.key, each.node_id, each.error_code) for each in found] == [
+        ("a", 1, ErrorCode.none),
+        ("b", 1, ErrorCode.none),
+        ("", -1, ErrorCode.invalid_group_id),
+    ]

@@ -1,0 +1,145 @@
+import json
+import os
+import signal
+
+import pytest
+
+from ottla.protocol.records import Record, encode_batch
+
+
+@pytest.fixture
+def orders(peer):
+    """Two partitions: three records in the first, one in the second."""
+    topic = peer.add_topic("orders", 2)
+    values = [Record(n, 1000 * n, b"k%d" % n, b"v%d" % n, ()) for n in range(3)]
+    topic.partitions[0].append(encode_batch(values))
+    topic.partitions[1].append(encode_batch([Record(0, 500, None, b"other", ())]))
+    return topic
+
+
+def test_everything_there_is_comes_out_as_lines(ottla, orders):
+    done = ottla("consume", "orders", "--from-beginning", "--exit")
+    assert (done.code, done.err) == (0, "")
+    assert sorted(done.lines) == ["other", "v0", "v1", "v2"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"),
+    [
+        ("start", ["v0", "v1", "v2"]),
+        ("1", ["v1", "v2"]),
+        ("3", []),
+        ("end", []),
+        ("-1", ["v2"]),
+        ("-99", ["v0", "v1", "v2"]),
+        ("@1000", ["v1", "v2"]),
+        ("@1970-01-01T00:00:02", ["v2"]),
+        ("@2030-01-01", []),
+    ],
+)
+def test_reading_begins_where_it_is_told_to(ottla, orders, offset, found):
+    assert ottla("consume", "orders", "-p", "0", "-o", offset, "-e").lines == found
+
+
+def test_enough_is_enough(ottla, orders):
+    assert ottla("consume", "orders", "-p", "0", "-o", "start", "-n", "2").lines == ["v0", "v1"]
+
+
+def test_the_end_is_where_it_was_at_the_start(ottla, orders, peer, monkeypatch):
+    from ottla.client.consumer import Consumer
+
+    poll = Consumer.poll
+
+    async def poll_while_somebody_writes(self):
+        orders.partitions[0].append(encode_batch([Record(0, 0, None, b"late", ())]))
+        return await poll(self)
+
+    monkeypatch.setattr(Consumer, "poll", poll_while_somebody_writes)
+    assert ottla("consume", "orders", "-p", "0", "-o", "start", "-e").lines == ["v0", "v1", "v2"]
+
+
+def test_a_template_shapes_the_output(ottla, orders):
+    done = ottla("consume", "orders", "-p", "0", "-o", "start", "-e", "-f", r"%t %p:%o %k=%v\n")
+    assert done.lines[0] == "orders 0:0 k0=v0"
+
+
+def test_json_is_one_object_per_line(ottla, orders):
+    done = ottla("consume", "orders", "-p", "1", "-o", "start", "-e", "--format", "json")
+    assert [json.loads(line) for line in done.lines] == [
+        {
+            "topic": "orders",
+            "partition": 1,
+            "offset": 0,
+            "timestamp": 500,
+            "key": None,
+            "value": "other",
+            "headers": [],
+        }
+    ]
+
+
+def test_an_empty_topic_ends_at_once(ottla, peer):
+    peer.add_topic("orders", 3)
+    done = ottla("consume", "orders", "--from-beginning", "-e")
+    assert (done.code, done.out) == (0, b"")
+
+
+def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
+    from ottla.cli import consume
+
+    written = consume.write_bytes
+
+    def write_then_interrupt(data):
+        written(data)
+        if data:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(consume, "write_bytes", write_then_interrupt)
+    done = ottla("consume", "orders", "-p", "0", "--from-beginning")
+    assert done.code == 0
+    assert done.lines == ["v0", "v1", "v2"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "reason"),
+    [
+        (("--from-beginning", "-o", "5"), 2, "--from-beginning and --offset exclude each other"),
+        (("-o", "soon"), 2, "'soon' is no offset: write start, end, N, -N (the last N) or @TIME"),
+        (("-o", "@soon"), 2, "'soon' is no time"),
+        (("-f", "%q"), 2, "%q stands for nothing"),
+        (("-o", "1"), 1, "an offset belongs to one partition, and orders has 2"),
+        (("-p", "0", "-o", "9"), 1, "orders-0 has no offset 9: it holds 0 to 2"),
+        (("-p", "7"), 1, "orders has no partition 7: it has 2, numbered from 0"),
+        (("-n", "0"), 2, "0 is not in the range"),
+    ],
+)
+def test_mistakes_are_explained(ottla, orders, args, code, reason):
+    failed = ottla("consume", "orders", *args)
+    assert failed.code == code
+    assert failed.err.startswith("error: ")
+    assert reason in failed.err
+
+
+def test_a_topic_is_never_created_by_reading_it(ottla, peer):
+    peer.auto_create = True
+    failed = ottla("consume", "orders")
+    assert failed.code == 1
+    assert "there is no topic 'orders'" in failed.err
+    assert "there are no topics yet" in failed.err
+    assert peer.topics == {}
+
+
+def test_records_that_vanish_while_they_are_read_are_explained(ottla, orders, monkeypatch):
+    from ottla.client.consumer import Consumer
+
+    poll = Consumer.poll
+
+    async def poll_after_retention(self):
+        orders.partitions[0].start = 2
+        return await poll(self)
+
+    monkeypatch.setattr(Consumer, "poll", poll_after_retention)
+    failed = ottla("consume", "orders", "-p", "0", "-o", "start")
+    assert failed.code == 1
+    assert "orders-0 has no offset 0: it was deleted" in failed.err
+    assert "ottla consume orders --offset start" in failed.err

@@ -1,0 +1,129 @@
+import json
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.record_batch import decode_header
+
+
+def stored(peer, topic="orders"):
+    return [record for partition in peer.topics[topic].partitions for record in partition.records()]
+
+
+def test_each_line_is_a_record_and_the_count_goes_to_standard_error(ottla, peer):
+    peer.add_topic("orders")
+    done = ottla("produce", "orders", stdin=b"one\n\nthree")
+    assert (done.code, done.out, done.err) == (0, b"", "3 records to orders\n")
+    assert [(each.key, each.value) for each in stored(peer)] == [
+        (None, b"one"),
+        (None, b""),
+        (None, b"three"),
+    ]
+
+
+def test_arguments_are_records_too(ottla, peer):
+    peer.add_topic("orders")
+    assert ottla("produce", "orders", "good morning", "-k", "greeting").err == "1 record to orders\n"
+    assert [(each.key, each.value) for each in stored(peer)] == [(b"greeting", b"good morning")]
+
+
+def test_keys_are_split_off_at_the_first_separator(ottla, peer):
+    peer.add_topic("orders")
+    ottla("produce", "orders", "--key-separator", "::", stdin=b"a::b::c\n::x\n")
+    assert [(each.key, each.value) for each in stored(peer)] == [(b"a", b"b::c"), (b"", b"x")]
+
+
+def test_empty_can_mean_null(ottla, peer):
+    peer.add_topic("orders")
+    ottla("produce", "orders", "-K", ":", "--empty-null", stdin=b"a:\n:b\n")
+    assert [(each.key, each.value) for each in stored(peer)] == [(b"a", None), (None, b"b")]
+
+
+def test_headers_partition_acks_and_codec_are_passed_on(ottla, peer):
+    topic = peer.add_topic("orders", 3)
+    done = ottla("produce", "orders", "x", "-p", "2", "-H", "a=1=2", "-H", "b", "--acks", "1", "-z", "zstd")
+    assert done.code == 0
+    (record,) = topic.partitions[2].records()
+    assert record.headers == (("a", b"1=2"), ("b", None))
+    assert decode_header(topic.partitions[2].batches[0]).codec == 4
+    assert peer.sent(ApiKey.PRODUCE)[0].acks == 1
+
+
+def test_json_lines_keep_key_value_headers_and_timestamp(ottla, peer):
+    peer.add_topic("orders", 2)
+    line = {"key": {"base64": "/w=="}, "value": None, "headers": [["h", "1"]], "timestamp": 7, "partition": 1}
+    ottla("produce", "orders", "--format", "json", stdin=json.dumps(line).encode() + b"\n\n")
+    (record,) = stored(peer)
+    assert (record.key, record.value, record.headers, record.timestamp) == (b"\xff", None, (("h", b"1"),), 7)
+
+
+def test_json_lines_go_to_their_old_partitions_only_if_told_to(ottla, peer):
+    topic = peer.add_topic("orders", 4)
+    lines = b"".join(b'{"value": "x", "key": "same", "partition": %d}\n' % n for n in range(4))
+    ottla("produce", "orders", "-f", "json", stdin=lines)
+    assert sorted(len(each.records()) for each in topic.partitions) == [0, 0, 0, 4]
+    ottla("produce", "orders", "-f", "json", "--keep-partitions", stdin=lines)
+    assert sorted(len(each.records()) for each in topic.partitions) == [1, 1, 1, 5]
+
+
+def test_a_bad_line_is_named_and_the_lines_before_it_are_kept(ottla, peer):
+    peer.add_topic("orders")
+    failed = ottla("produce", "orders", "-K", ":", stdin=b"a:1\nb:2\nc\nd:4\n")
+    assert failed.code == 1
+    assert failed.err == (
+        "2 records to orders\n"
+        "error: line 3: there is no ':' to separate a key from the value\n"
+        "  the lines before it have been sent\n"
+    )
+    assert [each.value for each in stored(peer)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("-k", "a", "-K", ":"), "--key and --key-separator exclude each other"),
+        (("-K", ":", "-f", "json"), "--key-separator needs a text, and lines rather than json"),
+        (("-K", ""), "--key-separator needs a text"),
+        (("--keep-partitions",), "--keep-partitions needs --format json"),
+        (("-H", "=x"), "'=x' is not name=value"),
+        (("--acks", "2"), "'2' is not one of"),
+    ],
+)
+def test_options_that_contradict_are_wrong_usage(ottla, peer, args, reason):
+    failed = ottla("produce", "orders", "x", *args)
+    assert failed.code == 2
+    assert reason in failed.err
+
+
+def test_a_topic_that_the_broker_creates_is_mentioned(ottla, peer):
+    peer.auto_create = True
+    done = ottla("produce", "ordres", "x")
+    assert done.code == 0
+    assert done.err.startswith("ordres is a new topic: the broker created it with 1 partition\n")
+
+
+def test_a_topic_that_is_not_there_comes_with_near_names(ottla, peer):
+    peer.add_topic("orders")
+    failed = ottla("produce", "ordres", "x")
+    assert failed.code == 1
+    assert "there is no topic 'ordres'\n  did you mean: orders?\n" in failed.err
+
+
+def test_a_partition_that_is_not_there_is_explained(ottla, peer):
+    peer.add_topic("orders", 2)
+    failed = ottla("produce", "orders", "x", "-p", "5")
+    assert failed.code == 1
+    assert "error: orders has no partition 5: it has 2, numbered from 0\n" in failed.err
+
+
+def test_a_record_that_is_too_large_says_how_to_allow_it(ottla, peer):
+    peer.add_topic("orders")
+    peer.fail(ApiKey.PRODUCE, ErrorCode.message_too_large)
+    failed = ottla("produce", "orders", "x")
+    assert failed.code == 1
+    assert failed.err == (
+        "0 records to orders\n"
+        "error: orders: a batch is larger than max.message.bytes (message_too_large)\n"
+        "  allow larger ones: ottla topic alter orders --set max.message.bytes=N\n"
+    )

@@ -1,0 +1,139 @@
+"""What every store promises, tried on each of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.image import EMPTY
+from ottla.metadata.memory import MemoryStore
+from ottla.metadata.records import ClusterCreated, MetadataError, ProducerIdsAllocated
+from ottla.metadata.store import ControllerFenced, MetadataEntry, MetadataStore, VersionConflict, fold
+
+ONE, TWO, THREE = (ProducerIdsAllocated(number) for number in (1, 2, 3))
+
+
+@pytest.fixture(params=["memory", "embedded"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MetadataStore]:
+    made = MemoryStore() if request.param == "memory" else EmbeddedStore(tmp_path / "metadata.db")
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def elected(store: MetadataStore) -> int:
+    return await store.stand_for_election(await store.open_session(1))
+
+
+async def test_entries_are_read_back_in_order_and_whole(store: MetadataStore) -> None:
+    epoch = await elected(store)
+    assert await store.read(0) == []
+    assert await store.append([ONE, TWO], expected_version=0, controller_epoch=epoch) == 1
+    assert await store.append([THREE], expected_version=1, controller_epoch=epoch) == 2
+    assert await store.read(0) == [MetadataEntry(1, epoch, (ONE, TWO)), MetadataEntry(2, epoch, (THREE,))]
+    assert await store.read(1) == [MetadataEntry(2, epoch, (THREE,))]
+    assert await store.read(2) == []
+
+
+@pytest.mark.parametrize("expected_version", [0, 2, 7])
+async def test_an_append_decided_on_another_version_changes_nothing(
+    store: MetadataStore, expected_version: int
+) -> None:
+    epoch = await elected(store)
+    await store.append([ONE], expected_version=0, controller_epoch=epoch)
+    with pytest.raises(VersionConflict):
+        await store.append([TWO], expected_version=expected_version, controller_epoch=epoch)
+    assert await store.read(0) == [MetadataEntry(1, epoch, (ONE,))]
+
+
+async def test_of_appends_that_race_exactly_one_wins(store: MetadataStore) -> None:
+    epoch = await elected(store)
+    outcomes = await asyncio.gather(
+        *(store.append([ONE], expected_version=0, controller_epoch=epoch) for _ in range(5)),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in outcomes) == ["VersionConflict"] * 4 + ["int"]
+    assert len(await store.read(0)) == 1
+
+
+async def test_a_controller_that_was_replaced_is_fenced(store: MetadataStore) -> None:
+    first = await store.open_session(1)
+    old_epoch = await store.stand_for_election(first)
+    await store.append([ONE], expected_version=0, controller_epoch=old_epoch)
+    if isinstance(store, MemoryStore):
+        store.expire(first)
+    new_epoch = await elected(store)
+    assert new_epoch > old_epoch
+    with pytest.raises(ControllerFenced):
+        await store.append([TWO], expected_version=1, controller_epoch=old_epoch)
+    with pytest.raises(ControllerFenced):
+        await store.compact(1, [ONE], controller_epoch=old_epoch)
+    assert await store.append([THREE], expected_version=1, controller_epoch=new_epoch) == 2
+
+
+async def test_a_snapshot_takes_the_place_of_what_it_sums_up(store: MetadataStore) -> None:
+    epoch = await elected(store)
+    for version, record in enumerate([ClusterCreated("c"), ONE, TWO, THREE]):
+        await store.append([record], expected_version=version, controller_epoch=epoch)
+    full = fold(EMPTY, await store.read(0))
+    image = fold(EMPTY, (await store.read(0))[:3])
+    await store.compact(3, image.records(), controller_epoch=epoch)
+    entries = await store.read(0)
+    assert [(each.version, each.is_snapshot) for each in entries] == [(3, True), (4, False)]
+    assert fold(EMPTY, entries) == full
+    assert await store.append([ONE], expected_version=4, controller_epoch=epoch) == 5
+
+
+async def test_a_reader_that_is_behind_a_snapshot_starts_again(store: MetadataStore) -> None:
+    epoch = await elected(store)
+    await store.append([ClusterCreated("c")], expected_version=0, controller_epoch=epoch)
+    behind = fold(EMPTY, await store.read(0))
+    await store.append([THREE], expected_version=1, controller_epoch=epoch)
+    newest = fold(EMPTY, await store.read(0))
+    await store.compact(2, newest.records(), controller_epoch=epoch)
+    assert fold(behind, await store.read(behind.version)) == newest
+
+
+async def test_watchers_hear_of_every_append_until_they_stop(store: MetadataStore) -> None:
+    epoch = await elected(store)
+    seen: list[int] = []
+    stop = store.watch(seen.append)
+    await store.append([ONE], expected_version=0, controller_epoch=epoch)
+    with pytest.raises(VersionConflict):
+        await store.append([TWO], expected_version=0, controller_epoch=epoch)
+    await store.append([TWO], expected_version=1, controller_epoch=epoch)
+    stop()
+    await store.append([THREE], expected_version=2, controller_epoch=epoch)
+    assert seen == [1, 2]
+
+
+async def test_each_session_has_a_greater_broker_epoch_and_ends_with_the_store(store: MetadataStore) -> None:
+    first = await store.open_session(1)
+    second = await store.open_session(1)
+    assert second.broker_epoch > first.broker_epoch
+    assert not second.lost.done()
+    await store.close()
+    assert second.lost.done()
+
+
+async def test_a_lost_session_hands_the_controller_over_to_the_next_candidate() -> None:
+    store = MemoryStore()
+    first, second, third = [await store.open_session(node_id) for node_id in (1, 2, 3)]
+    assert await store.stand_for_election(first) == 1
+    waiting = [asyncio.ensure_future(store.stand_for_election(each)) for each in (second, third)]
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in waiting)
+    store.expire(second)
+    store.expire(first)
+    assert await waiting[1] == 2
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    with pytest.raises(ControllerFenced):
+        await store.append([ONE], expected_version=0, controller_epoch=1)
+
+
+def test_a_log_with_a_hole_is_refused() -> None:
+    with pytest.raises(MetadataError, match="jumps from version 0 to 2"):
+        fold(EMPTY, [MetadataEntry(2, 1, (ONE,))])
