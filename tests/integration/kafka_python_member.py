@@ -49,11 +49,22 @@ class KafkaPythonMember(GroupConsumer, ConsumerRebalanceListener):
     def poll(self, timeout_s: float) -> list[Read]:
         with translated():
             polled = self._library.poll(timeout_ms=int(timeout_s * 1000))
+        self._remember_to_join()
         return [
             Read(one.topic, one.partition, one.offset, one.value)
             for records in polled.values()
             for one in records
         ]
+
+    def _remember_to_join(self) -> None:
+        """Help over a gap in kafka-python 3.0: a poll that ends just before SyncGroup is answered.
+
+        A leader that rejoins because partitions were added counts as joined once it has made the assignment;
+        if the poll ends then, no later one asks for the outcome, and without heartbeats the member is lost.
+        """
+        coordinator = self._library._coordinator
+        if coordinator._join_task is not None:
+            coordinator.rejoin_needed = True
 
     def assignment(self) -> set[Place]:
         return {(each.topic, each.partition) for each in self._library.assignment()}

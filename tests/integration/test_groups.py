@@ -16,7 +16,6 @@ from ottla.testing.broker_process import BrokerProcess
 __all__ = ["BROKER_SETTINGS"]
 
 ASSIGNORS = [(name, assignor) for name, library in LIBRARIES.items() for assignor in library.assignors]
-EAGER = ("range", "roundrobin", "sticky")
 
 
 def wait_until_read(members: list[Member], count: int) -> None:

@@ -23,6 +23,7 @@ from ottla.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.consumer_group_heartbeat import check_protocol
 from ottla.api.context import RequestContext
 from ottla.api.group_calls import check_group_id, now, outcome
+from ottla.api.turns import in_turns
 from ottla.coordinator.group import consumer_events
 from ottla.coordinator.group.consumer_requests import ConsumerGroupDescription, ConsumerMemberDescription
 from ottla.coordinator.group.records import TopicPartitions as Partitions
@@ -36,10 +37,10 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, ctx: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Describe every group that is asked for."""
+    """Describe every group that is asked for, once."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
-    for group_id in request.group_ids:
+    async for group_id in in_turns(dict.fromkeys(request.group_ids)):
         try:
             check_protocol(ctx.services.config)
             check_group_id(group_id)

@@ -33,6 +33,8 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
             if done % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
+    # Deleted means deleted: the new log starts are on the disk before the client hears of them.
+    await asyncio.to_thread(ctx.services.log_directory.capture_checkpoints())
     return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
 
 

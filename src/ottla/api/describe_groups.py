@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from ottla.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.context import RequestContext
 from ottla.api.group_calls import now, outcome
+from ottla.api.turns import in_turns
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import DescribedGroup as Description
 from ottla.protocol.errors import GroupIdNotFound, KafkaError
@@ -23,10 +24,10 @@ DEAD = "Dead"
 
 
 async def describe_groups(request: DescribeGroupsRequest, ctx: RequestContext) -> DescribeGroupsResponse:
-    """Describe every group that is asked for."""
+    """Describe every group that is asked for, once."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
-    for group_id in request.groups:
+    async for group_id in in_turns(dict.fromkeys(request.groups)):
         result = await now(outcome(ctx.services.groups, group_id, GroupMachine.describe, group_id))
         if isinstance(result, KafkaError):
             groups.append(_failure(group_id, result, operations, ctx.version))

@@ -13,6 +13,7 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
 from ottla.api.context import RequestContext
+from ottla.api.turns import in_turns
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidGroupId, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
 
@@ -20,8 +21,9 @@ GROUP = 0
 
 
 async def find_coordinators(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse:
-    """Find the coordinator of every key."""
-    found = [await _find(key, request.key_type, ctx) for key in request.coordinator_keys]
+    """Find the coordinator of every key, once."""
+    keys = dict.fromkeys(request.coordinator_keys)
+    found = [await _find(key, request.key_type, ctx) async for key in in_turns(keys)]
     return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
 
 

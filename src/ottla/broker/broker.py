@@ -138,6 +138,8 @@ class Broker:
         set_stray_logs_aside(self.log_directory, self.cluster.image)
         await self.partitions.apply(EMPTY, self.cluster.image)
         self._stack.callback(self.cluster.subscribe(self._on_change))
+        # A change that is under way is finished before the logs are closed: it may be opening some.
+        self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
         await self.groups.start()
         self._stack.push_async_callback(self.groups.stop)

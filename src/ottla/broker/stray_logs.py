@@ -6,6 +6,7 @@ import logging
 
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import ClusterImage
+from ottla.protocol.errors import KafkaStorageError
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +15,8 @@ def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage) -> None:
     """Take out the logs whose topic is gone or was recreated; their directories stay, as `-stray`.
 
     A crash in the middle of a delete leaves such logs. They are not removed: should the metadata
-    be at fault, the records are still there.
+    be at fault, the records are still there. What the checkpoints say of them goes, as of every log that
+    is gone: it would cut off the records of a new topic with the same name.
     """
     for partition, stray in list(directory.logs.items()):
         owner = image.topics.get(partition.topic)
@@ -22,3 +24,7 @@ def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage) -> None:
         if owner is None or not is_ours or partition.partition >= len(owner.partitions):
             kept_as = directory.set_aside(partition)
             log.warning("%s belongs to no topic of this cluster; it is kept as %s", partition, kept_as)
+    try:
+        directory.write_checkpoints()
+    except KafkaStorageError as error:
+        log.error("the checkpoints may still name logs that are gone: %s", error)

@@ -88,8 +88,8 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     offsets = {}
     for line in decode_lines(data):
         topic, partition, offset = line.split(" ")
-        if int(offset) < 0:
-            raise ValueError(f"offset {offset} is negative")
+        if not 0 <= int(offset) < 1 << 63:
+            raise ValueError(f"{offset} is no offset")
         offsets[TopicPartition(topic, int(partition))] = int(offset)
     return offsets
 

@@ -57,7 +57,7 @@ class TimeEntry:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer of a .snapshot file."""
+    """One batch of a producer, of a .snapshot file."""
 
     position: int
     producer_id: int
@@ -187,7 +187,7 @@ def dump_snapshot(path: Path) -> Iterator[ProducerEntry | Gap]:
         at += _SNAPSHOT_ENTRY.size
         seen += 1
     if seen != count or at != len(data):
-        yield Gap(at, len(data) - at, f"{count} producers are announced, {seen} were read: a torn write?")
+        yield Gap(at, len(data) - at, f"{count} entries are announced, {seen} were read: a torn write?")
     elif problem and not count:
         yield Gap(0, len(data), problem)
 

@@ -163,6 +163,8 @@ class LogDirectory:
             self._adopt(log)
         disk.remove(marker)
         disk.fsync_dir(self.path)
+        how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"
+        logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         return read_or_set_aside(self._disk, f"{self.path}/{name}", decode_offsets) or {}

@@ -8,8 +8,10 @@ from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.time_index import NO_TIMESTAMP
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.record_batch import HEADER_BYTES, BatchHeader
 from ottla.protocol.records import skim_records
+
+_MOST_BARE_BYTES = 64 * HEADER_BYTES
 
 
 def read_batches(
@@ -23,13 +25,11 @@ def read_batches(
     number = segments.index_of(offset)
     segment = segments.all[number]
     start = segment.position_of(offset)
-    while start >= segment.size_bytes:
-        # Compaction may leave nothing from `offset` to the end of its segment.
-        number += 1
-        if number == len(segments.all) or segments.all[number].base_offset >= end_offset:
-            return LogRead(b"", offset)
+    if start >= segment.size_bytes or _is_bare(segment, start):
+        number, start = _skip_bare(segments, number, start, end_offset)
         segment = segments.all[number]
-        start = 0
+        if start >= segment.size_bytes:
+            return LogRead(b"", offset)
     limit, next_offset = _limit(segments, number, end_offset)
     if limit <= start:
         return LogRead(b"", offset)
@@ -42,6 +42,33 @@ def read_batches(
             limit, next_offset = start + header.size_bytes, header.next_offset
     segment.remember(next_offset, limit)
     return LogRead(FileRange(segment.open_file(), start, limit - start), next_offset)
+
+
+def _skip_bare(segments: Segments, number: int, start: int, end_offset: int) -> tuple[int, int]:
+    """Return the segment and position to read from if compaction left no record from `start` to its end.
+
+    Clients must not get one answer after the other without a record: librdkafka takes such a one for cut
+    off, doubles its fetch size, and after the tenth tells the application that a record is too large.
+    If nothing else follows, the last bare batch will do: with it the reader gets on.
+    """
+    found = number, start
+    for further in range(number + 1, len(segments.all)):
+        segment = segments.all[further]
+        if segment.base_offset >= end_offset:
+            break
+        if segment.size_bytes:
+            found = further, 0
+            if not _is_bare(segment, 0):
+                break
+    return found
+
+
+def _is_bare(segment: Segment, start: int) -> bool:
+    """Return whether only batches without records are left; they take up no more than their headers."""
+    left = segment.size_bytes - start
+    if left % HEADER_BYTES or left > _MOST_BARE_BYTES:
+        return False
+    return all(header.record_count == 0 for _, header in segment.headers(start))
 
 
 def _limit(segments: Segments, number: int, end_offset: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.log import snapshots
 from ottla.log.checkpoints import (
+    LOG_STARTS,
     decode_partition_metadata,
     encode_partition_metadata,
     read_or_set_aside,
@@ -29,6 +30,7 @@ from ottla.log.names import (
     LOG,
     OFFSET_INDEX,
     PARTITION_METADATA,
+    QUARANTINE,
     TIME_INDEX,
     file_name,
     offset_of,
@@ -80,15 +82,14 @@ def open_log(
     entries = tidy(disk, directory)
     found = _find_segments(storage, directory, entries, config, clock.wall_ms())
     if is_clean and found:
-        is_clean = _load_tail(found[-1])
+        is_clean = _load_tail(found)
         recovery_point = found[-1].base_offset
     _rebuild_missing_indexes(found, entries)
     holes: list[Hole] = []
     if not is_clean:
         holes = recover(found, recovery_point)
     if found and log_start_offset > found[-1].next_offset:
-        logger.warning("%s ends before its start, offset %d: starting there", directory, log_start_offset)
-        Segments(storage, directory, found).drop_all()
+        _set_aside(found, log_start_offset)
     segments = Segments(storage, directory, found)
     if not found:
         segments.start_new(log_start_offset, config, clock.wall_ms())
@@ -133,14 +134,39 @@ def _find_segments(
     ]
 
 
-def _load_tail(active: Segment) -> bool:
+def _load_tail(segments: Sequence[Segment]) -> bool:
     """Find the end of a log that was stopped cleanly; False if it does not look like it."""
+    active = segments[-1]
     try:
         active.load()
+        for segment in segments[:-1]:
+            if segment.size_bytes == 0:
+                raise CorruptMessage(f"{segment.files.path(LOG)} is empty")
+        if len(segments) > 1 and active.size_bytes == 0 and segments[-2].next_offset != active.base_offset:
+            raise CorruptMessage(f"the log ends at offset {segments[-2].next_offset}")
     except CorruptMessage as problem:
         logger.error("%s was stopped cleanly, but: %s", active.files.path(LOG), problem)
         return False
     return True
+
+
+def _set_aside(segments: list[Segment], log_start_offset: int) -> None:
+    """Keep, under names that are never opened, segments that end before the log's start.
+
+    A power cut after DeleteRecords does that, if what was deleted had not been flushed. So does a flipped
+    bit in the checkpoint, which has no checksum: therefore nothing is destroyed.
+    """
+    for segment in segments:
+        path = segment.files.path(LOG)
+        kept = f"{path}.{log_start_offset}{QUARANTINE}"
+        logger.error(
+            "%s ends before the log start offset %d of %s; moved to %s",
+            path, log_start_offset, LOG_STARTS, kept,
+        )  # fmt: skip
+        segment.close()
+        segment.files.storage.disk.rename(path, kept)
+        segment.remove()
+    segments.clear()
 
 
 def _rebuild_missing_indexes(segments: Sequence[Segment], entries: Sequence[DirEntry]) -> None:

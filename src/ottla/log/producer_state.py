@@ -16,16 +16,20 @@ Snapshot file `<offset>.snapshot`, big-endian: the state just before `offset`
     at  size  field
      0     2  version, 1
      2     4  CRC32C of everything after this field
-     6     4  number of producers
-    10        per producer, 46 bytes:
+     6     4  number of entries
+    10        per batch that is remembered, 46 bytes, the oldest of a producer first:
      0     8  producer id
      8     2  producer epoch
     10     4  last sequence number, -1 if none
     14     8  last offset, -1 if none
-    22     4  last offset - first offset, of the last batch
-    26     8  timestamp of the last batch
+    22     4  last offset - first offset
+    26     8  timestamp
     34     4  epoch of the transaction coordinator, -1 if none
     38     8  first offset of the open transaction, -1 if none
+
+Kafka writes one entry per producer, of its last batch, and when it reads a file the last entry of a producer
+counts: so it reads ours as one of its own. We read all of them, and know the same duplicates after a
+restart as before it.
 """
 
 from __future__ import annotations
@@ -217,20 +221,25 @@ class ProducerState:
     # Snapshots
     def encode(self) -> bytes:
         """Return the snapshot file's contents."""
-        body = bytearray(_HEAD.pack(_VERSION, 0, len(self._producers)))
+        body = bytearray(_HEAD.size)
+        count = 0
         for producer_id, entry in self._producers.items():
-            mark = entry.batches[-1] if entry.batches else BatchMark(-1, -1, -1, 0, -1)
-            body += _ENTRY.pack(
-                producer_id,
-                entry.epoch,
-                mark.last_sequence,
-                mark.last_offset,
-                mark.offset_delta,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                entry.txn_first_offset,
-            )
-        _HEAD.pack_into(body, 0, _VERSION, crc32c(memoryview(body)[_CRC_FROM:]), len(self._producers))
+            marks = entry.batches or (BatchMark(-1, -1, -1, 0, -1),)
+            for mark in marks:
+                timestamp = entry.last_timestamp if mark is marks[-1] else mark.timestamp
+                body += _ENTRY.pack(
+                    producer_id,
+                    entry.epoch,
+                    mark.last_sequence,
+                    mark.last_offset,
+                    mark.offset_delta,
+                    timestamp,
+                    entry.coordinator_epoch,
+                    entry.txn_first_offset,
+                )
+            count += len(marks)
+        _HEAD.pack_into(body, 0, _VERSION, 0, count)
+        _HEAD.pack_into(body, 0, _VERSION, crc32c(memoryview(body)[_CRC_FROM:]), count)
         return bytes(body)
 
     @classmethod
@@ -259,13 +268,16 @@ class ProducerState:
         coordinator_epoch: int,
         txn_first_offset: int,
     ) -> None:
-        entry = self._producers[producer_id] = ProducerEntry(epoch)
+        entry = self._producers.get(producer_id)
+        if entry is None or entry.epoch != epoch:
+            entry = self._producers[producer_id] = ProducerEntry(epoch)
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
         entry.txn_first_offset = txn_first_offset
         if last_offset >= 0:
             first = (last_sequence - offset_delta) & _SEQUENCE_MASK if last_sequence >= 0 else last_sequence
-            entry.batches = (BatchMark(first, last_sequence, last_offset, offset_delta, timestamp),)
+            mark = BatchMark(first, last_sequence, last_offset, offset_delta, timestamp)
+            entry.batches = (*entry.batches[1 - BATCHES_KEPT :], mark)
 
 
 def marker_coordinator_epoch(batch: memoryview) -> int:

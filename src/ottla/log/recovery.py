@@ -42,18 +42,31 @@ def recover(segments: list[Segment], recovery_point: int) -> list[Hole]:
     """Examine the segments past the recovery point, repair them in place, and return the holes left."""
     holes: list[Hole] = []
     end = -1
-    for number, segment in enumerate(segments):
-        is_last = number + 1 == len(segments)
-        limit = LONG_MAX if is_last else segments[number + 1].base_offset
+    for segment, limit in zip(segments, _limits(segments), strict=True):
         if limit < recovery_point:
             continue
         holes += _repair(segment, Expected(max(end, segment.base_offset), limit, recovery_point))
         if segment.size_bytes:
             if 0 <= end < segment.base_offset:
+                path, last = segment.files.path(LOG), segment.base_offset - 1
+                logger.warning("%s: before it, offsets %d to %d are missing", path, end, last)
                 holes.append(Hole(end, segment.base_offset))
             end = segment.next_offset
     _drop_empty(segments)
     return holes
+
+
+def _limits(segments: list[Segment]) -> list[int]:
+    """Return where each segment must end at the latest: where the next one starts that is not empty.
+
+    An empty one proves nothing: it is also what a roll leaves that failed, after which the old one went on.
+    """
+    limits, limit = [], LONG_MAX
+    for segment in reversed(segments):
+        limits.append(limit)
+        if segment.size_bytes:
+            limit = segment.base_offset
+    return limits[::-1]
 
 
 def _drop_empty(segments: list[Segment]) -> None:

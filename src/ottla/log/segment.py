@@ -56,12 +56,16 @@ class Segment(IndexedFile):
         """Create the files of an empty segment; leftovers of the same name are emptied."""
         files = SegmentFiles(storage, directory, base_offset, suffix)
         segment = cls(files, config.index_interval_bytes, created_ms=now_ms)
-        file = files.handle(LOG).create()
-        if file.size():
-            file.truncate(0)
-        segment._index = SegmentIndex.create(
-            files.handle(OFFSET_INDEX), files.handle(TIME_INDEX), base_offset
-        )
+        try:
+            file = files.handle(LOG).create()
+            if file.size():
+                file.truncate(0)
+            segment._index = SegmentIndex.create(
+                files.handle(OFFSET_INDEX), files.handle(TIME_INDEX), base_offset
+            )
+        except OSError:
+            files.remove()  # an empty .log would pass for the end of the log
+            raise
         return segment
 
     def load(self) -> None:

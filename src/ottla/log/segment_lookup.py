@@ -76,6 +76,8 @@ def latest(file: OpenFile, index: SegmentIndex, size: int, interval: int) -> tup
             raise CorruptIndex("the time index is empty")
         return NO_TIMESTAMP, -1
     _check_time(file, index, size, entry, interval)
+    if any(header.max_timestamp > entry[0] for _, header in _walk_from(file, index.offsets.last(), size)):
+        raise CorruptIndex("the time index ends too early")
     return entry
 
 

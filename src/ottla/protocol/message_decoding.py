@@ -271,6 +271,7 @@ def _array_reader(spec: FieldSpec, target: FieldSpec, flexible: bool) -> Read:
         read_element = _fixed_reader(spec)
     else:
         smallest = 1 if flexible else 2
+        weight = 2  # strings in arrays are names: each is looked up, and answered with more than a number
         read_element = _sized_reader(flexible, _element_spec(spec))
     unpackable = None if spec.kind in CONVERTED_KINDS else FIXED_KINDS.get(spec.kind)
 

@@ -88,8 +88,8 @@ class PartitionRegistry:
         """Make and remove logs so that they match the new image."""
         self._image = new
         difference = changes(old, new)
-        for topic in difference.deleted:
-            await self._remove(topic)
+        if difference.deleted:
+            await self._remove(difference.deleted)
         made = 0
         for topic in (*difference.created, *difference.grown):
             for each in topic.partitions:
@@ -138,14 +138,30 @@ class PartitionRegistry:
         self._by_id.setdefault(topic.topic_id, partitions)
         return True
 
-    async def _remove(self, topic: TopicImage) -> None:
-        self._by_id.pop(topic.topic_id, None)
-        partitions = self._by_name.pop(topic.name, {})
-        for done, partition in enumerate(partitions.values(), 1):
-            partition.close()
-            self._log_directory.delete(partition.topic_partition)
-            if done % LOGS_PER_TURN == 0:
-                await asyncio.sleep(0)
+    async def _remove(self, topics: Iterable[TopicImage]) -> None:
+        """Take topics out, with all that the checkpoints say of them: their names may be given again."""
+        done = 0
+        for topic in topics:
+            self._by_id.pop(topic.topic_id, None)
+            partitions = self._by_name.pop(topic.name, {})
+            for each in topic.partitions:
+                if each.index in partitions:
+                    partitions[each.index].close()
+                self._delete(TopicPartition(topic.name, each.index))
+                done += 1
+                if done % LOGS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        # An old log start must not outlive its log: after a crash it would cut off the records of a new one.
+        try:
+            await asyncio.to_thread(self._log_directory.capture_checkpoints())
+        except OSError as error:
+            log.error("the checkpoints still name partitions that were deleted: %s", error)
+
+    def _delete(self, at: TopicPartition) -> None:
+        try:
+            self._log_directory.delete(at)
+        except KafkaStorageError as error:
+            log.error("the files of %s are still there: %s", at, error)
 
     def _reconfigure(self, resources: Iterable[tuple[int, str]]) -> None:
         for resource_type, name in resources:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.api.context import RequestContext
-from ottla.api.table import APIS
+from ottla.api.table import APIS, BYTES
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
@@ -81,13 +81,17 @@ class AdminBench:
         self.cluster.subscribe(self._reconfigure)
         self.controller = Controller(MemoryStore(), self.cluster, self.clock, 1, lambda: self.services.config)
         self.partitions = PretendedRegistry()
+        self.checkpoints_written = 0
         self.services = SimpleNamespace(
             node_id=1,
             clock=self.clock,
             cluster=self.cluster,
             controller=self.controller,
             partitions=self.partitions,
-            log_directory=SimpleNamespace(storage=SimpleNamespace(path="/tmp", offline_reason=None)),
+            log_directory=SimpleNamespace(
+                storage=SimpleNamespace(path="/tmp", offline_reason=None),
+                capture_checkpoints=lambda: self._write_checkpoints,
+            ),
             config=self.static,
         )
 
@@ -98,6 +102,9 @@ class AdminBench:
     async def start(self) -> None:
         await self.controller.start()
         await self.controller.register_broker([Endpoint("PLAINTEXT", "broker.example", 9092)], "rack-1")
+
+    def _write_checkpoints(self) -> None:
+        self.checkpoints_written += 1
 
     def _reconfigure(self, _old: ClusterImage, new: ClusterImage) -> None:
         self.services.config = self.static.with_dynamic(new.broker_overrides(1), new.broker_overrides())
@@ -112,16 +119,16 @@ class AdminBench:
         frame = request_encoder(api_key, version, newest)(request)
         connection = SimpleNamespace(peer="client:1", listener_name="PLAINTEXT")
         ctx = RequestContext(cast(Any, self.services), connection, api_key, version, 7, "test")
-        if serving.raw_handler is not None:
-            reply = serving.raw_handler(memoryview(frame), 0, ctx)
+        handler = serving.load()
+        if serving.kind == BYTES:
+            reply = handler(memoryview(frame), 0, ctx)
             answer = bytes(cast(bytes, await reply if isawaitable(reply) else reply))
             assert int.from_bytes(answer[:4], "big") == len(answer) - 4
             flexible = bool(request_class(api_key, version).__flexible__)
             return response_decoder(api_key, version, newest)(
                 answer, FRAME_SIZE_AND_CORRELATION_ID + flexible
             )
-        assert serving.handler is not None
-        response = serving.handler(request_decoder(api_key, version, newest)(frame, 0), ctx)
+        response = handler(request_decoder(api_key, version, newest)(frame, 0), ctx)
         if isawaitable(response):
             response = await response
         body = response_encoder(api_key, version, newest)(response)

@@ -5,7 +5,6 @@ from kio.schema.alter_configs.v2 import AlterConfigsRequest
 from kio.schema.alter_configs.v2.request import AlterableConfig, AlterConfigsResource
 from kio.schema.errors import ErrorCode
 
-import ottla.api.alter_configs  # noqa: F401  registers the API
 from ottla.controller.machine import NewTopic
 
 TOPIC, BROKER = 2, 4

@@ -6,8 +6,6 @@ from kio.schema.create_partitions.v3 import CreatePartitionsRequest
 from kio.schema.create_partitions.v3.request import CreatePartitionsAssignment, CreatePartitionsTopic
 from kio.schema.errors import ErrorCode
 
-import ottla.api.create_partitions  # noqa: F401  registers the API
-
 
 def wanted(name: str, count: int, *assignments: tuple[int, ...]) -> CreatePartitionsTopic:
     placed = tuple(CreatePartitionsAssignment(broker_ids=each) for each in assignments)  # type: ignore[arg-type]

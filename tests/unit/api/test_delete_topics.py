@@ -8,8 +8,6 @@ from kio.schema.delete_topics.v6 import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicState
 from kio.schema.errors import ErrorCode
 
-import ottla.api.delete_topics  # noqa: F401  registers the API
-
 SOON: Any = timedelta(seconds=30)
 
 

@@ -4,7 +4,6 @@ import pytest
 from kio.schema.describe_cluster.v2 import DescribeClusterRequest
 from kio.schema.errors import ErrorCode
 
-import ottla.api.describe_cluster  # noqa: F401  registers the API
 from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 
 

@@ -6,7 +6,6 @@ from kio.schema.describe_configs.v4 import DescribeConfigsRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 
-import ottla.api.describe_configs  # noqa: F401  registers the API
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.topic_keys import TopicConfig
 from ottla.controller.machine import ConfigAlteration, ConfigChange, NewTopic

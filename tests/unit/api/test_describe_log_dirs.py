@@ -5,8 +5,6 @@ from kio.schema.describe_log_dirs.v5 import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic
 from kio.schema.errors import ErrorCode
 
-import ottla.api.describe_log_dirs  # noqa: F401  registers the API
-
 
 def request(**topics: tuple[int, ...]) -> DescribeLogDirsRequest:
     wanted: Any = tuple(

@@ -7,7 +7,6 @@ from kio.schema.describe_topic_partitions.v0 import DescribeTopicPartitionsReque
 from kio.schema.describe_topic_partitions.v0.request import Cursor, TopicRequest
 from kio.schema.errors import ErrorCode
 
-import ottla.api.describe_topic_partitions  # noqa: F401  registers the API
 from ottla.controller.machine import NewTopic
 from ottla.metadata.records import PartitionChanged
 from ottla.protocol.errors import InvalidRequest

@@ -5,7 +5,6 @@ from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1 import IncrementalAlterConfigsRequest
 from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
 
-import ottla.api.incremental_alter_configs  # noqa: F401  registers the API
 from ottla.controller.machine import NewTopic
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8

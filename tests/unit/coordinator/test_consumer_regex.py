@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.coordinator.group.regex_program import matching
 from ottla.protocol.errors import InvalidRegularExpression
 
-names = st.text(st.sampled_from("ab1_-."), max_size=8)
+names = st.text(st.sampled_from("ab1_-."), min_size=1, max_size=8)
 
 
 def joined(parts: list[str]) -> str:

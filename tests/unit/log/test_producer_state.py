@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from struct import pack
+from struct import iter_unpack, pack
 from typing import Any
 
 import pytest
@@ -91,7 +91,7 @@ def test_a_snapshot_has_kafkas_layout() -> None:
     assert state.encode() == pack(">hI", 1, crc32c(body)) + body
 
 
-def test_a_snapshot_keeps_the_last_batch_of_every_producer_and_open_transactions() -> None:
+def test_a_snapshot_keeps_the_last_batches_of_every_producer_and_open_transactions() -> None:
     state = state_after(
         header(0), header(1), header(0, 2, producer_id=8), header(0, producer_id=9, transactional=True)
     )
@@ -102,8 +102,18 @@ def test_a_snapshot_keeps_the_last_batch_of_every_producer_and_open_transactions
     assert repeated is not None
     assert repeated.first_offset == 2
     assert again.first_open_offset() == 4
-    with pytest.raises(OutOfOrderSequenceNumber):
-        again.check(header(0))
+    for number in (0, 1):
+        repeated = again.check(header(number))
+        assert repeated is not None
+        assert repeated == state.check(header(number))
+
+
+def test_kafka_reads_the_last_entry_of_a_producer_and_we_read_all() -> None:
+    state = state_after(*(header(number) for number in range(8)))
+    entries = list(iter_unpack(">qhiqiqiq", state.encode()[10:]))
+    assert [entry[2] for entry in entries] == [3, 4, 5, 6, 7]  # the last sequence numbers, oldest first
+    again = ProducerState.decode(state.encode(), 8)
+    assert again.producers[7].batches == state.producers[7].batches
 
 
 @given(st.data())

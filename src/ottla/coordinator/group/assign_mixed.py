@@ -46,13 +46,15 @@ class _Plan:
         self._keep(ordered)
 
     def _keep(self, subscribers: Sequence[Subscriber]) -> None:
+        free = {topic_id: set(range(self._counts[topic_id])) for topic_id in self._readers}
         for topic_id in self._readers:
             self._held[topic_id] = {}
         for each in subscribers:
             for topic_id, indexes in each.partitions.items():
                 if topic_id in each.topic_ids:
-                    kept = sorted(index for index in indexes if index < self._counts[topic_id])
-                    self._held[topic_id][each.member_id] = kept
+                    kept = free[topic_id] & indexes  # nothing is had twice
+                    free[topic_id] -= kept
+                    self._held[topic_id][each.member_id] = sorted(kept)
                     self._load[each.member_id] += len(kept)
 
     @property

@@ -71,4 +71,14 @@ def of_topics(partitions: Partitions, topic_ids: frozenset[UUID]) -> Partitions:
     return {topic_id: indexes for topic_id, indexes in partitions.items() if topic_id in topic_ids}
 
 
+def unclaimed(partitions: Partitions, claimed: set[tuple[UUID, int]]) -> Partitions:
+    """Return what nobody has claimed before, and claim it."""
+    pairs = set(each_of(partitions))
+    if not claimed.isdisjoint(pairs):
+        pairs -= claimed
+        partitions = grouped(pairs)
+    claimed |= pairs
+    return partitions
+
+
 _NOTHING: frozenset[int] = frozenset()

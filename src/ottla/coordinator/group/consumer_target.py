@@ -10,9 +10,6 @@ from ottla.coordinator.group.assign_uniform import assign_uniform
 from ottla.coordinator.group.consumer import ConsumerGroup, Topics
 from ottla.coordinator.group.consumer_partitions import (
     NO_PARTITIONS,
-    Partitions,
-    each_of,
-    grouped,
     to_record,
 )
 from ottla.coordinator.group.consumer_turn import ConsumerTurn
@@ -35,8 +32,8 @@ def update_target(turn: ConsumerTurn) -> None:
     topics = turn.image.topics
     assign = ASSIGNORS[group.assignor(turn.config.group_consumer_assignors[0])]
     subscribers = _subscribers(group, topics)
-    wanted = {topic_id for each in subscribers for topic_id in each.topic_ids}
-    counts = {topic.topic_id: len(topic.partitions) for topic in topics.values() if topic.topic_id in wanted}
+    wanted = (topics[name] for name in group.subscribed_topics() if name in topics)
+    counts = {topic.topic_id: len(topic.partitions) for topic in wanted}
     assignment = assign(subscribers, counts)
     for member_id in group.members:
         partitions = assignment.get(member_id, NO_PARTITIONS)
@@ -49,7 +46,6 @@ def update_target(turn: ConsumerTurn) -> None:
 def _subscribers(group: ConsumerGroup, topics: Topics) -> list[Subscriber]:
     """Return the members as an assignor sees them."""
     known: dict[tuple[tuple[str, ...], str | None], frozenset[UUID]] = {}
-    claimed: set[tuple[UUID, int]] = set()
     subscribers = []
     for member in group.members.values():
         # Mostly all members want the same.
@@ -57,16 +53,6 @@ def _subscribers(group: ConsumerGroup, topics: Topics) -> list[Subscriber]:
         topic_ids = known.get(wish)
         if topic_ids is None:
             topic_ids = known[wish] = group.topic_ids_of(member.wishes, topics)
-        partitions = _unclaimed(group.targets.get(member.member_id, NO_PARTITIONS), claimed)
+        partitions = group.targets.get(member.member_id, NO_PARTITIONS)
         subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, partitions))
     return subscribers
-
-
-def _unclaimed(partitions: Partitions, claimed: set[tuple[UUID, int]]) -> Partitions:
-    """Return what no other member has; the leader of a classic group may have assigned things twice."""
-    pairs = set(each_of(partitions))
-    if not claimed.isdisjoint(pairs):
-        pairs -= claimed
-        partitions = grouped(pairs)
-    claimed |= pairs
-    return partitions

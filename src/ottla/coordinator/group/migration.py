@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from ottla.common.broker_keys import BrokerConfig
 from ottla.coordinator.group.classic import ClassicGroup
@@ -20,10 +21,11 @@ from ottla.coordinator.group.consumer import ConsumerGroup
 from ottla.coordinator.group.consumer_member import (
     ConsumerMember,
     Holding,
+    MemberState,
     holding_record,
     wishes_record,
 )
-from ottla.coordinator.group.consumer_partitions import NO_PARTITIONS, Partitions, grouped, to_record
+from ottla.coordinator.group.consumer_partitions import to_record, unclaimed, without
 from ottla.coordinator.group.consumer_subscription import metadata_hash
 from ottla.coordinator.group.consumer_turn import ConsumerTurn
 from ottla.coordinator.group.migration_protocol import (
@@ -113,11 +115,18 @@ def _converted(member: Member, group: ClassicGroup, image: ClusterImage) -> Cons
         None,
         ClassicMemberValue(member.session_timeout_ms, member.protocols),
     )
-    # In the middle of a rebalance the last assignment may have been taken back; what the member brought
-    # along into the rebalance it may still have.
-    held = by_topic_id(assignment.partitions or subscription.owned, image.topics)
-    holding = Holding(group.generation_id, group.generation_id, assigned=held)
-    return ConsumerMember(member.member_id, wishes, holding)
+    epoch = group.generation_id
+    assigned = by_topic_id(assignment.partitions, image.topics)
+    claimed = by_topic_id(subscription.owned, image.topics)
+    if not member.assignment:
+        # Taken back in the middle of a rebalance. What the member brought into it, it may still have.
+        return ConsumerMember(member.member_id, wishes, Holding(epoch, epoch, assigned=claimed))
+    # What a cooperative member brought into the last rebalance, and was not assigned again, it gives up when
+    # it learns of its assignment. It may not have yet.
+    revoking = without(claimed, assigned)
+    return ConsumerMember(
+        member.member_id, wishes, Holding(epoch, epoch, assigned=assigned, revoking=revoking)
+    )
 
 
 def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int) -> None:
@@ -126,25 +135,19 @@ def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int
     turn.write(*(wishes_record(group_id, each) for each in members))
     value = ConsumerGroupValue(epoch, metadata_hash(turn.group.subscribed_topics(), turn.image.topics))
     turn.write(Record(ConsumerGroupKey(group_id), value))
-    for each in members:
-        # What the leader of a classic group assigned twice counts once.
-        held = _free(turn.group, each.holding.assigned)
-        target = ConsumerTargetMemberValue(to_record(held))
-        holding = Holding(epoch, epoch, assigned=held)
+    # What the leader of a classic group assigned twice counts once, and before what members claim to have.
+    taken: set[tuple[UUID, int]] = set()
+    assigned = [unclaimed(each.holding.assigned, taken) for each in members]
+    for each, own in zip(members, assigned, strict=True):
+        revoking = unclaimed(each.holding.revoking, taken)
+        state = MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE
+        holding = Holding(epoch, epoch, state, own, revoking)
+        target = ConsumerTargetMemberValue(to_record(own))
         turn.write(
             Record(ConsumerTargetMemberKey(group_id, each.member_id), target),
-            holding_record(group_id, ConsumerMember(each.member_id, each.wishes, holding)),
+            holding_record(group_id, replace(each, holding=holding)),
         )
     turn.write(Record(ConsumerTargetKey(group_id), ConsumerTargetValue(epoch)))
-
-
-def _free(group: ConsumerGroup, partitions: Partitions) -> Partitions:
-    return grouped(
-        (topic_id, index)
-        for topic_id, indexes in partitions.items()
-        for index in indexes
-        if group.is_free(topic_id, index)
-    )
 
 
 # Downgrade
@@ -193,9 +196,9 @@ def _classic_group(turn: ConsumerTurn) -> ClassicGroup:
     for each in consumers.members.values():
         classic = each.wishes.classic
         assert classic is not None, "only classic members can be in a classic group"
-        target = consumers.targets.get(each.member_id, NO_PARTITIONS)
+        # Not the target: others may still have some of that.
         version = version_of(classic.protocols[0][1])
-        assignment = encode_assignment(target, turn.image, version)
+        assignment = encode_assignment(each.holding.held, turn.image, version)
         group.add(_classic_member(each, classic.session_timeout_ms, classic.protocols, assignment))
     group.protocol_name = group.select_protocol()
     group.topics = group.subscribed_topics()

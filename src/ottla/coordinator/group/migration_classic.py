@@ -48,6 +48,9 @@ def join(turn: ConsumerTurn, token: int, request: JoinRequest) -> None:
         return
     predecessor = turn.group.members.get(turn.group.instances.get(request.instance_id or "", ""))
     member = _admit(turn, request, member_id)
+    if subscription.owned and member_id not in turn.group.members:
+        # It was removed without noticing. What it believes to have may be somebody else's by now.
+        raise UnknownMemberId(f"{member_id} is not a member of {turn.group.group_id} any more")
     updated = replace(member, wishes=_wishes(member, request, subscription))
     owned = by_topic_id(subscription.owned, turn.image.topics)
     updated = follow(turn, member, updated, owned)
