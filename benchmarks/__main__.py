@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import requests, startup, throughput
+from benchmarks import groups, requests, startup, throughput
 from benchmarks.measure import Cost, machine
 from ottla.testing.broker_process import BrokerProcess
 
@@ -22,13 +22,17 @@ def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", choices=("throughput", "requests", "startup"), help="one part only")
+    parser.add_argument(
+        "--only", choices=("throughput", "requests", "startup", "groups"), help="one part only"
+    )
     options = parser.parse_args()
     console.print(f"machine: {machine()}")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
         root = Path(folder)
         if options.only in (None, "startup"):
             startup_table(root)
+        if options.only in (None, "groups"):
+            groups_table(root)
         with BrokerProcess(root / "data") as broker:
             if options.only in (None, "throughput"):
                 throughput_table(broker, 0.1 if options.quick else 1.0)
@@ -84,6 +88,19 @@ def requests_table(broker: BrokerProcess, count: int) -> None:
             f"{cost.broker_cpu_s / count * 1e6:.1f}",
             f"{cost.client_cpu_s / count * 1e6:.1f}",
         )
+    console.print(table)
+
+
+def groups_table(root: Path) -> None:
+    """Groups after changes of their members."""
+    crowd = f"{groups.MEMBERS} members on {groups.PARTITIONS} partitions"
+    table = Table("protocol", "change", title=f"{crowd}, a heartbeat every {groups.HEARTBEAT_MS} ms")
+    for head in ("settled after s", "broker CPU s", "double owners"):
+        table.add_column(head, justify="right")
+    with BrokerProcess(root / "groups", settings=groups.SETTINGS) as broker:
+        for protocol, change, overlaps in groups.rows(broker):
+            settled = f"{change.settled_s:.2f}" if change.settled_s else ""
+            table.add_row(protocol, change.what, settled, f"{change.broker_cpu_s:.2f}", str(overlaps))
     console.print(table)
 
 

@@ -30,6 +30,7 @@ BATCHES, RECORDS = 120, 5
 COUNT = BATCHES * RECORDS
 FIRST_MS, STEP_MS = 1_700_000_000_000, 1_000
 PRODUCER_ID = 4242
+SETTINGS = {"offsets.topic.num.partitions": "1"}  # readers ask for their group's coordinator
 CONFIGS = {
     "segment.bytes": "20000",
     "index.interval.bytes": "1500",
@@ -57,7 +58,7 @@ def batch(number: int) -> bytes:
 
 def build(data: Path, state: str) -> None:
     """Make the directory."""
-    broker = BrokerProcess(data)
+    broker = BrokerProcess(data, settings=SETTINGS)
     broker.start()
     create_topic(broker.address, TOPIC, 1, CONFIGS)
     send(broker.address, range(BATCHES // 2))
@@ -85,7 +86,7 @@ class Damaged:
         self.data = data
         self.partition = data / f"{TOPIC}-0"
         self.state = state
-        self.broker = BrokerProcess(data)
+        self.broker = BrokerProcess(data, settings=SETTINGS)
 
     def files(self, kind: str) -> list[Path]:
         """Return the partition's files of a kind, oldest first."""

@@ -25,6 +25,7 @@ SETTINGS = {
     "log.flush.interval.ms": "20",
     "log.flush.offset.checkpoint.interval.ms": "30",
     "log.flush.start.offset.checkpoint.interval.ms": "30",
+    "offsets.topic.num.partitions": "1",
 }
 SMALL_SEGMENTS = {"segment.bytes": "131072", "index.interval.bytes": "512"}
 

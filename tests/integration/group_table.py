@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -99,10 +99,17 @@ class Table:
 MakeTable = Callable[[Library], Table]
 
 
-@pytest.fixture
-def make_table(broker: HasAddress) -> Iterator[MakeTable]:
+@contextmanager
+def open_tables(broker: HasAddress) -> Iterator[MakeTable]:
+    """Return what makes a table; at the end, all members of all tables are stopped."""
     with ExitStack() as stack:
         yield lambda library: Table(library, broker, stack)
+
+
+@pytest.fixture
+def make_table(broker: HasAddress) -> Iterator[MakeTable]:
+    with open_tables(broker) as make:
+        yield make
 
 
 @pytest.fixture(params=LIBRARIES)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from ottla.api.produce_turns import ProduceTurns
 
 if TYPE_CHECKING:
     from ottla.api.encoded_metadata import EncodedMetadata
@@ -54,6 +56,7 @@ class Services:
     producer_ids: ProducerIds
     config: BrokerConfig
     groups: GroupCoordinator
+    produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
 
 
 class RequestContext:

@@ -7,6 +7,8 @@ offset of the first record that is left.
 from __future__ import annotations
 
 import asyncio
+import logging
+from dataclasses import replace
 
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
 from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
@@ -16,6 +18,8 @@ from ottla.api.context import RequestContext
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidTopicException, KafkaError, PolicyViolation
 from ottla.protocol.types import NO_THROTTLE, i32, i64
+
+log = logging.getLogger(__name__)
 
 UNKNOWN_OFFSET = -1
 PARTITIONS_PER_TURN = 10
@@ -34,8 +38,21 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
                 await asyncio.sleep(0)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
     # Deleted means deleted: the new log starts are on the disk before the client hears of them.
-    await asyncio.to_thread(ctx.services.log_directory.capture_checkpoints())
+    try:
+        await asyncio.to_thread(ctx.services.log_directory.capture_checkpoints())
+    except OSError as error:
+        log.error("the log starts cannot be written: %s", error)
+        topics = [_not_durable(topic) for topic in topics]
     return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+
+
+def _not_durable(topic: DeleteRecordsTopicResult) -> DeleteRecordsTopicResult:
+    """Say of everything that was moved that it may come back after a crash."""
+    partitions = (
+        replace(each, error_code=ErrorCode.kafka_storage_error) if each.error_code == ErrorCode.none else each
+        for each in topic.partitions
+    )
+    return replace(topic, partitions=tuple(partitions))
 
 
 def _delete(topic: str, index: int, offset: int, ctx: RequestContext) -> DeleteRecordsPartitionResult:

@@ -115,9 +115,10 @@ class Reading:
         for wanted, data in self._results:
             has_records = isinstance(data.records, FileRange) or len(data.records) > 0
             is_news = wanted.news(data.high_watermark, data.log_start_offset)
+            is_trouble = data.error_code != 0 or data.diverging_epoch is not None
             if has_records:
                 served.append(wanted)
-            elif self._continued and not is_news and data.error_code == 0:
+            elif self._continued and not is_news and not is_trouble:
                 continue
             topics.setdefault(wanted.topic, []).append(data)
         self._session.serve_last(served)

@@ -16,13 +16,17 @@ from ottla.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
+    InvalidRequest,
 )
 from ottla.protocol.fetch_codec import FetchPartition, FetchRequest
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICT_AFTER_MS = 120_000
+MAX_PARTITIONS = 20_000
+"""Of one fetch: each takes the loop some microseconds, every time, even if there is nothing to say of it."""
 MAX_CACHED_PARTITIONS = 500_000
+"""Of all sessions."""
 _MAX_EPOCH = 2**31 - 1
 
 TopicKey = str | UUID
@@ -126,6 +130,8 @@ class FetchSessions:
                 self._drop(request.session_id)
             session = FetchSession(0, by_id)
             session.add(request)
+            if len(session.partitions) > MAX_PARTITIONS:
+                raise InvalidRequest(f"a fetch may name {MAX_PARTITIONS} partitions")
             if request.session_epoch == INITIAL_EPOCH:
                 self._keep(session)
             return session, False
@@ -143,6 +149,9 @@ class FetchSessions:
         session.add(request)
         session.forget(request)
         self._cached_partitions += len(session.partitions)
+        if len(session.partitions) > MAX_PARTITIONS or self._cached_partitions > MAX_CACHED_PARTITIONS:
+            self._drop(session.session_id)
+            raise FetchSessionIdNotFound("the session has grown too large to be kept")
         self._touch(session)
         return session
 

@@ -23,7 +23,8 @@ from kio.schema.metadata.v13.response import (
 )
 
 from ottla.api.context import RequestContext
-from ottla.common.topic_names import why_illegal
+from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, why_illegal
+from ottla.controller.machine import NewTopic
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
@@ -45,9 +46,10 @@ FIRST_BY_ID = 12
 
 async def metadata(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | bytes:
     """Describe the cluster and the topics asked for, creating missing ones where that is allowed."""
-    wanted = request.topics
-    if wanted is None or (ctx.version == 0 and not wanted):
+    if request.topics is None or (ctx.version == 0 and not request.topics):
         return _all_topics(ctx)
+    # A topic is described once, however often it is named: no small request gets a huge answer.
+    wanted = {each.topic_id or each.name: each for each in request.topics}.values()
     if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         await _create_missing(wanted, ctx)
     image = ctx.services.cluster.image
@@ -99,11 +101,23 @@ async def _create_missing(wanted: Iterable[MetadataRequestTopic], ctx: RequestCo
         for each in wanted
         if each.name is not None and each.topic_id is None and each.name not in image.topics
     ]
-    for name in dict.fromkeys(missing):
-        try:
-            await ctx.services.controller.auto_create_topic(name)
-        except KafkaError as error:
-            log.info("the topic %r asked for by %s was not created: %s", name, ctx.connection.peer, error)
+    if CONSUMER_OFFSETS_TOPIC in missing:
+        await _create_offsets_topic(ctx)
+    # All at once, so that they count against the limit on the partitions of one request.
+    new = [NewTopic(name) for name in dict.fromkeys(missing) if name != CONSUMER_OFFSETS_TOPIC]
+    made = await ctx.services.controller.create_topics(new) if new else []
+    refused = [(topic.name, why) for topic, why in zip(new, made, strict=True) if isinstance(why, KafkaError)]
+    if refused:
+        count, (name, why) = len(refused), refused[0]
+        log.info("%d topics asked for by %s were not created: %r: %s", count, ctx.connection.peer, name, why)
+
+
+async def _create_offsets_topic(ctx: RequestContext) -> None:
+    """Let the coordinator make its topic, which is not like others."""
+    try:
+        await ctx.services.groups.create_topic()
+    except KafkaError as error:
+        log.info("the topic asked for by %s was not created: %s", ctx.connection.peer, error)
 
 
 def _answer(wanted: MetadataRequestTopic, image: ClusterImage, version: int) -> MetadataResponseTopic:

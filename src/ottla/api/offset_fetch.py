@@ -16,10 +16,11 @@ from kio.schema.offset_fetch import v7, v9, v10
 
 from ottla.api.context import RequestContext
 from ottla.api.group_calls import now, outcome
+from ottla.api.turns import in_turns
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffsets, FetchRequest
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32, i64
 
 FIRST_WITH_GROUP_ERROR = 2
@@ -31,14 +32,16 @@ Asked = tuple[tuple[str, tuple[int, ...]], ...]
 
 async def offset_fetch_by_id(request: v10.OffsetFetchRequest, ctx: RequestContext) -> v10.OffsetFetchResponse:
     """Tell offsets of topics that are named by their ids."""
-    groups = [await _fetch_by_id(ctx, each) for each in request.groups]
+    _check_named_once(request.groups)
+    groups = [await _fetch_by_id(ctx, each) async for each in in_turns(request.groups)]
     return v10.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
 
 async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v9.OffsetFetchResponse:
     """Tell the offsets of several groups."""
+    _check_named_once(request.groups)
     groups = []
-    for asked in request.groups:
+    async for asked in in_turns(request.groups):
         topics = None if asked.topics is None else _by_name(asked.topics)
         found = await _fetch(ctx, FetchRequest(asked.group_id, topics, asked.member_id, asked.member_epoch))
         groups.append(
@@ -67,6 +70,12 @@ async def offset_fetch_alone(request: v7.OffsetFetchRequest, ctx: RequestContext
     return v7.OffsetFetchResponse(
         throttle_time=NO_THROTTLE, topics=_named(v7.response, "", found, error_code), error_code=code
     )
+
+
+def _check_named_once(groups: Sequence[Any]) -> None:
+    """Refuse a request that names a group again and again: its answer could be without end."""
+    if len({each.group_id for each in groups}) != len(groups):
+        raise InvalidRequest("the request names a group more than once")
 
 
 async def _fetch(ctx: RequestContext, request: FetchRequest) -> FetchedOffsets | KafkaError:

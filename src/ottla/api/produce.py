@@ -3,7 +3,8 @@
 v3 is the first with today's batches (v0 to v2 are advertised for old librdkafka's sake, and refused);
 v7 allows zstd; v8 explains refused records; v9 is flexible; v10 names the new leader; v12 belongs to
 KIP-890; v13 names topics by id. The records are never decoded: a batch is checked, stamped, written.
-(On compacted topics they are looked at, because there every record needs a key.)
+(On compacted topics they are looked at, because there every record needs a key; more than a few are
+looked at in a thread.)
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from functools import partial
+from inspect import isawaitable
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
+from ottla.api.produce_turns import Steps
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
+from ottla.log.admission import is_costly, look_inside
 from ottla.protocol.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     InvalidTxnState,
     KafkaError,
+    RequestTimedOut,
     UnknownServerError,
     UnsupportedCompressionType,
 )
@@ -35,76 +41,129 @@ from ottla.protocol.produce_codec import (
     encode_produce_response,
 )
 from ottla.protocol.record_batch import BatchHeader, check_batch
-from ottla.protocol.records import decode_records
 from ottla.replication.partition import Partition
 
 log = logging.getLogger(__name__)
+
+Waiting = list[tuple[ProducePartitionResult, asyncio.Future[None]]]
+"""Results that count only once their records are committed."""
+
+BATCHES_PER_TURN = 500
+"""How many batches are appended before other work gets its turn."""
+
+RECORDS_COST = 10
+"""What reading the records of a batch costs, counted in appends."""
 
 ZSTD = 4
 FIRST_WITH_ZSTD = 7
 
 
-def produce(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Awaitable[Reply] | None:
+def produce(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Awaitable[Reply | None] | None:
     """Append every batch, and answer once all of them are committed."""
-    version = ctx.version
-    request = decode_produce_request(frame, body_at, version)
-    waiting: list[asyncio.Future[None]] = []
-    topics = [
-        ProduceTopicResult(
-            name,
-            topic_id,
-            [_append(ctx, request, name, topic_id, index, batch, waiting) for index, batch in partitions],
-        )
-        for name, topic_id, partitions in request.topics
-    ]
+    request = decode_produce_request(frame, body_at, ctx.version)
+    topics: list[ProduceTopicResult] = []
+    waiting: Waiting = []
+    unfinished = ctx.services.produce_turns.run(ctx.connection, _append_all(ctx, request, topics, waiting))
+    if unfinished is not None:
+        return _answer_when_finished(ctx, request, topics, waiting, unfinished)
+    return _answer(ctx, request, topics, waiting)
+
+
+async def _answer_when_finished(
+    ctx: RequestContext,
+    request: ProduceRequest,
+    topics: list[ProduceTopicResult],
+    waiting: Waiting,
+    unfinished: asyncio.Task[None],
+) -> Reply | None:
+    await unfinished
+    reply = _answer(ctx, request, topics, waiting)
+    return await reply if isawaitable(reply) else reply
+
+
+def _answer(
+    ctx: RequestContext, request: ProduceRequest, topics: list[ProduceTopicResult], waiting: Waiting
+) -> Reply | Awaitable[Reply] | None:
     if request.acks == 0:
         _refuse_silently(topics)
         return None
     if waiting:
-        return _answer_when_committed(ctx, request, topics, waiting)
-    return encode_produce_response(version, ctx.correlation_id, topics)
+        return _answer_when_committed(ctx, topics, waiting, request.timeout_ms)
+    return encode_produce_response(ctx.version, ctx.correlation_id, topics)
+
+
+def _append_all(
+    ctx: RequestContext, request: ProduceRequest, topics: list[ProduceTopicResult], waiting: Waiting
+) -> Steps:
+    """Append the batches in their order; see produce_turns.py for what is yielded."""
+    room = BATCHES_PER_TURN
+    for name, topic_id, partitions in request.topics:
+        results: list[ProducePartitionResult] = []
+        topics.append(ProduceTopicResult(name, topic_id, results))
+        for index, batch in partitions:
+            if room <= 0:
+                yield None
+                room = BATCHES_PER_TURN
+            room -= 1
+            try:
+                partition = _find(ctx, request.acks, name, topic_id, index)
+                if batch is None:
+                    raise InvalidRecord("a produce request carries exactly one batch per partition, not none")
+                header = check_batch(batch)
+                if header.attributes:
+                    _check_attributes(header, ctx.version)
+                is_inspected = False
+                if partition.log.inspects:
+                    room -= RECORDS_COST
+                    config = partition.log.config
+                    if is_costly(header, config):
+                        now_ms = ctx.services.clock.wall_ms()
+                        batch, header = yield partial(look_inside, batch, header, config, now_ms)
+                        is_inspected = True
+                results.append(
+                    _append(partition, index, batch, header, is_inspected, waiting if request.acks else None)
+                )
+            except KafkaError as error:
+                results.append(_failure(index, error))
+            except Exception as error:
+                log.error("appending to %s-%d failed", name or topic_id, index, exc_info=error)
+                results.append(_failure(index, UnknownServerError("the broker failed; its log says why")))
+
+
+def _find(ctx: RequestContext, acks: int, name: str | None, topic_id: UUID | None, index: int) -> Partition:
+    """Return the partition to append to."""
+    if not -1 <= acks <= 1:
+        raise InvalidRequiredAcks(f"acks is {acks}: it must be 0, 1 or all (-1)")
+    partitions = ctx.services.partitions
+    if topic_id is None:
+        partition = partitions.get(name or "", index)
+    else:
+        partition = partitions.get_by_id(topic_id, index)
+    if partition.topic_partition.topic in INTERNAL_TOPICS:
+        raise InvalidTopicException(f"{partition.topic_partition.topic} belongs to the broker")
+    return partition
 
 
 def _append(
-    ctx: RequestContext,
-    request: ProduceRequest,
-    name: str | None,
-    topic_id: UUID | None,
+    partition: Partition,
     index: int,
-    batch: memoryview | None,
-    waiting: list[asyncio.Future[None]],
+    batch: memoryview,
+    header: BatchHeader,
+    is_inspected: bool,
+    waiting: Waiting | None,
 ) -> ProducePartitionResult:
-    try:
-        if not -1 <= request.acks <= 1:
-            raise InvalidRequiredAcks(f"acks is {request.acks}: it must be 0, 1 or all (-1)")
-        partitions = ctx.services.partitions
-        if topic_id is None:
-            partition = partitions.get(name or "", index)
-        else:
-            partition = partitions.get_by_id(topic_id, index)
-        if partition.topic_partition.topic in INTERNAL_TOPICS:
-            raise InvalidTopicException(f"{partition.topic_partition.topic} belongs to the broker")
-        if batch is None:
-            raise InvalidRecord("a produce request carries exactly one batch per partition, not none")
-        header = check_batch(batch)
-        if header.attributes or partition.log.config.is_compacted:
-            _check_content(batch, header, partition, ctx.version)
-        appended = partition.append(batch, header)
-        if request.acks != 0:
-            committed = partition.committed(appended.last_offset + 1)
-            if committed is not None:
-                waiting.append(committed)
-    except KafkaError as error:
-        return _failure(index, error)
-    except Exception as error:
-        log.error("appending to %s-%d failed", name or topic_id, index, exc_info=error)
-        return _failure(index, UnknownServerError("the broker failed; its log says why"))
-    return ProducePartitionResult(
+    appended = partition.append(batch, header, is_inspected)
+    result = ProducePartitionResult(
         index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
     )
+    if waiting is not None:
+        committed = partition.committed(appended.last_offset + 1)
+        if committed is not None:
+            waiting.append((result, committed))
+    return result
 
 
-def _check_content(batch: memoryview, header: BatchHeader, partition: Partition, version: int) -> None:
+def _check_attributes(header: BatchHeader, version: int) -> None:
     """Refuse what no client may write."""
     if header.is_control:
         raise InvalidRecord("clients may not write control batches")
@@ -112,10 +171,6 @@ def _check_content(batch: memoryview, header: BatchHeader, partition: Partition,
         raise InvalidTxnState("this broker does not serve transactions")
     if header.codec == ZSTD and version < FIRST_WITH_ZSTD:
         raise UnsupportedCompressionType(f"zstd needs Produce v{FIRST_WITH_ZSTD}, this is v{version}")
-    if partition.log.config.is_compacted:
-        for record in decode_records(batch):
-            if record.key is None:
-                raise InvalidRecord("a compacted topic needs a key in every record")
 
 
 def _failure(index: int, error: KafkaError) -> ProducePartitionResult:
@@ -132,23 +187,25 @@ def _refuse_silently(topics: list[ProduceTopicResult]) -> None:
 
 
 async def _answer_when_committed(
-    ctx: RequestContext,
-    request: ProduceRequest,
-    topics: list[ProduceTopicResult],
-    waiting: list[asyncio.Future[None]],
+    ctx: RequestContext, topics: list[ProduceTopicResult], waiting: Waiting, timeout_ms: int
 ) -> Reply:
-    done, late = await asyncio.wait(waiting, timeout=max(1, request.timeout_ms) / 1000)
-    failed = [error for each in done if (error := each.exception()) is not None]
-    if late or failed:
-        code = ErrorCode.request_timed_out
-        if failed and isinstance(failed[0], KafkaError):
-            code = failed[0].code
-        topics = [_all_failed(topic, int(code)) for topic in topics]
+    """Answer for each partition by itself: what is committed must not be sent again for another's sake."""
+    await asyncio.wait([committed for _, committed in waiting], timeout=max(1, timeout_ms) / 1000)
+    failures = {
+        id(result): _failure(result.partition, error)
+        for result, committed in waiting
+        if (error := _why_not(committed)) is not None
+    }
+    if failures:
+        topics = [
+            topic._replace(partitions=[failures.get(id(each), each) for each in topic.partitions])
+            for topic in topics
+        ]
     return encode_produce_response(ctx.version, ctx.correlation_id, topics)
 
 
-def _all_failed(topic: ProduceTopicResult, code: int) -> ProduceTopicResult:
-    results = [
-        each if each.error_code else ProducePartitionResult(each.partition, code) for each in topic.partitions
-    ]
-    return ProduceTopicResult(topic.name, topic.topic_id, results)
+def _why_not(committed: asyncio.Future[None]) -> KafkaError | None:
+    if not committed.done():
+        return RequestTimedOut("the records are in the log, but were not committed in time")
+    error = committed.exception()
+    return error if isinstance(error, KafkaError) else None

@@ -29,6 +29,7 @@ from ottla.common.config import ConfigError
 from ottla.common.listeners import Address
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
+from ottla.log.checkpoints import META_PROPERTIES, MetaProperties
 from ottla.log.disk import RealDisk
 from ottla.log.flusher import Flusher
 from ottla.log.janitor import Janitor
@@ -107,7 +108,7 @@ class Broker:
         self.controller = Controller(
             EmbeddedStore(data / METADATA_FILE), self.cluster, self.clock, node_id, lambda: self.config
         )
-        await self.controller.start()
+        await self.controller.start(_cluster_of_logs(data))
         self._stack.push_async_callback(self.controller.stop)
         self._take_over_dynamic_config(self.cluster.image)
 
@@ -223,3 +224,11 @@ class Broker:
         )
         if not clean:
             log.warning("not everything could be written: the next start will check the logs")
+
+
+def _cluster_of_logs(data: Path) -> str | None:
+    """Return the cluster whose logs are in `data`; None if there are none, or it cannot be told."""
+    try:
+        return MetaProperties.decode((data / META_PROPERTIES).read_bytes()).cluster_id
+    except (FileNotFoundError, ValueError):
+        return None  # opening the log directory says what is wrong with the file

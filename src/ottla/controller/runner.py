@@ -86,7 +86,7 @@ class Controller:
     ) -> int:
         """Tell the cluster where this broker is; return its broker epoch.
 
-        Call it before the logs are opened: after an unclean stop, leader epochs change.
+        Call it before partitions are served: after an unclean stop, leader epochs change.
         """
         assert self._session is not None, "start the controller first"
         node_id, broker_epoch = self._node_id, self._session.broker_epoch
@@ -110,11 +110,6 @@ class Controller:
             return max(topic.partition_count, len(topic.assignments), 1)
 
         return await self._in_chunks(topics, refused, weight, decide, validate_only, timeout_ms)
-
-    async def auto_create_topic(self, name: str) -> TopicImage:
-        """Create a topic with the broker's defaults, or raise why not."""
-        (result,) = await self.create_topics([NewTopic(name)])
-        return _or_raise(result)
 
     async def delete_topics(
         self, selectors: Sequence[TopicSelector], *, timeout_ms: int = 60_000

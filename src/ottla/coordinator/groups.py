@@ -130,7 +130,7 @@ class GroupCoordinator:
         """Remember who waits for a reply that may come much later, until `leave`."""
         if isinstance(reply, asyncio.Future):
             self._waiting[owner] = reply
-            reply.add_done_callback(lambda _: self._waiting.pop(owner, None))
+            reply.add_done_callback(lambda done: self._forget(owner, done))
         return reply
 
     def leave(self, owner: object) -> None:
@@ -139,11 +139,15 @@ class GroupCoordinator:
         if waiting is not None:
             waiting.cancel()
 
+    def _forget(self, owner: object, reply: asyncio.Future[Any]) -> None:
+        if self._waiting.get(owner) is reply:
+            del self._waiting[owner]
+
     async def find(self, group_id: str) -> int:
         """Return the node id of the broker that coordinates a group; the topic is made on first use."""
         topic = self._cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
         if topic is None:
-            await self._create_topic()
+            await self.create_topic()
             topic = self._cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
         if topic is None:
             raise CoordinatorNotAvailable(f"there is no {CONSUMER_OFFSETS_TOPIC}")
@@ -185,7 +189,8 @@ class GroupCoordinator:
 
     # The topic
 
-    async def _create_topic(self) -> None:
+    async def create_topic(self) -> None:
+        """Make `__consumer_offsets`, unless it exists; raise CoordinatorNotAvailable if it cannot be made."""
         async with self._creating:
             if CONSUMER_OFFSETS_TOPIC in self._cluster.image.topics:
                 return

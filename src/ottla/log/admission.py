@@ -1,7 +1,9 @@
 """What a produced batch must satisfy, and what is done to it, before a leader appends it.
 
 By default this is a glance at the header. Only topics whose configuration asks for more (LogAppendTime,
-a `compression.type` of their own, compaction, a limit on the age of timestamps) cost more than that.
+a `compression.type` of their own, compaction, a limit on the age of timestamps) cost more than that. Where
+the records themselves have to be read it can be a second, in the worst case: then `is_costly` says so, and
+the caller can `look_inside` in a thread before it appends.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from ottla.protocol.record_batch import (
     stamp_log_append_time,
 )
 from ottla.protocol.records import MAX_DECOMPRESSED_BYTES, skim_records
+
+MOST_RECORDS_AT_ONCE = 100
+"""Records of a batch that are read on the loop; compressed ones are not, as they may be very many."""
 
 _CODECS = {name: number for number, name in enumerate(CODEC_NAMES)} | {"uncompressed": 0}
 
@@ -63,22 +68,51 @@ def check_header(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
         )
 
 
-def admit(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> Admitted:
-    """Inspect a batch as its topic demands, and return it as the topic wants it stored."""
-    inspect_times = not config.uses_log_append_time and config.timestamp_before_max_ms < LONG_MAX
-    if (config.is_compacted or inspect_times) and not header.is_control:
+def is_costly(header: BatchHeader, config: LogConfig) -> bool:
+    """Return whether to admit a batch takes longer than the loop should wait for it."""
+    if not _recompresses(header, config):
+        if not (config.is_compacted or _inspects_times(config)):
+            return False
+        if header.codec == 0 and header.record_count <= MOST_RECORDS_AT_ONCE:
+            return False
+    return not header.is_control
+
+
+def look_inside(
+    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[memoryview, BatchHeader]:
+    """Check the records as their topic demands, compress them anew if it wants that, return the result."""
+    if header.is_control:
+        return batch, header
+    inspect_times = _inspects_times(config)
+    if config.is_compacted or inspect_times:
         _inspect_records(batch, config, now_ms, inspect_times)
-    if config.compression_type != "producer" and not header.is_control:
-        codec = _CODECS[config.compression_type]
-        if codec != header.codec:
-            batch = _recompress(batch, header, codec)
-            check_size(len(batch), config)
-            header = decode_header(batch)
+    if _recompresses(header, config):
+        batch = _recompress(batch, header, _CODECS[config.compression_type])
+        check_size(len(batch), config)
+        header = decode_header(batch)
+    return batch, header
+
+
+def admit(
+    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, *, is_inspected: bool = False
+) -> Admitted:
+    """Return a batch as its topic wants it stored; `is_inspected` if `look_inside` has seen it already."""
+    if not is_inspected:
+        batch, header = look_inside(batch, header, config, now_ms)
     if not config.uses_log_append_time:
         check_header(header, config, now_ms)
         return Admitted(batch, header, NO_TIMESTAMP)
     stamp_log_append_time(batch, now_ms)
     return Admitted(batch, decode_header(batch), now_ms)
+
+
+def _inspects_times(config: LogConfig) -> bool:
+    return not config.uses_log_append_time and config.timestamp_before_max_ms < LONG_MAX
+
+
+def _recompresses(header: BatchHeader, config: LogConfig) -> bool:
+    return config.compression_type != "producer" and _CODECS[config.compression_type] != header.codec
 
 
 def _inspect_records(batch: memoryview, config: LogConfig, now_ms: int, inspect_times: bool) -> None:

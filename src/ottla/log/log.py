@@ -26,14 +26,24 @@ class Log(LogFiles):
     """One replica's log: append, read, look up. (What happens to its files is in `LogFiles`.)"""
 
     # Appending
-    def append(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        """Append one batch that `check_batch` has accepted, as the leader; it is stamped in place."""
+    def append(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        is_inspected: bool = False,
+    ) -> Appended:
+        """Append one batch that `check_batch` has accepted, as the leader; it is stamped in place.
+
+        `is_inspected` says that `look_inside` has seen it already: see admission.py.
+        """
         config = self._config
         if len(batch) > config.max_message_bytes:
             check_size(len(batch), config)
         append_time = -1
-        if self._inspects:
-            batch, header, append_time = admit(batch, header, config, now_ms)
+        if self.inspects:
+            batch, header, append_time = admit(batch, header, config, now_ms, is_inspected=is_inspected)
         elif (
             header.attributes & LOG_APPEND_TIME_BIT
             or header.max_timestamp - now_ms > config.timestamp_after_max_ms

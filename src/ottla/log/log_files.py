@@ -71,7 +71,7 @@ class LogFiles:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._inspects = needs_inspection(config)
+        self.inspects = needs_inspection(config)
         self._segments.active.index_interval_bytes = config.index_interval_bytes
         self._roll_rule.reset(config)
 

@@ -1,4 +1,4 @@
-"""A metadata store that lives in memory: for simulations, tests and `--ephemeral` brokers.
+"""A metadata store that lives in memory: for simulations and tests.
 
 Several brokers may share one; `expire` ends a session as a lost lease would.
 """

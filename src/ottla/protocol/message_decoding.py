@@ -263,8 +263,8 @@ def _array_reader(spec: FieldSpec, target: FieldSpec, flexible: bool) -> Read:
     weight = 1
     if spec.struct is not None:
         smallest = max(smallest_size(spec.struct), 1)
-        # What takes three times as long to build counts three times.
-        weight += len(specs_of(spec.struct)) // 3
+        # What takes three times as long to build, look up and answer counts three times.
+        weight = max(2, 1 + len(specs_of(spec.struct)) // 3)
         read_element = _struct_reader(spec.struct, _struct_of(target))
     elif spec.kind in FIXED_KINDS:
         smallest = FIXED_KINDS[spec.kind][1]

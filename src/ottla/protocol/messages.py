@@ -23,8 +23,8 @@ from ottla.protocol.message_schema import EntityType
 from ottla.protocol.primitives import Buffer
 
 MAX_REQUEST_ELEMENTS = 32_768
-"""Array elements and tagged fields in one request, so that none blocks the loop for long; strings, and
-structs of three fields or more, count for more."""
+"""Array elements and tagged fields in one request, so that none blocks the loop for long; strings
+count twice, structs twice or more."""
 
 MAX_RESPONSE_ELEMENTS = 4_000_000
 """The same for responses, which the client reads: the metadata of a large cluster fits."""

@@ -56,6 +56,11 @@ class Partition:
         self._unflushed_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
+        if log.config.flush_messages == 1 and log.recovery_point < log.log_end_offset:
+            # What a crash left unflushed counts once it is on the disk, like any other append.
+            self.high_watermark = max(log.recovery_point, log.log_start_offset)
+            self._unflushed_bytes = log.size_bytes
+            self._start_flush()
 
     @property
     def log_start_offset(self) -> int:
@@ -75,12 +80,12 @@ class Partition:
             raise FencedLeaderEpoch(f"{epoch} < {self.leader_epoch}")
         raise UnknownLeaderEpoch(f"{epoch} > {self.leader_epoch}")
 
-    def append(self, batch: memoryview, header: BatchHeader) -> Appended:
+    def append(self, batch: memoryview, header: BatchHeader, is_inspected: bool = False) -> Appended:
         """Append one checked batch; see `committed` for when it counts."""
         log = self.log
-        appended = log.append(batch, header, self.leader_epoch, self._clock.wall_ms())
+        appended = log.append(batch, header, self.leader_epoch, self._clock.wall_ms(), is_inspected)
         if log.config.flush_messages == 1:
-            self._unflushed_bytes += len(batch)
+            self._unflushed_bytes += 0 if appended.is_duplicate else len(batch)
             if self.high_watermark < log.log_end_offset:
                 self._start_flush()
         elif not appended.is_duplicate:

@@ -102,8 +102,7 @@ class PartitionRegistry:
     def replace_config(self, config: BrokerConfig) -> None:
         """Take over new broker settings, which topics without their own inherit."""
         self._config = config
-        for partition in self:
-            partition.log.config = self.log_config(self._image, partition.topic_partition.topic)
+        self._reconfigure((ConfigResource.TOPIC, name) for name in self._by_name)
 
     async def stop(self) -> None:
         """Wait for the flushes under way."""

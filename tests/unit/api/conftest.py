@@ -15,8 +15,9 @@ from ottla.api.table import APIS, BYTES
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
+from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
-from ottla.metadata.image import ClusterImage
+from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.memory import MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.state import ClusterState
@@ -82,6 +83,7 @@ class AdminBench:
         self.controller = Controller(MemoryStore(), self.cluster, self.clock, 1, lambda: self.services.config)
         self.partitions = PretendedRegistry()
         self.checkpoints_written = 0
+        self.disk_error: OSError | None = None
         self.services = SimpleNamespace(
             node_id=1,
             clock=self.clock,
@@ -103,7 +105,15 @@ class AdminBench:
         await self.controller.start()
         await self.controller.register_broker([Endpoint("PLAINTEXT", "broker.example", 9092)], "rack-1")
 
+    async def create_topic(self, name: str) -> TopicImage:
+        """Create a topic with the broker's defaults."""
+        (made,) = await self.controller.create_topics([NewTopic(name)])
+        assert isinstance(made, TopicImage), made
+        return made
+
     def _write_checkpoints(self) -> None:
+        if self.disk_error is not None:
+            raise self.disk_error
         self.checkpoints_written += 1
 
     def _reconfigure(self, _old: ClusterImage, new: ClusterImage) -> None:

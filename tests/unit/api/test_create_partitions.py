@@ -19,8 +19,8 @@ def request(*topics: CreatePartitionsTopic, validate_only: bool = False) -> Crea
 
 @pytest.mark.parametrize("version", range(4))
 async def test_topics_grow_in_every_version(bench: Any, version: int) -> None:
-    await bench.controller.auto_create_topic("orders")
-    await bench.controller.auto_create_topic("users")
+    await bench.create_topic("orders")
+    await bench.create_topic("users")
     response = await bench.ask(
         request(wanted("orders", 4), wanted("users", 2, (1,)), wanted("nothing", 2)), version
     )
@@ -34,7 +34,7 @@ async def test_topics_grow_in_every_version(bench: Any, version: int) -> None:
 
 
 async def test_pitfall_25_validate_only_really_validates_and_grows_nothing(bench: Any) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     before = bench.image
     good = await bench.ask(request(wanted("orders", 4), validate_only=True))
     bad = await bench.ask(request(wanted("orders", 1), validate_only=True))
@@ -45,8 +45,8 @@ async def test_pitfall_25_validate_only_really_validates_and_grows_nothing(bench
 
 
 async def test_pitfall_25_every_topic_is_answered_and_one_named_twice_is_refused(bench: Any) -> None:
-    await bench.controller.auto_create_topic("orders")
-    await bench.controller.auto_create_topic("users")
+    await bench.create_topic("orders")
+    await bench.create_topic("users")
     response = await bench.ask(request(wanted("orders", 4), wanted("users", 2), wanted("orders", 5)))
     assert [(each.name, each.error_code) for each in response.results] == [
         ("orders", ErrorCode.invalid_request),
@@ -56,6 +56,6 @@ async def test_pitfall_25_every_topic_is_answered_and_one_named_twice_is_refused
 
 
 async def test_an_assignment_that_does_not_fit_is_refused(bench: Any) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     response = await bench.ask(request(wanted("orders", 4, (1,))))
     assert [each.error_code for each in response.results] == [ErrorCode.invalid_replica_assignment]

@@ -55,3 +55,11 @@ async def test_compacted_and_internal_topics_keep_their_records(bench: Any) -> N
         ("both", ErrorCode.none),
         ("__consumer_offsets", ErrorCode.invalid_topic_exception),
     ]
+
+
+async def test_log_starts_that_cannot_be_written_are_a_storage_error(bench: Any) -> None:
+    bench.partitions.add("orders", 0)
+    bench.disk_error = OSError(28, "No space left on device")
+    response = await bench.ask(request(orders={0: 30, 9: 0}))
+    codes = [each.error_code for each in response.topics[0].partitions]
+    assert codes == [ErrorCode.kafka_storage_error, ErrorCode.unknown_topic_or_partition]

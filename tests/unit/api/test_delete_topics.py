@@ -21,7 +21,7 @@ def state(name: str | None = None, topic_id: UUID | None = None) -> DeleteTopicS
 
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_topics_are_deleted_by_name_in_every_version(bench: Any, version: int) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     response = await bench.ask(by_name("orders", "nothing"), version)
     assert [(each.name, each.error_code) for each in response.responses] == [
         ("orders", ErrorCode.none),
@@ -33,8 +33,8 @@ async def test_topics_are_deleted_by_name_in_every_version(bench: Any, version: 
 
 
 async def test_topics_are_deleted_by_name_and_by_id(bench: Any) -> None:
-    orders = await bench.controller.auto_create_topic("orders")
-    users = await bench.controller.auto_create_topic("users")
+    orders = await bench.create_topic("orders")
+    users = await bench.create_topic("users")
     unknown = UUID(int=5)
     response = await bench.ask(
         DeleteTopicsRequest(
@@ -61,7 +61,7 @@ async def test_topics_are_deleted_by_name_and_by_id(bench: Any) -> None:
 
 
 async def test_a_topic_meant_twice_is_refused_and_stays(bench: Any) -> None:
-    orders = await bench.controller.auto_create_topic("orders")
+    orders = await bench.create_topic("orders")
     twice = DeleteTopicsRequest(topics=(state("orders"), state(topic_id=orders.topic_id)), timeout=SOON)
     response = await bench.ask(twice)
     assert [each.error_code for each in response.responses] == [ErrorCode.invalid_request] * 2
@@ -76,7 +76,7 @@ async def test_where_deletion_is_off_each_version_hears_it_in_its_own_words(
 ) -> None:
     bench = make_bench(delete_topic_enable="false")
     await bench.start()
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     response = await bench.ask(by_name("orders"), version)
     assert [each.error_code for each in response.responses] == [code]
     assert "orders" in bench.image.topics

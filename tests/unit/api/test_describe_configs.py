@@ -51,13 +51,13 @@ async def test_pitfall_25_every_config_is_listed_with_value_source_and_type(benc
 
 
 async def test_synonyms_and_documentation_are_left_out_unless_asked_for(bench: Any) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     (result,) = (await bench.ask(request(resource(TOPIC, "orders")))).results
     assert all(each.synonyms == () and each.documentation is None for each in result.configs)
 
 
 async def test_only_the_keys_asked_for_are_listed(bench: Any) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     (result,) = (await bench.ask(request(resource(TOPIC, "orders", "retention.ms", "nonsense")))).results
     assert [each.name for each in result.configs] == ["retention.ms"]
 
@@ -88,7 +88,7 @@ async def test_dynamic_broker_configs_show_at_once_with_their_source(bench: Any)
     for name, value in (("", "7"), ("1", "6")):
         change = ConfigChange("log.retention.ms", value)
         assert await bench.controller.alter_configs([ConfigAlteration(BROKER, name, (change,))]) == [None]
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     response = await bench.ask(
         request(resource(BROKER, "1", "log.retention.ms"), resource(BROKER, ""), everything=True)
     )

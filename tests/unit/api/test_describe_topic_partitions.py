@@ -47,7 +47,7 @@ async def test_unknown_and_illegal_names_are_answered_if_they_were_asked_for(ben
 
 
 async def test_pitfall_12_an_unknown_leader_is_minus_one(bench: Any) -> None:
-    topic = await bench.controller.auto_create_topic("orders")
+    topic = await bench.create_topic("orders")
     lost = PartitionChanged(topic.topic_id, 0, 9, 3, (9,), (9,), 1)
     await bench.cluster.publish(bench.image.apply([lost]))
     (result,) = (await bench.ask(request("orders"))).topics
@@ -100,7 +100,7 @@ async def test_the_broker_has_a_limit_of_its_own(make_bench: Any) -> None:
 
 @pytest.mark.parametrize("cursor", [("orders", -1), ("zebra", 0)])
 async def test_a_cursor_that_points_nowhere_is_refused(bench: Any, cursor: tuple[str, int]) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     with pytest.raises(InvalidRequest, match="cursor"):
         await bench.ask(request("orders", cursor=cursor))
 

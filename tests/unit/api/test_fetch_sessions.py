@@ -4,12 +4,14 @@ from uuid import UUID
 
 import pytest
 
+from ottla.api import fetch_sessions
 from ottla.api.fetch_sessions import EVICT_AFTER_MS, FetchSession, FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
+    InvalidRequest,
 )
 from ottla.protocol.fetch_codec import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
@@ -125,3 +127,26 @@ def test_pitfall_16_news_is_told_once(sessions: FetchSessions) -> None:
     assert not wanted.news(5, 0)
     assert wanted.news(6, 0)
     assert wanted.news(6, 2)
+
+
+def test_a_fetch_of_too_many_partitions_is_refused(
+    sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 3)
+    sessions.open(fetching(0, 1, 2), by_id=True)
+    with pytest.raises(InvalidRequest):
+        sessions.open(fetching(0, 1, 2, 3), by_id=True)
+
+
+@pytest.mark.parametrize("limit", ["MAX_PARTITIONS", "MAX_CACHED_PARTITIONS"])
+def test_a_session_cannot_grow_past_what_may_be_kept(
+    sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    session, _ = sessions.open(fetching(0, 1), by_id=True)
+    monkeypatch.setattr(fetch_sessions, limit, 3)
+    sessions.open(fetching(2, session_id=session.session_id, epoch=1), by_id=True)
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.open(fetching(3, session_id=session.session_id, epoch=2), by_id=True)
+    assert len(sessions) == 0
+    again, _ = sessions.open(fetching(0, 1), by_id=True)
+    assert again.session_id > 0, "what the large session held is free again"

@@ -56,7 +56,7 @@ async def test_pitfall_25_set_delete_append_and_subtract_in_every_version(bench:
 async def test_what_will_not_do_is_refused_with_the_reason(
     bench: Any, wanted: AlterConfigsResource, code: ErrorCode
 ) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     before = bench.image
     (result,) = (await bench.ask(request(wanted))).responses
     assert result.error_code == code
@@ -65,14 +65,14 @@ async def test_what_will_not_do_is_refused_with_the_reason(
 
 
 async def test_a_resource_named_twice_is_refused_each_time(bench: Any) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     wanted = resource(TOPIC, "orders", ("retention.ms", SET, "6"))
     response = await bench.ask(request(wanted, wanted))
     assert [each.error_code for each in response.responses] == [ErrorCode.invalid_request] * 2
 
 
 async def test_validate_only_changes_nothing(bench: Any) -> None:
-    await bench.controller.auto_create_topic("orders")
+    await bench.create_topic("orders")
     before = bench.image
     wanted = resource(TOPIC, "orders", ("retention.ms", SET, "6"))
     assert [each.error_code for each in (await bench.ask(request(wanted, validate_only=True))).responses] == [

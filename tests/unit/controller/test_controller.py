@@ -57,6 +57,12 @@ class Bench:
     def image(self) -> ClusterImage:
         return self.state.image
 
+    async def create_topic(self, name: str) -> TopicImage:
+        (made,) = await self.controller.create_topics([NewTopic(name)])
+        if isinstance(made, KafkaError):
+            raise made
+        return made
+
 
 class FailingStore(MemoryStore):
     """Fails appends on demand: before they happen, or after."""
@@ -146,7 +152,7 @@ async def test_whoever_asked_is_answered_when_the_subscribers_have_followed() ->
 
 async def test_every_topic_of_a_request_is_answered_in_its_place() -> None:
     async with Bench() as bench:
-        await bench.controller.auto_create_topic("old")
+        await bench.create_topic("old")
         results = await bench.controller.create_topics(
             [NewTopic("twice"), NewTopic("new"), NewTopic("old"), NewTopic("twice"), NewTopic("b a d")]
         )
@@ -218,7 +224,7 @@ async def test_what_has_not_begun_in_time_has_timed_out() -> None:
 async def test_a_topic_is_created_once_however_many_ask_for_it_at_once() -> None:
     async with Bench() as bench:
         outcomes = await asyncio.gather(
-            *(bench.controller.auto_create_topic("orders") for _ in range(20)), return_exceptions=True
+            *(bench.create_topic("orders") for _ in range(20)), return_exceptions=True
         )
         assert sum(isinstance(each, TopicImage) for each in outcomes) == 1
         assert sum(isinstance(each, TopicAlreadyExists) for each in outcomes) == 19
@@ -237,13 +243,13 @@ async def test_a_client_that_goes_away_leaves_nothing_half_done() -> None:
 
 async def test_topics_are_deleted_by_name_and_id_and_can_be_made_again() -> None:
     async with Bench() as bench:
-        first = await bench.controller.auto_create_topic("orders")
-        await bench.controller.auto_create_topic("users")
+        first = await bench.create_topic("orders")
+        await bench.create_topic("users")
         deleted = await bench.controller.delete_topics(
             [TopicSelector(topic_id=first.topic_id), TopicSelector("users"), TopicSelector("nothing")]
         )
         assert names(deleted) == ["orders", "users", "UnknownTopicOrPartition"]
-        assert (await bench.controller.auto_create_topic("orders")).topic_id != first.topic_id
+        assert (await bench.create_topic("orders")).topic_id != first.topic_id
 
 
 async def test_topics_grow() -> None:
@@ -275,10 +281,10 @@ async def test_a_failed_append_is_told_to_the_client_and_the_next_change_works()
     async with Bench(store) as bench:
         store.fail_before = True
         with pytest.raises(KafkaStorageError, match="the disk is full"):
-            await bench.controller.auto_create_topic("orders")
+            await bench.create_topic("orders")
         assert "orders" not in bench.image.topics
         store.fail_before = False
-        await bench.controller.auto_create_topic("orders")
+        await bench.create_topic("orders")
         assert "orders" in bench.image.topics
 
 
@@ -287,10 +293,10 @@ async def test_after_an_append_of_unknown_outcome_the_log_is_read_again() -> Non
     async with Bench(store) as bench:
         store.fail_after = True
         with pytest.raises(KafkaStorageError):
-            await bench.controller.auto_create_topic("orders")
+            await bench.create_topic("orders")
         store.fail_after = False
         with pytest.raises(TopicAlreadyExists):
-            await bench.controller.auto_create_topic("orders")
+            await bench.create_topic("orders")
         assert bench.image.version == (await store.read(0))[-1].version
 
 
@@ -315,20 +321,20 @@ async def test_a_controller_that_was_replaced_is_told_so() -> None:
         store.expire(mine)
         assert await election == 2
         with pytest.raises(NotController):
-            await bench.controller.auto_create_topic("orders")
+            await bench.create_topic("orders")
         assert "orders" not in bench.image.topics
 
 
 async def test_a_stopping_controller_finishes_what_is_queued_and_refuses_the_rest() -> None:
     bench = Bench()
     await bench.__aenter__()
-    queued = [asyncio.ensure_future(bench.controller.auto_create_topic(f"t{i}")) for i in range(5)]
+    queued = [asyncio.ensure_future(bench.create_topic(f"t{i}")) for i in range(5)]
     await asyncio.sleep(0)
     await bench.controller.stop()
     await asyncio.gather(*queued)
     assert len(bench.image.topics) == 5
     with pytest.raises(NotController):
-        await bench.controller.auto_create_topic("late")
+        await bench.create_topic("late")
 
 
 async def test_the_log_is_replaced_by_snapshots_and_does_not_grow_for_ever(
@@ -358,4 +364,4 @@ async def test_a_bug_in_one_change_does_not_stop_the_next() -> None:
 
         with pytest.raises(ZeroDivisionError):
             await bench.controller._writer.change(broken)  # type: ignore[arg-type]
-        await bench.controller.auto_create_topic("orders")
+        await bench.create_topic("orders")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.api.dispatcher import Dispatcher
+from ottla.api.produce_turns import ProduceTurns
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
@@ -83,6 +84,7 @@ class CoordinatorBench:
             purgatory=Purgatory(),
             config=self.config,
             groups=self.groups,
+            produce_turns=ProduceTurns(),
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
 

@@ -352,8 +352,15 @@ def test_members_of_the_consumer_protocol_do_not_speak_the_classic_one(bench: Be
         bench.call(GroupMachine.heartbeat, GROUP, "new", None, 1)
     with pytest.raises(UnknownMemberId):
         bench.call(GroupMachine.sync, sync_request("new", 1))
-    (result,) = bench.call(GroupMachine.leave, GROUP, (Leaver("new"),))
-    assert isinstance(result, UnknownMemberId)
+
+
+def test_administrators_remove_members_of_either_protocol(bench: Bench) -> None:
+    bench.join("new", "orders")
+    bench.join("static", "orders", instance_id="i")
+    leavers = (Leaver("new"), Leaver("", "i"), Leaver("", "j"))
+    results = bench.call(GroupMachine.leave, GROUP, leavers)
+    assert [type(each) for each in results] == [type(None), type(None), UnknownMemberId]
+    assert not bench.group.members
 
 
 def test_a_classic_member_commits_at_its_generation(bench: Bench) -> None:
@@ -399,7 +406,7 @@ def test_classic_members_leave(bench: Bench) -> None:
     bench.join("new", "orders")
     leavers = (Leaver(first.member_id), Leaver("nobody"), Leaver(second.member_id), Leaver(first.member_id))
     results = bench.call(GroupMachine.leave, GROUP, leavers)
-    assert [type(each) for each in results] == [type(None), UnknownMemberId, type(None), UnknownMemberId]
+    assert [type(each) for each in results] == [type(None), UnknownMemberId, type(None), type(None)]
     assert bench.beat("new", 2).assignment == to_record(parts("orders", *ALL))
 
 

@@ -196,9 +196,10 @@ async def test_deleting_a_topic_forgets_its_offsets(bench: CoordinatorBench) -> 
     assert Record(OffsetKey("g", "orders", 0)) in bench.records()
 
 
-async def test_losing_the_topic_unloads_it_and_answers_everyone(bench: CoordinatorBench) -> None:
+async def test_losing_the_topic_unloads_it_and_answers_everyone() -> None:
+    bench = CoordinatorBench(group_initial_rebalance_delay_ms=60_000)
+    await bench.start()
     await bench.groups.find("g")
-    bench.config = type(bench.config)({"group.initial.rebalance.delay.ms": "60000"})
     parked = bench.groups.call("g", GroupMachine.join, join_of("g"))
     assert isinstance(parked, asyncio.Future)
     await bench.delete_topics(CONSUMER_OFFSETS_TOPIC)
@@ -206,6 +207,7 @@ async def test_losing_the_topic_unloads_it_and_answers_everyone(bench: Coordinat
         await parked
     with pytest.raises(NotCoordinator):
         await commit(bench, "g", 1)
+    await bench.stop()
 
 
 async def test_stopping_answers_everyone() -> None:

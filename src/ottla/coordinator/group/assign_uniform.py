@@ -15,6 +15,7 @@ from itertools import islice
 from ottla.coordinator.group.assign_mixed import assign_mixed
 from ottla.coordinator.group.assign_numbers import Numbers
 from ottla.coordinator.group.assign_types import Assignment, PartitionCounts, Subscriber, are_alike
+from ottla.coordinator.group.consumer_partitions import size
 
 
 def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Assignment:
@@ -31,8 +32,9 @@ def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -
     assignment: Assignment = {}
     for each in subscribers:
         own = kept[each.member_id]
-        missing = list(islice(free, shares[each.member_id] - len(own)))
-        assignment[each.member_id] = numbers.partitions(own + missing)
+        added = list(islice(free, shares[each.member_id] - len(own)))
+        is_unchanged = not added and len(own) == size(each.partitions)
+        assignment[each.member_id] = each.partitions if is_unchanged else numbers.partitions(own + added)
     return assignment
 
 

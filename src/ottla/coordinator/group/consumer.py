@@ -142,8 +142,9 @@ class ConsumerGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """Return the names of the topics that anybody subscribes to."""
         if self._names is None:
-            by_name = {name for each in self.members.values() for name in each.wishes.subscribed_topics}
-            self._names = frozenset(by_name.union(*(each.topics for each in self.regexes.values())))
+            by_name = {each.wishes.subscribed_topics for each in self.members.values()}
+            by_regex = (each.topics for each in self.regexes.values())
+            self._names = frozenset().union(*by_name, *by_regex)
         return self._names
 
     def topic_ids_of(self, wishes: ConsumerMemberValue, topics: Topics) -> frozenset[UUID]:

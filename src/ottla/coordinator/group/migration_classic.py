@@ -98,14 +98,12 @@ def heartbeat(
 
 
 def leave(turn: ConsumerTurn, token: int, leavers: tuple[Leaver, ...]) -> None:
-    """Take classic members out."""
+    """Take members out, of whatever protocol: administrators use this, too."""
     results: list[KafkaError | None] = []
     members: dict[str, ConsumerMember] = {}
     for leaver in leavers:
         try:
             member = _find(turn.group, leaver)
-            if member.member_id in members:
-                raise UnknownMemberId(f"{member.member_id} has left already")
             members[member.member_id] = member
         except KafkaError as error:
             results.append(error)
@@ -135,23 +133,17 @@ def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
 ) -> ConsumerMember:
     member = group.member(member_id, instance_id)
-    _check_classic(member)
+    if not member.is_classic:
+        raise UnknownMemberId(f"{member_id} does not use the classic protocol")
     if generation_id != member.holding.epoch:
         raise IllegalGeneration(f"{member_id} is in generation {member.holding.epoch}")
     return member
 
 
-def _check_classic(member: ConsumerMember) -> None:
-    if not member.is_classic:
-        raise UnknownMemberId(f"{member.member_id} does not use the classic protocol")
-
-
 def _find(group: ConsumerGroup, leaver: Leaver) -> ConsumerMember:
     # An administrator who removes a static member need not know its member id.
     member_id = leaver.member_id or group.instances.get(leaver.instance_id or "", "")
-    member = group.member(member_id, leaver.instance_id)
-    _check_classic(member)
-    return member
+    return group.member(member_id, leaver.instance_id)
 
 
 # What it wants

@@ -32,3 +32,16 @@ async def test_nobody_produces_to_the_offsets_topic(bench: CoordinatorBench) -> 
     response = response_decoder(ApiKey.PRODUCE, VERSION, VERSION)(reply, 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.invalid_topic_exception
     assert bench.records() == []
+
+
+async def test_whoever_asks_for_the_offsets_topic_first_gets_the_real_one() -> None:
+    bench = CoordinatorBench()
+    await bench.start()
+    module = __import__("kio.schema.metadata.v12.request", fromlist=["MetadataRequestTopic"])
+    newest = request_class(ApiKey.METADATA, 13)
+    topics = (module.MetadataRequestTopic(topic_id=None, name=CONSUMER_OFFSETS_TOPIC),)
+    request = newest(topics=topics, allow_auto_topic_creation=True, include_topic_authorized_operations=False)
+    (topic,) = (await bench.ask(request)).topics
+    assert (topic.error_code, len(topic.partitions), topic.is_internal) == (ErrorCode.none, 4, True)
+    assert bench.cluster.image.topic_overrides(CONSUMER_OFFSETS_TOPIC)["cleanup.policy"] == "compact"
+    await bench.stop()

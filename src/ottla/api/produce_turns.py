@@ -1,0 +1,66 @@
+"""Produce requests that take more than one turn of the loop.
+
+The work of a request is a generator of steps. It appends batch after batch, and yields where its turn is
+over (None), or where something has to be done in a thread (a function): what that returns or raises comes
+back from the yield. Nearly all requests yield nothing and are done at once.
+
+Later requests of a connection wait for its earlier ones: what a producer sends is appended in the order in
+which it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+Wanted = Callable[[], Any] | None
+Steps = Generator[Wanted, Any, None]
+
+THREADS = 2
+_DONE: Any = object()
+
+
+class ProduceTurns:
+    """Runs the steps of all requests, and knows those that are not done yet."""
+
+    def __init__(self) -> None:
+        self._unfinished: dict[object, asyncio.Task[None]] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "ottla-produce")
+
+    def run(self, owner: object, steps: Steps) -> asyncio.Task[None] | None:
+        """Run the steps of a request by `owner`; return None when they are done, else a task for the rest."""
+        wanted = None
+        before = self._unfinished.get(owner) if self._unfinished else None
+        if before is None:
+            wanted = next(steps, _DONE)
+            if wanted is _DONE:
+                return None
+        task = asyncio.get_running_loop().create_task(self._run(steps, wanted, before))
+        self._unfinished[owner] = task
+        task.add_done_callback(lambda _: self._forget(owner, task))
+        return task
+
+    async def _run(self, steps: Steps, wanted: Wanted, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                outcome = None
+                try:
+                    if wanted is None:
+                        await asyncio.sleep(0)
+                    else:
+                        outcome = await loop.run_in_executor(self._threads, wanted)
+                except Exception as error:
+                    wanted = steps.throw(error)
+                else:
+                    wanted = steps.send(outcome)
+        except StopIteration:
+            pass
+
+    def _forget(self, owner: object, task: asyncio.Task[None]) -> None:
+        if self._unfinished.get(owner) is task:
+            del self._unfinished[owner]

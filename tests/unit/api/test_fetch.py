@@ -1,0 +1,104 @@
+"""Fetch: what a session is told, and what it is spared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
+
+from ottla.api.context import RequestContext
+from ottla.api.fetch import fetch
+from ottla.api.fetch_sessions import FetchSessions
+from ottla.common.clock import ManualClock
+from ottla.log.log_types import LogRead
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.types import TopicName, i8, i32, i64
+
+VERSION = 12
+SIZE_AND_HEADER_BYTES = 9
+
+
+@dataclass
+class PretendedPartition:
+    """An empty partition; `diverging` is what it says to a reader that names an epoch."""
+
+    high_watermark: int = 10
+    last_stable_offset: int = 10
+    log_start_offset: int = 0
+    diverging: tuple[int, int] | None = None
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        pass
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        return self.diverging
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> LogRead:
+        return LogRead(b"", offset)
+
+
+class Bench:
+    """One client with one session on one partition."""
+
+    def __init__(self) -> None:
+        self.partition = PretendedPartition()
+        self._session_id = self._epoch = 0
+        self._services = SimpleNamespace(
+            partitions=SimpleNamespace(get=lambda topic, index: self.partition),
+            fetch_sessions=FetchSessions(10, ManualClock()),
+            config=SimpleNamespace(fetch_max_bytes=1 << 20),
+        )
+
+    def fetch(self) -> list[Any]:
+        """Fetch once more, and return the partitions of the answer."""
+        partition = FetchPartition(
+            partition=i32(0),
+            fetch_offset=i64(10),
+            last_fetched_epoch=i32(3),
+            partition_max_bytes=i32(1024),
+        )
+        request = FetchRequest(
+            max_wait=cast(Any, timedelta(0)),
+            min_bytes=i32(0),
+            max_bytes=i32(1024),
+            isolation_level=i8(0),
+            session_id=i32(self._session_id),
+            session_epoch=i32(self._epoch),
+            topics=(FetchTopic(topic=TopicName("orders"), partitions=(partition,)),),
+            forgotten_topics_data=(),
+        )
+        frame = request_encoder(ApiKey.FETCH, VERSION, VERSION)(request)
+        ctx = RequestContext(cast(Any, self._services), cast(Any, None), ApiKey.FETCH, VERSION, 7, "test")
+        reply = cast(Any, fetch(memoryview(frame), 0, ctx))
+        data = b"".join(reply) if isinstance(reply, (list, tuple)) else reply
+        response: Any = response_decoder(ApiKey.FETCH, VERSION, VERSION)(data, SIZE_AND_HEADER_BYTES)
+        self._session_id, self._epoch = response.session_id, self._epoch + 1
+        return [each for topic in response.responses for each in topic.partitions]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_session_hears_of_a_partition_once_while_nothing_changes(bench: Bench) -> None:
+    assert [each.high_watermark for each in bench.fetch()] == [10]
+    assert bench.fetch() == []
+    bench.partition.high_watermark = 11
+    assert [each.high_watermark for each in bench.fetch()] == [11]
+    assert bench.fetch() == []
+
+
+def test_a_session_is_told_that_its_log_has_diverged_until_it_moves(bench: Bench) -> None:
+    bench.fetch()
+    bench.partition.diverging = (2, 7)
+    for _ in range(2):
+        (answer,) = bench.fetch()
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (2, 7)
+    bench.partition.diverging = None
+    assert bench.fetch() == []

@@ -1,0 +1,98 @@
+"""Produce: what is answered when records are committed later than they are appended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kio.schema.errors import ErrorCode
+from kio.schema.produce.v8.request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+from ottla.api.context import RequestContext
+from ottla.api.produce import produce
+from ottla.api.produce_turns import ProduceTurns
+from ottla.log.log_types import Appended
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
+from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.types import TopicName, i16, i32
+
+VERSION = 8
+SIZE_AND_HEADER_BYTES = 8
+
+
+class PretendedPartition:
+    """Takes what is appended, and commits it when the test says so."""
+
+    def __init__(self, index: int, *, commits_at_once: bool = False) -> None:
+        self.topic_partition = SimpleNamespace(topic="orders", partition=index)
+        self.log = SimpleNamespace(inspects=False)
+        self.is_committed: asyncio.Future[None] | None = None
+        if not commits_at_once:
+            self.is_committed = asyncio.get_running_loop().create_future()
+
+    def append(self, _batch: memoryview, _header: object, _is_inspected: bool) -> Appended:
+        return Appended(40, 40, -1, 0, False)
+
+    def committed(self, offset: int) -> asyncio.Future[None] | None:
+        assert offset == 41
+        return self.is_committed
+
+
+class Bench:
+    """Some partitions, and one request to all of them."""
+
+    def __init__(self, *partitions: PretendedPartition) -> None:
+        self._partitions = dict(enumerate(partitions))
+
+    def get(self, topic: str, index: int) -> PretendedPartition:
+        if topic != "orders" or index not in self._partitions:
+            raise UnknownTopicOrPartition(f"{topic}-{index}")
+        return self._partitions[index]
+
+    async def send(self, *indexes: int, timeout_ms: int = 60_000) -> list[tuple[ErrorCode, int]]:
+        """Return the error and the base offset of each partition."""
+        records = cast(Any, bytes(encode_batch([Record(0, 0, None, b"value")])))
+        data = tuple(PartitionProduceData(index=i32(index), records=records) for index in indexes)
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=i16(-1),
+            timeout=cast(Any, timedelta(milliseconds=timeout_ms)),
+            topic_data=(TopicProduceData(name=TopicName("orders"), partition_data=data),),
+        )
+        frame = bytearray(request_encoder(ApiKey.PRODUCE, VERSION, VERSION)(request))
+        services = cast(Any, SimpleNamespace(partitions=self, produce_turns=ProduceTurns()))
+        ctx = RequestContext(services, cast(Any, None), ApiKey.PRODUCE, VERSION, 7, "test")
+        reply = cast(Awaitable[bytes], produce(memoryview(frame), 0, ctx))
+        decode = response_decoder(ApiKey.PRODUCE, VERSION, VERSION)
+        response: Any = decode(await reply, SIZE_AND_HEADER_BYTES)
+        (topic,) = response.responses
+        return [(each.error_code, each.base_offset) for each in topic.partition_responses]
+
+
+async def test_one_partition_that_fails_does_not_fail_the_others() -> None:
+    at_once, later, never = PretendedPartition(0, commits_at_once=True), *map(PretendedPartition, (1, 2))
+    answer = asyncio.create_task(Bench(at_once, later, never).send(0, 1, 2, 9))
+    await asyncio.sleep(0)
+    assert later.is_committed is not None
+    assert never.is_committed is not None
+    later.is_committed.set_result(None)
+    never.is_committed.set_exception(KafkaStorageError("the disk failed"))
+    assert await answer == [
+        (ErrorCode.none, 40),
+        (ErrorCode.none, 40),
+        (ErrorCode.kafka_storage_error, -1),
+        (ErrorCode.unknown_topic_or_partition, -1),
+    ]
+
+
+async def test_only_what_is_not_committed_in_time_has_timed_out() -> None:
+    at_once, never = PretendedPartition(0, commits_at_once=True), PretendedPartition(1)
+    assert await Bench(at_once, never).send(0, 1, timeout_ms=1) == [
+        (ErrorCode.none, 40),
+        (ErrorCode.request_timed_out, -1),
+    ]

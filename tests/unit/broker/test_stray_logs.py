@@ -1,0 +1,30 @@
+"""Logs that no topic owns."""
+
+from ottla.broker.stray_logs import set_stray_logs_aside
+from ottla.common.clock import ManualClock
+from ottla.common.ids import TopicPartition, new_uuid
+from ottla.log.checkpoints import LOG_STARTS, decode_offsets
+from ottla.log.log_config import LogConfig
+from ottla.log.log_directory import LogDirectory
+from ottla.metadata.image import EMPTY
+from ottla.protocol.record_batch import check_batch
+from ottla.protocol.records import Record, encode_batch
+from ottla.testing.sim_disk import SimDisk
+
+
+def test_the_checkpoints_forget_a_log_that_is_set_aside() -> None:
+    disk, clock = SimDisk(), ManualClock()
+    directory = LogDirectory("/data", disk, clock, node_id=1, cluster_id="cluster")
+    directory.open(lambda topic: LogConfig())
+    log = directory.create(TopicPartition("orders", 0), new_uuid(), LogConfig())
+    for _ in range(3):
+        batch = memoryview(encode_batch([Record(0, 0, None, b"value")]))
+        log.append(batch, check_batch(batch), 0, clock.wall_ms())
+    log.delete_records_before(2)
+    directory.write_checkpoints()
+    assert decode_offsets(disk.read_file(f"/data/{LOG_STARTS}")) == {log.topic_partition: 2}
+
+    set_stray_logs_aside(directory, EMPTY)
+
+    assert not directory.logs
+    assert decode_offsets(disk.read_file(f"/data/{LOG_STARTS}")) == {}
