@@ -23,7 +23,7 @@ serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
 	@exec $(BIN)/ottla serve
 
 test: $(READY) ## run the whole test suite
-	$(PYTEST) tests
+	$(PYTEST) tests -n 2 --dist loadfile
 
 check: $(READY) ## lint, format, types and layers
 	$(BIN)/ruff check .

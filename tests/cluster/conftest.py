@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.cluster.damage", "tests.cluster.load", "tests.cluster.reading")
+HELPERS = ["canary", "damage", "hostile", "keyed_load", "load", "reading"]
+pytest.register_assert_rewrite(*(f"tests.cluster.{name}" for name in HELPERS))
 
 from tests.cluster.damage import Damaged, build  # noqa: E402
 

@@ -213,6 +213,17 @@ def test_a_swap_that_was_cut_short_is_completed(damaged: Damaged) -> None:
     damaged.assert_whole()
 
 
+def test_a_log_that_no_topic_owns_is_kept_aside_even_with_the_longest_name(damaged: Damaged) -> None:
+    nobodys = damaged.data / ("x" * 249 + "-0")
+    nobodys.mkdir()
+    (nobodys / f"{0:020d}.log").write_bytes(damaged.files(".log")[0].read_bytes())
+    damaged.start()
+    (kept,) = damaged.data.glob("xxx*-stray")
+    assert (kept / f"{0:020d}.log").read_bytes() == damaged.files(".log")[0].read_bytes()
+    assert kept.name in damaged.said
+    damaged.assert_whole()
+
+
 def test_what_does_not_belong_to_it_is_left_alone(damaged: Damaged) -> None:
     strangers = [damaged.data / "notes.txt", damaged.data / "lost+found" / "x", damaged.data / "t-x" / "y"]
     for path in strangers:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from tests.cluster import keyed_load
 from tests.cluster.history import History
-from tests.cluster.load import DEADLINE_S, LoadProducer, client_config, create_topic, send_for
+from tests.cluster.keyed_load import PLACE as COMPACTED
+from tests.cluster.keyed_load import KeyedLoad, assert_newest_of_each_key_is_there
+from tests.cluster.load import DEADLINE_S, LoadProducer, create_topic, send_for
 from tests.cluster.reading import Reader, problems_in_files, segment_files
 from tests.cluster.seeds import seeded
 
@@ -18,83 +18,15 @@ from ottla.testing.broker_process import BrokerProcess
 
 KILLS = 12
 SETTINGS = {"log.flush.interval.ms": "10", "offsets.topic.num.partitions": "1"}
-KEYS = 40
-COMPACTED = ("compacted", 0)
 SHORT = ("short", 0)
-
-
-class KeyedLoad:
-    """A producer of numbered values for a few keys that remembers what it was told."""
-
-    def __init__(self, address: str) -> None:
-        self.sent = 0
-        self.value_at: dict[int, tuple[bytes, bytes | None]] = {}
-        """What was acknowledged, by offset."""
-        self.last: dict[bytes, int] = {}
-        """The offset of the newest acknowledged record of each key."""
-        self._producer = Producer(
-            client_config(address, {"enable.idempotence": True, "linger.ms": 1, "batch.num.messages": 10})
-        )
-
-    def send(self, count: int, choose: random.Random) -> None:
-        for _ in range(count):
-            key = b"key %d" % choose.randrange(KEYS)
-            value = b"%d " % self.sent + choose.randbytes(100) if choose.random() < 0.95 else None
-            self.sent += 1
-            self._producer.produce(COMPACTED[0], value, key, partition=0, on_delivery=self._delivered)
-            self._producer.poll(0)
-
-    def send_until_the_cleaner_writes(self, partition: Path, choose: random.Random) -> None:
-        """Trickle on until the cleaner is seen at work."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not any(name.endswith((".cleaned", ".swap")) for name in os.listdir(partition)):
-            assert time.monotonic() < deadline, f"the cleaner does nothing for {DEADLINE_S:g} s"
-            self.send(1, choose)
-            self._producer.poll(0.002)
-
-    def settle(self) -> None:
-        assert self._producer.flush(DEADLINE_S) == 0
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        assert error is None, error
-        key, offset = message.key(), message.offset()
-        assert isinstance(key, bytes)
-        assert offset is not None
-        self.value_at[offset] = (key, message.value())
-        self.last[key] = max(offset, self.last.get(key, -1))
-
-
-def assert_newest_of_each_key_is_there(address: str, load: KeyedLoad, when: str) -> int:
-    """Return how many records there are."""
-    with Reader(address) as reader:
-        start, _ = reader.ends(COMPACTED)
-        records = reader.read({COMPACTED: start})[COMPACTED]
-    offsets = [offset for offset, _ in records]
-    assert offsets == sorted(set(offsets)), when
-    for offset, value in records:
-        assert load.value_at[offset][1] == value, f"offset {offset} {when}"
-    newest = {load.value_at[offset][0]: offset for offset in offsets}
-    for key, offset in load.last.items():
-        if load.value_at[offset][1] is None and key not in newest:
-            continue  # its tombstone may be gone, if nothing older of the key came back
-        assert newest.get(key) == offset, f"{key!r} {when}: {load.value_at[offset]}"
-    return len(records)
 
 
 @pytest.mark.slow
 def test_kills_in_the_middle_of_compaction_lose_no_key_and_bring_back_no_deleted_one(tmp_path: Path) -> None:
     choose = seeded()
     settings = {"log.cleaner.backoff.ms": "5", **SETTINGS}
-    configs = {
-        "cleanup.policy": "compact",
-        "segment.bytes": "20000",
-        "min.cleanable.dirty.ratio": "0.01",
-        "delete.retention.ms": "100",
-        "file.delete.delay.ms": "50",
-        "index.interval.bytes": "1000",
-    }
     with BrokerProcess(tmp_path / "data", settings=settings) as broker:
-        create_topic(broker.address, *COMPACTED[:1], 1, configs)
+        create_topic(broker.address, COMPACTED[0], 1, keyed_load.CONFIGS)
         load = KeyedLoad(broker.address)
         for kill in range(1, KILLS + 1):
             load.send(choose.randrange(500, 3000), choose)

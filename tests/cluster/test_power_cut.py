@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.cluster import keyed_load
 from tests.cluster.history import Checker, History, Read
+from tests.cluster.keyed_load import KeyedLoad, assert_newest_of_each_key_is_there
 from tests.cluster.load import DEADLINE_S, LoadProducer, client_config, create_topic, send_for
 from tests.cluster.mounts import CannotMount, CuttableDisk
 from tests.cluster.reading import Reader, problems_in_files
@@ -126,6 +128,27 @@ def append_for(address: str, seconds: float) -> int:
     return end
 
 
+def test_compaction_that_is_cut_short_loses_no_key(disk: CuttableDisk) -> None:
+    choose = seeded()
+    broker = broker_on(disk)
+    broker.settings["log.cleaner.backoff.ms"] = "5"
+    broker.start()
+    try:
+        configs = {**keyed_load.CONFIGS, "flush.messages": "1"}
+        create_topic(broker.address, keyed_load.PLACE[0], 1, configs)
+        load = KeyedLoad(broker.address)
+        for cut in range(1, CUTS + 1):
+            load.send(choose.randrange(300, 1500), choose)
+            load.send_until_the_cleaner_writes(broker.data / "compacted-0", choose)
+            load.send(choose.choice([0, 10, 50]), choose)
+            cut_power(disk, broker)
+            broker.start()
+            load.settle()
+            assert_newest_of_each_key_is_there(broker.address, load, f"after power cut {cut}")
+    finally:
+        broker.kill()
+
+
 def test_a_clean_stop_is_complete_when_the_process_is_gone(disk: CuttableDisk) -> None:
     broker = broker_on(disk).start()
     create_topic(broker.address, "t", 1, SMALL_SEGMENTS)
@@ -140,31 +163,40 @@ def test_a_clean_stop_is_complete_when_the_process_is_gone(disk: CuttableDisk) -
             assert len(reader.read({("t", 0): 0})[("t", 0)]) == end
 
 
-def test_topics_and_deleted_records_are_as_acknowledged(disk: CuttableDisk) -> None:
+def test_topics_are_there_or_gone_as_acknowledged(disk: CuttableDisk) -> None:
     broker = broker_on(disk).start()
     try:
         admin = AdminClient(client_config(broker.address))
-        for name in ("kept", "deleted", "trimmed"):
-            create_topic(broker.address, name, 2, {"retention.ms": "123456789", "flush.messages": "1"})
-        producer = Producer(client_config(broker.address))
-        told: list[KafkaError | None] = []
+        expected: set[str] = set()
+        for cut in range(CUTS):
+            create_topic(broker.address, f"t{cut}", 2, {"retention.ms": "123456789"})
+            expected.add(f"t{cut}")
+            if cut % 2:
+                admin.delete_topics([f"t{cut - 1}"])[f"t{cut - 1}"].result(DEADLINE_S)
+                expected.discard(f"t{cut - 1}")
+            cut_power(disk, broker)
+            broker.start()
+            known = admin.list_topics(timeout=DEADLINE_S).topics
+            assert {name for name in known if not name.startswith("__")} == expected
+            assert all(len(known[name].partitions) == 2 for name in expected)
+    finally:
+        broker.kill()
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            told.append(error)
 
-        for number in range(50):
-            producer.produce("trimmed", b"%d" % number, partition=0, on_delivery=delivered)
-        assert producer.flush(DEADLINE_S) == 0
-        assert told == [None] * 50
-        admin.delete_topics(["deleted"])["deleted"].result(DEADLINE_S)
-        for future in admin.delete_records([TopicPartition("trimmed", 0, 30)]).values():
+def test_deleted_records_stay_deleted_and_the_others_stay(disk: CuttableDisk) -> None:
+    broker = broker_on(disk).start()
+    try:
+        create_topic(broker.address, "t", 1, {"flush.messages": "1"})
+        with WirePeer(broker.address) as peer:
+            for offset in range(50):
+                assert peer.produce("t", 0, batch_of([b"x"])) == Produced(0, offset)
+        admin = AdminClient(client_config(broker.address))
+        for future in admin.delete_records([TopicPartition("t", 0, 30)]).values():
             assert future.result(DEADLINE_S).low_watermark == 30
         cut_power(disk, broker)
         broker.start()
-        topics = admin.list_topics(timeout=DEADLINE_S).topics
-        assert {name for name in topics if not name.startswith("__")} == {"kept", "trimmed"}
-        assert len(topics["kept"].partitions) == 2
         with Reader(broker.address) as reader:
-            assert reader.ends(("trimmed", 0)) == (30, 50)
+            assert reader.ends(("t", 0)) == (30, 50)
+            assert len(reader.read({("t", 0): 30})[("t", 0)]) == 20
     finally:
         broker.kill()

@@ -11,6 +11,7 @@ All requests are of versions before the flexible ones, whose layout is plain:
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 from types import TracebackType
@@ -132,12 +133,12 @@ def batch_of(
     producer_id: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """Return a batch as an idempotent producer would send it, or a plain one."""
-    times = timestamps or [1_700_000_000_000] * len(values)
+    """Return a batch as an idempotent producer would send it, or a plain one; by default of now."""
+    times = timestamps or [time.time_ns() // 1_000_000] * len(values)
     timed = enumerate(zip(times, values, strict=True))
     return bytes(
         encode_batch(
-            [Record(index, time, None, value, ()) for index, (time, value) in timed],
+            [Record(index, at, None, value, ()) for index, (at, value) in timed],
             producer_id=producer_id,
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=base_sequence,

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.clients import Client, Consumer, HasAddress, NewName, Producer
 from tests.integration.group_table import make_table, table
+from tests.integration.group_wires import coordinator, group, member, new_member, orders, wire
 from tests.integration.libraries import LIBRARIES
 
 from ottla.common.ids import new_uuid
 
-__all__ = ["make_table", "table"]
+__all__ = ["coordinator", "group", "make_table", "member", "new_member", "orders", "table", "wire"]
 
 _numbers = itertools.count()
 

@@ -1,78 +1,20 @@
-"""Bad input to the group coordinator: the error that Kafka answers, per partition where there is one."""
+"""Bad input to the group coordinator, about who is in a group: the exact error that Kafka answers."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.integration.clients import HasAddress, wait_until
-from tests.integration.wire import Wire, create_topic
-from tests.integration.wire_groups import NOBODY, WireMember, ms, stable_group
+from tests.integration.clients import wait_until
+from tests.integration.group_wires import NewMember
+from tests.integration.wire import Wire
+from tests.integration.wire_groups import WireMember, ms
 
-from ottla.common.ids import new_uuid
 from ottla.protocol.api_keys import ApiKey
 
 BROKER_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.max.size": "3", "num.partitions": "1"}
-METADATA_LIMIT = 4096
-_numbers = itertools.count()
-
-NewMember = Callable[[], WireMember]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def coordinator(broker: HasAddress) -> None:
-    """Find the coordinator, as every client does first: it makes `__consumer_offsets`."""
-
-    def is_found() -> bool:
-        with Wire(broker.address) as wire:
-            (found,) = wire.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["any"]).coordinators
-        return found.error_code == ErrorCode.none
-
-    wait_until(is_found, "a coordinator")
-
-
-@pytest.fixture
-def wire(broker: HasAddress) -> Iterator[Wire]:
-    with Wire(broker.address) as connection:
-        yield connection
-
-
-@pytest.fixture
-def group() -> str:
-    return f"group-{new_uuid().hex[:8]}-{next(_numbers)}"
-
-
-@pytest.fixture(scope="module")
-def topic(broker: HasAddress) -> str:
-    with Wire(broker.address) as wire:
-        name = f"orders-{new_uuid().hex[:8]}"
-        create_topic(wire, name, partitions=2)
-    return name
-
-
-@pytest.fixture
-def new_member(broker: HasAddress, group: str, topic: str) -> Iterator[NewMember]:
-    """Make members that have not joined yet."""
-    made: list[WireMember] = []
-
-    def make() -> WireMember:
-        made.append(WireMember(broker.address, group, topic))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.__exit__()
-
-
-@pytest.fixture
-def member(broker: HasAddress, group: str, topic: str) -> Iterator[WireMember]:
-    """The only member of a stable group."""
-    with stable_group(broker.address, group, topic) as joined:
-        yield joined
 
 
 # JoinGroup
@@ -226,122 +168,6 @@ def test_nobody_leaves_a_group_that_does_not_exist(new_member: NewMember) -> Non
     )
 
 
-# OffsetCommit
-
-
-def test_commits_to_unknown_topics_are_refused_one_by_one(member: WireMember) -> None:
-    offsets = {(member.topic, 0): 3, ("no-such-topic", 0): 3, (member.topic, 1): 4}
-    codes = member.commit(offsets)
-    assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.none]
-    assert member.commit({(member.topic, 2): 1}) == [ErrorCode.unknown_topic_or_partition]
-    assert member.commit({(member.topic, -1): 1}) == [ErrorCode.unknown_topic_or_partition]
-    assert member.committed() == {0: (3, ""), 1: (4, "")}
-
-
-def test_a_commit_to_an_unknown_topic_id_says_so(member: WireMember) -> None:
-    partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
-    answer = member.wire.call(
-        ApiKey.OFFSET_COMMIT,
-        10,
-        group_id=member.group,
-        member_id=member.member_id,
-        generation_id_or_member_epoch=member.generation,
-        topics=[{"topic_id": uuid4(), "partitions": [partition]}],
-    )
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.unknown_topic_id
-
-
-def test_metadata_may_be_so_long_and_no_longer(member: WireMember) -> None:
-    longest = "m" * METADATA_LIMIT
-    assert member.commit({(member.topic, 0): 1}, metadata=longest) == [ErrorCode.none]
-    codes = member.commit({(member.topic, 0): 2, ("no-such-topic", 0): 2}, metadata=longest + "m")
-    assert codes == [ErrorCode.offset_metadata_too_large, ErrorCode.unknown_topic_or_partition]
-    assert member.committed() == {0: (1, longest)}
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"member_id": "stranger"}, ErrorCode.unknown_member_id),
-        ({"generation_id_or_member_epoch": 0}, ErrorCode.illegal_generation),
-        ({"generation_id_or_member_epoch": 7}, ErrorCode.illegal_generation),
-        ({"generation_id_or_member_epoch": -1, "member_id": NOBODY}, ErrorCode.unknown_member_id),
-    ],
-    ids=str,
-)
-def test_only_members_of_this_generation_commit_for_a_group_in_use(
-    fields: dict[str, Any], code: ErrorCode, member: WireMember
-) -> None:
-    assert member.commit({(member.topic, 0): 9, (member.topic, 1): 9}, **fields) == [code] * 2
-    assert member.committed() == {}
-
-
-@pytest.mark.parametrize(
-    ("version", "code"), [(9, ErrorCode.group_id_not_found), (8, ErrorCode.illegal_generation)]
-)
-def test_no_generation_of_a_group_that_does_not_exist_commits(
-    version: int, code: ErrorCode, new_member: NewMember
-) -> None:
-    outsider = new_member()
-    outsider.generation, outsider.member_id = 3, "stranger"
-    assert outsider.commit({(outsider.topic, 0): 1}, version) == [code]
-
-
-def test_anybody_may_commit_for_a_group_without_members(new_member: NewMember) -> None:
-    outsider = new_member()
-    assert outsider.commit({(outsider.topic, 0): 5}) == [ErrorCode.none]
-    assert outsider.committed() == {0: (5, "")}
-
-
-# Administration
-
-
-def test_what_was_never_committed_is_no_error(wire: Wire, topic: str) -> None:
-    asked = {"group_id": "nowhere", "topics": [{"name": topic, "partition_indexes": [0, 99]}]}
-    (group,) = wire.call(ApiKey.OFFSET_FETCH, 9, groups=[{**asked, "member_epoch": -1}]).groups
-    assert group.error_code == ErrorCode.none
-    assert [(each.error_code, each.committed_offset) for each in group.topics[0].partitions] == [
-        (ErrorCode.none, -1)
-    ] * 2
-
-
-def test_offsets_in_use_cannot_be_deleted(member: WireMember) -> None:
-    def delete(group: str, *places: tuple[str, int]) -> Any:
-        topics = [{"name": name, "partitions": [{"partition_index": index}]} for name, index in places]
-        return member.wire.call(ApiKey.OFFSET_DELETE, 0, group_id=group, topics=topics)
-
-    member.commit({(member.topic, 0): 3})
-    answer = delete(member.group, (member.topic, 0), ("no-such-topic", 0))
-    codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-    assert codes == {
-        member.topic: ErrorCode.group_subscribed_to_topic,
-        "no-such-topic": ErrorCode.unknown_topic_or_partition,
-    }
-    assert delete("nowhere", (member.topic, 0)).error_code == ErrorCode.group_id_not_found
-    assert delete("", (member.topic, 0)).error_code == ErrorCode.invalid_group_id
-    member.leave(member.member_id)
-    assert delete(member.group, (member.topic, 0)).topics[0].partitions[0].error_code == ErrorCode.none
-    assert member.committed() == {}
-
-
-def test_groups_in_use_cannot_be_deleted(member: WireMember) -> None:
-    answer = member.wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=[member.group, "nowhere", ""])
-    assert {each.group_id: each.error_code for each in answer.results} == {
-        member.group: ErrorCode.non_empty_group,
-        "nowhere": ErrorCode.group_id_not_found,
-        "": ErrorCode.group_id_not_found,  # a group of that name can be, from simple commits
-    }
-    member.leave(member.member_id)
-    (result,) = member.wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=[member.group]).results
-    assert result.error_code == ErrorCode.none
-
-
-@pytest.mark.parametrize(("version", "code"), [(6, ErrorCode.group_id_not_found), (5, ErrorCode.none)])
-def test_a_group_that_does_not_exist_is_described_as_dead(version: int, code: ErrorCode, wire: Wire) -> None:
-    (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, version, groups=["nowhere"]).groups
-    assert (group.error_code, group.group_state) == (code, "Dead")
-
-
 # The consumer protocol
 
 
@@ -386,15 +212,15 @@ def joining(group: str, topic: str, **fields: Any) -> dict[str, Any]:
     ids=str,
 )
 def test_a_heartbeat_of_the_consumer_protocol_that_makes_no_sense_is_refused(
-    fields: dict[str, Any], code: ErrorCode, wire: Wire, group: str, topic: str
+    fields: dict[str, Any], code: ErrorCode, wire: Wire, group: str, orders: str
 ) -> None:
-    assert consumer_heartbeat(wire, **joining(group, topic, **fields)).error_code == code
+    assert consumer_heartbeat(wire, **joining(group, orders, **fields)).error_code == code
 
 
 def test_members_of_the_consumer_protocol_are_fenced_by_their_epoch(
-    wire: Wire, group: str, topic: str, new_member: NewMember
+    wire: Wire, group: str, orders: str, new_member: NewMember
 ) -> None:
-    first = joining(group, topic)
+    first = joining(group, orders)
     joined = consumer_heartbeat(wire, **first)
     assert (joined.error_code, joined.member_epoch) == (ErrorCode.none, 1)
     known = {"group_id": group, "member_id": first["member_id"]}
@@ -406,6 +232,6 @@ def test_members_of_the_consumer_protocol_are_fenced_by_their_epoch(
     outsider.member_id = first["member_id"]
     for epoch, code in ((0, ErrorCode.stale_member_epoch), (1, ErrorCode.none)):
         outsider.generation = epoch
-        assert outsider.commit({(topic, 0): 5}) == [code]
+        assert outsider.commit({(orders, 0): 5}) == [code]
     outsider.member_id = stranger["member_id"]
-    assert outsider.commit({(topic, 0): 6}) == [ErrorCode.unknown_member_id]
+    assert outsider.commit({(orders, 0): 6}) == [ErrorCode.unknown_member_id]

@@ -7,7 +7,10 @@ what is still to be tiered (-6). Nothing is tiered here, so -5 and -6 answer "no
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Awaitable
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
@@ -16,8 +19,10 @@ from kio.schema.list_offsets.v11.response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kio.schema.types import TopicName
 
 from ottla.api.context import RequestContext
+from ottla.log.time_search import Find
 from ottla.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from ottla.protocol.types import NO_THROTTLE, i32, i64
 from ottla.replication.partition import Partition
@@ -27,70 +32,111 @@ READ_COMMITTED = 1
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 
 
-def list_offsets(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse:
-    """Look every partition up; one that fails does not fail the others."""
+def list_offsets(
+    request: ListOffsetsRequest, ctx: RequestContext
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Look every partition up; one that fails does not fail the others.
+
+    To find a record by its time may take long, and goes to a thread; anything else is answered at once.
+    """
     named = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
+    lookups = [
+        (
+            topic.name,
+            [
+                _begin(topic.name, each, named[topic.name, each.partition_index] > 1, request, ctx)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    if any(isinstance(each, _Lookup) for _, partitions in lookups for each in partitions):
+        return asyncio.to_thread(_finish, lookups)
+    return _finish(lookups)
+
+
+class _Lookup(NamedTuple):
+    """A partition whose answer takes a search."""
+
+    partition_index: i32
+    find: Find
+    end_offset: int
+
+    def answer(self) -> ListOffsetsPartitionResponse:
+        """Search. May run in any thread."""
+        try:
+            found = self.find()
+        except KafkaError as error:
+            return ListOffsetsPartitionResponse(partition_index=self.partition_index, error_code=error.code)
+        if found is None or found.offset >= self.end_offset:
+            return _found(self.partition_index)
+        return _found(self.partition_index, found.timestamp, found.offset, found.leader_epoch)
+
+
+_Begun = list[tuple[TopicName, list[ListOffsetsPartitionResponse | _Lookup]]]
+
+
+def _finish(lookups: _Begun) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _answer(topic.name, each, named[topic.name, each.partition_index] > 1, request, ctx)
-                    for each in topic.partitions
-                ),
+                name=name,
+                partitions=tuple(each.answer() if isinstance(each, _Lookup) else each for each in partitions),
             )
-            for topic in request.topics
+            for name, partitions in lookups
         ),
     )
 
 
-def _answer(
+def _begin(
     topic: str,
     wanted: ListOffsetsPartition,
     repeated: bool,
     request: ListOffsetsRequest,
     ctx: RequestContext,
-) -> ListOffsetsPartitionResponse:
+) -> ListOffsetsPartitionResponse | _Lookup:
     try:
         if repeated:
             raise InvalidRequest(f"{topic}-{wanted.partition_index} is named twice")
         partition = ctx.services.partitions.get(topic, wanted.partition_index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        found = _look_up(partition, wanted.timestamp, request.isolation_level, ctx.version)
+        return _look_up(partition, wanted, request.isolation_level, ctx.version)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
-    timestamp, offset, epoch = found
-    return ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index,
-        error_code=ErrorCode.none,
-        timestamp=i64(timestamp),
-        offset=i64(offset),
-        leader_epoch=i32(epoch),
-    )
 
 
 def _look_up(
-    partition: Partition, timestamp: int, isolation_level: int, version: int
-) -> tuple[int, int, int]:
-    """Return (timestamp, offset, leader epoch); -1 for each that there is none of."""
+    partition: Partition, wanted: ListOffsetsPartition, isolation_level: int, version: int
+) -> ListOffsetsPartitionResponse | _Lookup:
+    index, timestamp = wanted.partition_index, wanted.timestamp
     if timestamp < 0 and version < _SINCE.get(timestamp, 1 if timestamp >= EARLIEST else 1 << 16):
         raise UnsupportedVersion(f"timestamp {timestamp} is not served in version {version}")
     end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
     match timestamp:
         case -1:
-            return -1, end, partition.leader_epoch
+            return _found(index, -1, end, partition.leader_epoch)
         case -2 | -4:
             offset = partition.log_start_offset
-            return -1, offset, partition.epoch_at(offset)
+            return _found(index, -1, offset, partition.epoch_at(offset))
         case -5 | -6:
-            return -1, -1, -1
+            return _found(index)
         case -3:
-            found = partition.log.max_timestamp_offset()
+            return _Lookup(index, partition.log.max_time_lookup(), end)
         case _:
-            found = partition.log.offset_for_time(timestamp)
-    if found is None or found.offset >= end:
-        return -1, -1, -1
-    return found.timestamp, found.offset, found.leader_epoch
+            return _Lookup(index, partition.log.time_lookup(timestamp), end)
+
+
+def _found(
+    index: i32, timestamp: int = -1, offset: int = -1, leader_epoch: int = -1
+) -> ListOffsetsPartitionResponse:
+    """Return an answer; -1 for what there is none of."""
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.none,
+        timestamp=i64(timestamp),
+        offset=i64(offset),
+        leader_epoch=i32(leader_epoch),
+    )

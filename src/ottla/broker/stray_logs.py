@@ -23,7 +23,12 @@ def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage) -> None:
         is_ours = owner is not None and stray.topic_id in (None, owner.topic_id)
         if owner is None or not is_ours or partition.partition >= len(owner.partitions):
             kept_as = directory.set_aside(partition)
-            log.warning("%s belongs to no topic of this cluster; it is kept as %s", partition, kept_as)
+            log.warning(
+                "%s belongs to no topic of this cluster (was the broker killed while it deleted one?); "
+                "its records are kept in %s/%s. The broker never removes them: when they are not needed, "
+                "do it by hand: rm -r '%s/%s'",
+                partition, directory.path, kept_as, directory.path, kept_as,
+            )  # fmt: skip
     try:
         directory.write_checkpoints()
     except KafkaStorageError as error:

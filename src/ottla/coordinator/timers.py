@@ -19,11 +19,13 @@ PATIENCE_S = 0.5
 
 
 class _Entry:
-    __slots__ = ("deadline", "handle", "is_patient")
+    __slots__ = ("deadline", "handle", "is_patient", "wakes_at")
 
-    def __init__(self, deadline: float, handle: asyncio.TimerHandle) -> None:
+    handle: asyncio.TimerHandle
+
+    def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self.handle = handle
+        self.wakes_at = deadline
         self.is_patient = False
 
 
@@ -43,13 +45,14 @@ class Timers:
         deadline = self._loop.time() + after_ms / 1000
         entry = self._entries.get(key)
         if entry is None:
-            self._entries[key] = _Entry(deadline, self._loop.call_at(deadline, self._look, key))
+            entry = self._entries[key] = _Entry(deadline)
+            self._sleep(key, entry, deadline)
             return
         entry.deadline = deadline
         entry.is_patient = False
-        if deadline < entry.handle.when():
+        if deadline < entry.wakes_at:
             entry.handle.cancel()
-            entry.handle = self._loop.call_at(deadline, self._look, key)
+            self._sleep(key, entry, deadline)
 
     def cancel(self, key: TimerKey) -> None:
         """Let the timer never run out."""
@@ -67,10 +70,15 @@ class Timers:
         entry = self._entries[key]
         now = self._loop.time()
         if entry.deadline > now:
-            entry.handle = self._loop.call_at(entry.deadline, self._look, key)
+            self._sleep(key, entry, entry.deadline)
         elif now - entry.deadline > LATE_S and not entry.is_patient:
             entry.is_patient = True
-            entry.handle = self._loop.call_at(now + PATIENCE_S, self._look, key)
+            self._sleep(key, entry, now + PATIENCE_S)
         else:
             del self._entries[key]
             self._fire(key)
+
+    def _sleep(self, key: TimerKey, entry: _Entry, until: float) -> None:
+        # The time is kept here: what uvloop returns for a timer that is due at once cannot tell it.
+        entry.wakes_at = until
+        entry.handle = self._loop.call_at(until, self._look, key)

@@ -9,9 +9,11 @@ Reading order
       segment, segments
     producer_state, snapshots, epoch_cache  what else follows from the batches: producers, leader epochs
     admission, roll_rule, flush             what an append must pass; when to roll; when it is durable
-    log_files, log_lookup, log              a log
-    scan, tidy, recovery, replay, opening   a log that is opened, after a clean stop or a crash
-    log_directory, flusher                  all logs of a broker; group commit
+    log_files, log_lookup, time_search, log a log
+    scan, tidy, recovery, quarantine,       a log that is opened, after a clean stop or a crash
+      replay, opening
+    log_directory, directory_checkpoints,   all logs of a broker; group commit
+      flusher
     retention, compaction, janitor ...      what is deleted, what is kept, and who sees to it
 
 Rules that hold throughout

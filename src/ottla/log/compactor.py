@@ -15,14 +15,13 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Event
-from typing import NamedTuple
 from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.log.checkpoints import decode_offsets, encode_offsets, read_or_set_aside, write_atomically
 from ottla.log.cleaner import LogChanged, Round, Uncleanable
-from ottla.log.compaction import CLEANER_CHECKPOINT, Dirt, measure_dirt
+from ottla.log.compaction import Dirt, measure_dirt
+from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.key_map import DEFAULT_LOAD_FACTOR
 from ottla.log.log import Log
 from ottla.log.slices import in_slices
@@ -70,19 +69,13 @@ class Throttle:
         self._last_ms = self._clock.mono_ms()
 
 
-class _Cleaned(NamedTuple):
-    """How far a log is clean; the id tells a topic from one that had its name before. None: not known yet."""
-
-    offset: int
-    topic_id: UUID | None
-
-
 class Compactor:
     """Cleans the compacted logs of one log directory."""
 
     def __init__(
         self,
         storage: Storage,
+        checkpoints: DirectoryCheckpoints,
         logs: Callable[[], Iterable[Log]],
         clock: Clock,
         *,
@@ -99,10 +92,7 @@ class Compactor:
         self._stable_offset = stable_offset
         self._remove_later = remove_later
         self._stopping = Event()
-        self._writing = asyncio.Lock()
-        self._checkpoint = f"{storage.path}/{CLEANER_CHECKPOINT}"
-        found = read_or_set_aside(storage.disk, self._checkpoint, decode_offsets) or {}
-        self._cleaned = {partition: _Cleaned(offset, None) for partition, offset in found.items()}
+        self._checkpoints = checkpoints
 
     def stop(self) -> None:
         """End rounds that are running, soon."""
@@ -110,15 +100,12 @@ class Compactor:
 
     def dirt_of(self, log: Log) -> Dirt:
         """Return how dirty `log` is."""
-        cleaned = self._cleaned.get(log.topic_partition)
-        if cleaned is not None and cleaned.topic_id not in (None, log.topic_id):
-            cleaned = None
         return measure_dirt(
             log.sealed,
             log.config,
             active_base_offset=log.active.base_offset,
             log_start_offset=log.log_start_offset,
-            cleaned_to=None if cleaned is None else cleaned.offset,
+            cleaned_to=self._checkpoints.cleaned_to.get(log.topic_partition),
             # A record must not go before the one that supersedes it is sure to survive a power cut.
             stable_offset=min(self._stable_offset(log), log.recovery_point),
             now_ms=self._clock.wall_ms(),
@@ -192,8 +179,10 @@ class Compactor:
             cleaned = await asyncio.to_thread(work.copy, group)
             if cleaned is not None:
                 self._remove_later(work.swap_in(group, cleaned), log.config.file_delete_delay_ms)
-        self._cleaned[log.topic_partition] = _Cleaned(work.end_offset, log.topic_id)
-        await self._write_checkpoint()
+        if log.is_closed:
+            return
+        self._checkpoints.cleaned_to[log.topic_partition] = work.end_offset
+        await asyncio.to_thread(self._checkpoints.capture_cleaned_to())
         logger.info(
             "compacted %s up to offset %d: %d bytes in, %d out, %d keys, %d ms%s",
             log.topic_partition, work.end_offset, work.stats.bytes_read, work.stats.bytes_written,
@@ -201,14 +190,6 @@ class Compactor:
             f"; {work.stats.undecodable_batches} batches cannot be decoded and stay"
             if work.stats.undecodable_batches else "",
         )  # fmt: skip
-
-    async def _write_checkpoint(self) -> None:
-        """Write how far every log is clean; partitions that are gone are forgotten."""
-        present = {log.topic_partition for log in self._logs()}
-        self._cleaned = {key: cleaned for key, cleaned in self._cleaned.items() if key in present}
-        async with self._writing:
-            data = encode_offsets({key: cleaned.offset for key, cleaned in self._cleaned.items()})
-            await asyncio.to_thread(write_atomically, self._storage.disk, self._checkpoint, data)
 
     def _give_up(self, log: Log, error: Exception) -> None:
         self.uncleanable[log.topic_partition, log.topic_id] = str(error)

@@ -210,8 +210,11 @@ class RealDisk:
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
-                is_dir = entry.is_dir()
-                size = 0 if is_dir else entry.stat().st_size
+                try:
+                    is_dir = entry.is_dir()
+                    size = 0 if is_dir else entry.stat().st_size
+                except FileNotFoundError:
+                    continue  # a thread that replaces a file was faster
                 found.append(DirEntry(entry.name, is_dir, size))
         return found
 

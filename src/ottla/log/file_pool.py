@@ -1,4 +1,4 @@
-"""Bounds the open descriptors over all logs: thousands of partitions, a thousand open files.
+"""Bounds the open descriptors over all logs: thousands of partitions, at most a thousand open files.
 
 A `PooledFile` is a name that opens itself when it is used and may be closed again behind its
 owner's back when too many are open. Who is being closed is decided by second chance: the pool goes
@@ -11,9 +11,20 @@ a thread, stays open until its last user lets go.
 
 from __future__ import annotations
 
+import resource
 from threading import Lock
 
 from ottla.log.disk import Disk, OpenFile
+
+DEFAULT_OPEN_FILES = 1000
+
+
+def most_open_files() -> int:
+    """Return how many files to hold open: a quarter of what the process may, the rest is for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return DEFAULT_OPEN_FILES
+    return max(1, min(DEFAULT_OPEN_FILES, soft // 4))
 
 
 class PooledFile:
@@ -48,7 +59,7 @@ class PooledFile:
 class FilePool:
     """At most `max_open` open files; any thread may use it."""
 
-    def __init__(self, disk: Disk, max_open: int = 1000) -> None:
+    def __init__(self, disk: Disk, max_open: int = DEFAULT_OPEN_FILES) -> None:
         self._disk = disk
         self._max_open = max(1, max_open)
         self._open: dict[PooledFile, OpenFile] = {}
@@ -72,13 +83,6 @@ class FilePool:
         with self._lock:
             self._open.pop(pooled, None)
             pooled._attach(None)
-
-    def close_all(self) -> None:
-        """Drop every reference."""
-        with self._lock:
-            for pooled in self._open:
-                pooled._attach(None)
-            self._open.clear()
 
     def _make_room(self) -> None:
         while len(self._open) >= self._max_open:

@@ -57,11 +57,6 @@ class Flusher:
             if log.is_closed:
                 raise KafkaStorageError(f"{log.path} was closed before it was flushed")
 
-    def flush_soon(self, log: LogFiles) -> None:
-        """Start a flush that nobody waits for, unless one is under way; errors take the directory offline."""
-        if id(log) not in self._running:
-            self._start(log)
-
     def _start(self, log: LogFiles) -> asyncio.Future[None] | None:
         if self._executor is None:
             raise KafkaStorageError("the broker is stopping")

@@ -33,6 +33,7 @@ class IndexedFile:
     __slots__ = (
         "_index",
         "_is_damaged",
+        "_latest",
         "_log",
         "_next_offset",
         "_positions",
@@ -54,6 +55,8 @@ class IndexedFile:
         self._log: PooledFile = files.handle(LOG)
         self._index: SegmentIndex | None = None
         self._is_damaged = False
+        self._latest: tuple[int, int] | None = None
+        """What `latest` has found, of a sealed segment."""
         self._next_offset = -1 if size_bytes else files.base_offset
         self._positions: dict[int, int] = {}
 
@@ -110,6 +113,7 @@ class IndexedFile:
     def recover_indexes(self, offset: int) -> None:
         """After a crash: keep what the indexes say below `offset`, if it makes sense; build the rest anew."""
         self._positions.clear()
+        self._latest = None
         self._is_damaged = False
         try:
             index = self._open_index()
@@ -134,6 +138,7 @@ class IndexedFile:
         """No more appends: the indexes are completed and written out."""
         index = self._loaded()
         self.is_sealed = True
+        self._latest = None
         index.complete()
         index.write_out()
 

@@ -78,6 +78,7 @@ class Janitor:
         self.remover = FileRemover(directory.storage.disk, clock)
         self.compactor = Compactor(
             directory.storage,
+            directory.checkpoints,
             directory.logs.values,
             clock,
             stable_offset=lambda log: min(high_watermark(log), stable_offset(log)),

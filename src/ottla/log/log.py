@@ -1,6 +1,7 @@
 """One replica's log: batches in segments, who produced them, and under which leader.
 
-Everything here runs on the loop thread and returns at once; only `FlushJob.run` goes to a thread.
+Everything here runs on the loop thread and returns at once; only `FlushJob.run`, and what `time_lookup`
+and `max_time_lookup` return, goes to a thread.
 An append is one write(2) to the page cache. What has to be durable is flushed (see flush.py);
 what a crash leaves is put in order when the log is opened (see recovery.py).
 
@@ -12,14 +13,19 @@ read that fails itself raises KafkaStorageError and changes nothing.
 
 from __future__ import annotations
 
-from ottla.log import log_lookup
+from collections.abc import Callable
+from typing import TypeVar
+
+from ottla.log import log_lookup, time_search
 from ottla.log.admission import admit, check_header, check_size
 from ottla.log.log_files import LogFiles
 from ottla.log.log_types import Appended, LogRead, TimestampOffset
 from ottla.log.producer_state import marker_coordinator_epoch
-from ottla.log.segment import Segment
+from ottla.log.segment import TornAppend
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
 from ottla.protocol.record_batch import LOG_APPEND_TIME_BIT, BatchHeader, check_crc, iter_batches, stamp
+
+T = TypeVar("T")
 
 
 class Log(LogFiles):
@@ -83,24 +89,23 @@ class Log(LogFiles):
         if self.is_closed or self.storage.offline_reason is not None:
             self._check_writable()
         segment, rule = self._segments.active, self._roll_rule
-        if (
-            timestamp > rule.after_ms
-            or last_offset > rule.after_offset
-            or segment.size_bytes + len(batch) > self._config.segment_bytes
-        ) and rule.is_due(segment, len(batch), last_offset, timestamp, now_ms):
-            segment = self._roll(now_ms)
         try:
+            if (
+                timestamp > rule.after_ms
+                or last_offset > rule.after_offset
+                or segment.size_bytes + len(batch) > self._config.segment_bytes
+            ) and rule.is_due(segment, len(batch), last_offset, timestamp, now_ms):
+                segment = self._roll(now_ms)
             segment.append_stamped(batch, last_offset, timestamp)
         except OSError as error:
-            raise self._append_failed(segment, error) from error
+            raise self._append_failed(error) from error
         self.log_end_offset = last_offset + 1
 
-    def _append_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
-        try:
-            segment.cut_torn_tail()
-        except OSError as worse:
-            self.storage.take_offline(f"{self.path}: a torn append cannot be cut off: {worse}")
-        return self.storage.write_failed(f"appending to {self.path}", error)
+    def _append_failed(self, error: OSError) -> KafkaStorageError:
+        what = f"appending to {self.path}"
+        if isinstance(error, TornAppend):
+            self.storage.take_offline(f"{what}: {error}")
+        return self.storage.write_failed(what, error)
 
     def _update_producer(self, header: BatchHeader, batch: memoryview, last_offset: int) -> None:
         if header.is_control:
@@ -123,26 +128,38 @@ class Log(LogFiles):
         except OSError as error:
             raise KafkaStorageError(f"reading {self.path}: {error}") from error
 
-    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record that is as late as `timestamp_ms`, or None."""
+    def time_lookup(self, timestamp_ms: int) -> time_search.Find:
+        """Return what finds the first record that is as late as `timestamp_ms`; to be called in a thread."""
+        return self._lookup(
+            lambda: time_search.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
+        )
+
+    def max_time_lookup(self) -> time_search.Find:
+        """Return what finds the first record with the largest timestamp of all; to be called in a thread."""
+        return self._lookup(lambda: time_search.latest(self._segments, self.log_start_offset))
+
+    def _lookup(self, begin: Callable[[], time_search.Find]) -> time_search.Find:
+        find = self._read(begin)
+        return lambda: self._read(find)
+
+    def _read(self, how: Callable[[], T]) -> T:
         try:
-            return log_lookup.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
+            return how()
         except OSError as error:
             raise KafkaStorageError(f"reading {self.path}: {error}") from error
+
+    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
+        """Return the first record that is as late as `timestamp_ms`, or None; see `time_lookup`."""
+        return self.time_lookup(timestamp_ms)()
 
     def time_from(self, offset: int, end_offset: int) -> int | None:
         """Return the timestamp of the first record at or after `offset`, below `end_offset`; None without."""
-        try:
-            return log_lookup.time_from(self._segments, max(offset, self.log_start_offset), end_offset)
-        except OSError as error:
-            raise KafkaStorageError(f"reading {self.path}: {error}") from error
+        start = max(offset, self.log_start_offset)
+        return self._read(lambda: time_search.time_from(self._segments, start, end_offset))
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Return the first record with the largest timestamp of all, or None."""
-        try:
-            return log_lookup.latest(self._segments, self.log_start_offset)
-        except OSError as error:
-            raise KafkaStorageError(f"reading {self.path}: {error}") from error
+        """Return the first record with the largest timestamp of all, or None; see `max_time_lookup`."""
+        return self.max_time_lookup()()
 
     def epoch_for_offset(self, offset: int) -> int:
         """Return the leader epoch that `offset` was written in, -1 if that is not known."""

@@ -1,8 +1,10 @@
 """All logs of one broker, in one directory.
 
-    meta.properties, .lock, .kafka_cleanshutdown, three checkpoints     see checkpoints.py
-    <topic>-<partition>/                                                one log each
-    <topic>-<partition>.<id>-delete/                                    a deleted log, not yet removed
+    meta.properties, .lock, .kafka_cleanshutdown     see checkpoints.py
+    four checkpoints                                 see directory_checkpoints.py
+    <topic>-<partition>/                             one log each
+    <topic>-<partition>.<id>-delete/                 a deleted log, not yet removed
+    <topic>-<partition>.<id>-stray/                  a log that no topic owned; never removed by the broker
 
 Open and close are symmetric: closing cleanly writes what each log needs to be opened without a scan,
 makes it all durable at once, and leaves the clean-shutdown marker; opening removes the marker before
@@ -18,22 +20,19 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.checkpoints import (
-    CLEAN_SHUTDOWN,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    META_PROPERTIES,
-    RECOVERY_POINTS,
-    CheckpointFile,
-    MetaProperties,
-    decode_offsets,
-    read_or_set_aside,
-    write_atomically,
-)
+from ottla.log.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, MetaProperties, write_atomically
+from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.disk import Disk
+from ottla.log.file_pool import most_open_files
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.names import deleted_dir_name, is_deleted_dir, parse_partition_dir
+from ottla.log.names import (
+    deleted_dir_name,
+    is_deleted_dir,
+    is_stray_dir,
+    parse_partition_dir,
+    stray_dir_name,
+)
 from ottla.log.opening import create_log, open_log
 from ottla.log.storage import Storage
 from ottla.protocol.errors import KafkaStorageError
@@ -59,13 +58,14 @@ class LogDirectory:
         *,
         node_id: int,
         cluster_id: str,
-        max_open_files: int = 1000,
+        max_open_files: int | None = None,
     ) -> None:
         self.path = path = os.path.abspath(path)
-        self.storage = Storage(disk, path, max_open_files=max_open_files)
+        self.storage = Storage(disk, path, max_open_files=max_open_files or most_open_files())
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}
         """Logs that could not be opened, and why; the others are served."""
+        self.checkpoints = DirectoryCheckpoints(disk, path, self.logs)
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As they were checkpointed before this start."""
         self.was_clean = False
@@ -74,9 +74,8 @@ class LogDirectory:
         self._clock = clock
         self._identity = (node_id, cluster_id)
         self._release: Callable[[], None] | None = None
-        self._recovery_points = CheckpointFile(disk, f"{path}/{RECOVERY_POINTS}")
-        self._log_starts = CheckpointFile(disk, f"{path}/{LOG_STARTS}")
-        self._high_watermarks = CheckpointFile(disk, f"{path}/{HIGH_WATERMARKS}")
+        self._worthless: set[TopicPartition] = set()
+        """Of these a directory may be left that was to be deleted, or was never finished."""
 
     # Opening
     def open(self, config_for: Callable[[str], LogConfig]) -> None:
@@ -133,41 +132,44 @@ class LogDirectory:
     def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = disk.exists(marker)
-        recovery_points = self._read(RECOVERY_POINTS)
-        log_starts = self._read(LOG_STARTS)
-        self.high_watermarks = self._read(HIGH_WATERMARKS)
+        self.checkpoints.read()
+        self.high_watermarks = dict(self.checkpoints.high_watermarks)
         for entry in disk.list_dir(self.path):
             if not entry.is_dir or is_deleted_dir(entry.name):
                 continue
             partition = parse_partition_dir(entry.name)
-            if partition is None:
+            if partition is not None:
+                self._open_log(partition, config_for(partition.topic))
+            else:
+                what = "belongs to no topic" if is_stray_dir(entry.name) else "is not a partition's directory"
                 logger.warning(
-                    "%s/%s is not a partition's directory and is left alone", self.path, entry.name
-                )
-                continue
-            try:
-                log = open_log(
-                    self.storage,
-                    f"{self.path}/{entry.name}",
-                    partition,
-                    config_for(partition.topic),
-                    self._clock,
-                    is_clean=self.was_clean,
-                    recovery_point=recovery_points.get(partition, 0),
-                    log_start_offset=log_starts.get(partition, 0),
-                )
-            except OSError as error:
-                self.failed[partition] = str(error)
-                logger.error("the log of %s cannot be opened: %s", partition, error)
-                continue
-            self._adopt(log)
+                    "%s/%s %s and is left alone; remove it by hand if it is of no use",
+                    self.path, entry.name, what,
+                )  # fmt: skip
+        self.checkpoints.opened(self.failed)
         disk.remove(marker)
         disk.fsync_dir(self.path)
         how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"
-        logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
+        if self.logs:
+            logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
 
-    def _read(self, name: str) -> dict[TopicPartition, int]:
-        return read_or_set_aside(self._disk, f"{self.path}/{name}", decode_offsets) or {}
+    def _open_log(self, partition: TopicPartition, config: LogConfig) -> None:
+        try:
+            log = open_log(
+                self.storage,
+                f"{self.path}/{partition}",
+                partition,
+                config,
+                self._clock,
+                is_clean=self.was_clean,
+                recovery_point=self.checkpoints.recovery_points.get(partition, 0),
+                log_start_offset=self.checkpoints.log_starts.get(partition, 0),
+            )
+        except OSError as error:
+            self.failed[partition] = str(error)
+            logger.error("the log of %s cannot be opened: %s", partition, error)
+            return
+        self._adopt(log)
 
     def _adopt(self, log: Log) -> None:
         log.on_truncate = self._truncated
@@ -175,7 +177,7 @@ class LogDirectory:
 
     def _truncated(self, _log: object) -> None:
         """A recovery point went down: that has to be durable before what it covered is cut off."""
-        self._write(self._recovery_points.capture(self._all_recovery_points()))
+        self._write(self.checkpoints.capture_recovery_points())
 
     # One log
     def get(self, partition: TopicPartition) -> Log | None:
@@ -185,42 +187,51 @@ class LogDirectory:
         return self.logs.get(partition)
 
     def create(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
-        """Create the log of a new partition."""
+        """Create the log of a new partition; nothing of an earlier one of that name becomes part of it."""
         if partition in self.logs or partition in self.failed:
             raise KafkaStorageError(f"{partition} has a log already")
         self.storage.check_writable()
+        if self.checkpoints.still_name(partition):
+            self.write_checkpoints()
         directory = f"{self.path}/{partition}"
+        if self._disk.exists(directory):
+            self._move_away(partition, is_worthless=partition in self._worthless)
         try:
             log = create_log(self.storage, directory, partition, topic_id, config, self._clock)
         except OSError as error:
+            self._worthless.add(partition)
             raise self.storage.write_failed(f"creating {directory}", error) from error
         self._adopt(log)
         return log
 
     def delete(self, partition: TopicPartition) -> None:
-        """Take a partition's log out at once; `purge_deleted` removes its files later."""
+        """Take a partition's log out at once; `purge_deleted` removes its files later.
+
+        Neither is sure to survive a power cut before the checkpoints are written the next time.
+        """
         log = self.logs.pop(partition, None)
         if log is not None:
             log.close(clean=False)
         if log is None and self.failed.pop(partition, None) is None:
             return
-        old, new = f"{self.path}/{partition}", f"{self.path}/{deleted_dir_name(partition)}"
-        try:
-            self._disk.rename(old, new)
-            self._disk.fsync_dir(self.path)
-        except OSError as error:
-            raise self.storage.write_failed(f"deleting {old}", error) from error
+        self.checkpoints.forget(partition)
+        self._worthless.add(partition)
+        self._move_away(partition, is_worthless=True)
 
     def set_aside(self, partition: TopicPartition) -> str:
         """Take a log out and keep its directory under a name that is never opened; return that name."""
-        log = self.logs.pop(partition)
-        log.close(clean=False)
-        name = f"{partition}.{new_uuid().hex}-stray"
+        self.logs.pop(partition).close(clean=False)
+        self.checkpoints.forget(partition)
+        return self._move_away(partition, is_worthless=False)
+
+    def _move_away(self, partition: TopicPartition, *, is_worthless: bool) -> str:
+        """Give a log's directory a name that is never opened, and return that."""
+        name = deleted_dir_name(partition) if is_worthless else stray_dir_name(partition)
         try:
             self._disk.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
-            self._disk.fsync_dir(self.path)
         except OSError as error:
-            raise self.storage.write_failed(f"setting {partition} aside", error) from error
+            raise self.storage.write_failed(f"renaming {self.path}/{partition}", error) from error
+        self._worthless.discard(partition)
         return name
 
     def purge_deleted(self) -> int:
@@ -237,27 +248,15 @@ class LogDirectory:
     def capture_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> Callable[[], None]:
-        """Return what writes all checkpoints as of now; that may run in a thread. OSErrors pass through."""
-        starts = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > 0}
-        writers = [
-            self._recovery_points.capture(self._all_recovery_points()),
-            self._log_starts.capture(starts),
-        ]
-        if high_watermarks is not None:
-            writers.append(self._high_watermarks.capture(high_watermarks))
+        """Return what writes the checkpoints as of now; that may run in a thread. OSErrors pass through.
 
-        def write() -> None:
-            for writer in writers:
-                writer()
-
-        return write
+        It also makes durable what was deleted and set aside before.
+        """
+        return self.checkpoints.capture(high_watermarks)
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write all checkpoints now; DeleteRecords waits for this before it answers."""
+        """Do that now, on the loop; KafkaStorageError if it fails."""
         self._write(self.capture_checkpoints(high_watermarks))
-
-    def _all_recovery_points(self) -> dict[TopicPartition, int]:
-        return {key: log.recovery_point for key, log in self.logs.items()}
 
     def _write(self, write: Callable[[], None]) -> None:
         try:

@@ -95,10 +95,6 @@ class LogFiles:
         """Bytes of all .log files."""
         return self._segments.size_bytes
 
-    def start_epoch(self, leader_epoch: int) -> None:
-        """Say that a new leader's epoch begins at the end of the log."""
-        self.epochs.assign(leader_epoch, self.log_end_offset)
-
     # Rolling
     def _check_writable(self) -> None:
         self.storage.check_writable()
@@ -169,7 +165,7 @@ class LogFiles:
         if self.is_closed:
             return
         if error is not None:
-            self.storage.take_offline(f"flushing {self.path}: {error}")
+            self.storage.flush_failed(f"flushing {self.path}", error)
         elif self._flush.finish(job):
             self.recovery_point = max(self.recovery_point, job.end_offset)
 

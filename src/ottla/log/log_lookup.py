@@ -1,15 +1,12 @@
-"""Searching a log: by offset, and by time."""
+"""Searching a log by offset. (By time: time_search.py.)"""
 
 from __future__ import annotations
 
 from ottla.common.file_range import FileRange
-from ottla.log.log_types import LogRead, TimestampOffset
+from ottla.log.log_types import LogRead
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.time_index import NO_TIMESTAMP
-from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import HEADER_BYTES, BatchHeader
-from ottla.protocol.records import skim_records
+from ottla.protocol.record_batch import HEADER_BYTES
 
 _MOST_BARE_BYTES = 64 * HEADER_BYTES
 
@@ -79,77 +76,3 @@ def _limit(segments: Segments, number: int, end_offset: int) -> tuple[int, int]:
         if next_base <= end_offset:
             return segment.size_bytes, next_base
     return segment.position_of(end_offset), end_offset
-
-
-def first_at_or_after(segments: Segments, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """Return the first record from `start_offset` on that is as late as `timestamp`, or None.
-
-    A segment's largest timestamp rules out all but one segment, its time index all but one stretch, a
-    batch's header all but one batch; only that one is decoded.
-    """
-    for segment in segments.all:
-        if segment.size_bytes == 0 or segment.max_timestamp < timestamp:
-            continue
-        for position, header in segment.headers(segment.position_for_time(timestamp)):
-            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                found = _first_in_batch(segment, position, header, timestamp, start_offset)
-                if found is not None:
-                    return found
-    return None
-
-
-def time_from(segments: Segments, offset: int, end_offset: int) -> int | None:
-    """Return the timestamp of the first record at or after `offset` and below `end_offset`, or None.
-
-    Compaction may have left nothing of the batch that `offset` was in, or of its segment.
-    """
-    for segment in segments.all[segments.index_of(offset) :]:
-        for position, header in segment.headers(segment.position_of(offset)):
-            if header.base_offset >= end_offset:
-                return None
-            found = _first_in_batch(segment, position, header, NO_TIMESTAMP, offset)
-            if found is not None:
-                return found.timestamp if found.offset < end_offset else None
-    return None
-
-
-def latest(segments: Segments, start_offset: int) -> TimestampOffset | None:
-    """Return the first record that has the largest timestamp of all, or None if no record has one."""
-    best, holder = (NO_TIMESTAMP, -1), None
-    for segment in segments.all:
-        found = _latest_in(segment, start_offset)
-        if found[0] > best[0]:
-            best, holder = found, segment
-    if holder is None:
-        return None
-    position = holder.position_of(best[1])
-    return _first_in_batch(holder, position, holder.header_at(position), best[0], start_offset)
-
-
-def _latest_in(segment: Segment, start_offset: int) -> tuple[int, int]:
-    """Return a segment's latest timestamp and the end of its batch, of batches that reach `start_offset`."""
-    found = segment.latest()
-    if found[1] >= start_offset or found[0] == NO_TIMESTAMP:
-        return found
-    rest = segment.headers(segment.position_of(start_offset))
-    return max(
-        ((header.max_timestamp, header.last_offset) for _, header in rest),
-        key=lambda pair: pair[0],
-        default=(NO_TIMESTAMP, -1),
-    )
-
-
-def _first_in_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
-) -> TimestampOffset | None:
-    batch = segment.open_file().read_at(position, header.size_bytes)
-    try:
-        for record in skim_records(batch):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
-    except (CorruptMessage, InvalidRecord):
-        # What its producer put inside is not for us to repair: the batch itself is the answer.
-        return TimestampOffset(
-            max(header.base_offset, start_offset), header.max_timestamp, header.leader_epoch
-        )
-    return None

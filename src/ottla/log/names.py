@@ -39,6 +39,7 @@ EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
 _DELETED_DIR = "-delete"
+_STRAY_DIR = "-stray"
 _MAX_NAME = 255
 _DIGITS = 20
 
@@ -67,11 +68,26 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def deleted_dir_name(partition: TopicPartition) -> str:
-    """Return a fresh name for the directory of a deleted partition; cut if the topic's is very long."""
-    tail = f"-{partition.partition}.{new_uuid().hex}{_DELETED_DIR}"
-    return partition.topic[: _MAX_NAME - len(tail)] + tail
+    """Return a fresh name for the directory of a deleted partition."""
+    return _fresh_dir_name(partition, _DELETED_DIR)
+
+
+def stray_dir_name(partition: TopicPartition) -> str:
+    """Return a fresh name for the directory of a log that no topic owns."""
+    return _fresh_dir_name(partition, _STRAY_DIR)
 
 
 def is_deleted_dir(name: str) -> bool:
     """Return whether a directory is left from a deleted partition."""
     return name.endswith(_DELETED_DIR)
+
+
+def is_stray_dir(name: str) -> bool:
+    """Return whether a directory is that of a log that no topic owns."""
+    return name.endswith(_STRAY_DIR)
+
+
+def _fresh_dir_name(partition: TopicPartition, suffix: str) -> str:
+    """Return a name that no other directory has; cut if the topic's is very long."""
+    tail = f"-{partition.partition}.{new_uuid().hex}{suffix}"
+    return partition.topic[: _MAX_NAME - len(tail)] + tail

@@ -30,13 +30,13 @@ from ottla.log.names import (
     LOG,
     OFFSET_INDEX,
     PARTITION_METADATA,
-    QUARANTINE,
     TIME_INDEX,
     file_name,
     offset_of,
 )
 from ottla.log.offset_index import OffsetIndex
-from ottla.log.recovery import recover
+from ottla.log.quarantine import keep_segment
+from ottla.log.recovery import Cuts, recover
 from ottla.log.replay import producers_at, replay_epochs
 from ottla.log.segment import Segment
 from ottla.log.segment_files import SegmentFiles
@@ -87,7 +87,10 @@ def open_log(
     _rebuild_missing_indexes(found, entries)
     holes: list[Hole] = []
     if not is_clean:
-        holes = recover(found, recovery_point)
+        is_flushed_first = config.flush_messages == 1
+        holes = recover(
+            found, recovery_point, Cuts(is_flushed_first, is_flushed_first and not config.is_compacted)
+        )
     if found and log_start_offset > found[-1].next_offset:
         _set_aside(found, log_start_offset)
     segments = Segments(storage, directory, found)
@@ -97,8 +100,8 @@ def open_log(
     end = segments.active.next_offset
     epochs = _load_epochs(segments, log_start_offset, end if is_clean else min(recovery_point, end))
     offsets = snapshots.snapshot_offsets(entries)
-    if not is_clean and snapshots.remove_above(disk, directory, offsets, end):
-        disk.fsync_dir(directory)
+    if not is_clean:
+        offsets = _believed(segments, offsets, min([end, *(hole.first_offset for hole in holes)]))
     snapshots.remove_stray(disk, directory, offsets, {segment.base_offset for segment in found})
     producers = producers_at(segments, offsets, end)
     topic_id = read_or_set_aside(disk, f"{directory}/{PARTITION_METADATA}", decode_partition_metadata)
@@ -150,6 +153,18 @@ def _load_tail(segments: Sequence[Segment]) -> bool:
     return True
 
 
+def _believed(segments: Segments, offsets: Sequence[int], limit: int) -> list[int]:
+    """Remove the snapshots above `limit`, and return the others' offsets.
+
+    They were taken when batches were there that are not any more: who sends one of those again must
+    not be told that it is in the log.
+    """
+    disk, directory = segments.storage.disk, segments.directory
+    if snapshots.remove_above(disk, directory, offsets, limit):
+        disk.fsync_dir(directory)
+    return [offset for offset in offsets if offset <= limit]
+
+
 def _set_aside(segments: list[Segment], log_start_offset: int) -> None:
     """Keep, under names that are never opened, segments that end before the log's start.
 
@@ -158,14 +173,10 @@ def _set_aside(segments: list[Segment], log_start_offset: int) -> None:
     """
     for segment in segments:
         path = segment.files.path(LOG)
-        kept = f"{path}.{log_start_offset}{QUARANTINE}"
         logger.error(
             "%s ends before the log start offset %d of %s; moved to %s",
-            path, log_start_offset, LOG_STARTS, kept,
+            path, log_start_offset, LOG_STARTS, keep_segment(segment, log_start_offset),
         )  # fmt: skip
-        segment.close()
-        segment.files.storage.disk.rename(path, kept)
-        segment.remove()
     segments.clear()
 
 

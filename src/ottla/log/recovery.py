@@ -11,6 +11,14 @@ an index that is missing or wrong          rebuilt (also later, when a lookup fi
 an empty segment                           removed, unless it is the last one and the log ends there
 .cleaned .deleted .tmp files               removed
 .swap files                                the swap is completed
+lost pages, with flush.messages=1          the log is cut off there, and what follows is kept in .quarantine
+
+With flush.messages=1 nothing is acknowledged before all that is before it is on the disk. So where a power
+cut lost a page, nobody has an answer for what comes after it, and producers will send it again, in
+order: a later batch that happened to survive would make the broker refuse the earlier ones. Otherwise
+batches are acknowledged before they are flushed, and later ones that are intact stay. So they do, with
+either setting, where bits have flipped: recovery points are checkpointed only now and then, so that batch
+and those after it may well have been acknowledged.
 
 (Kafka cuts a log off at the first bad batch and deletes the segments after it. That is right when a
 leader has the rest, and loses records when nobody has: here the hole is reported in `Log.holes`, and
@@ -25,33 +33,51 @@ recovery-point-offset-checkpoint before the start.
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
-from ottla.log.disk import Disk, OpenFile
+from ottla.log.disk import OpenFile
 from ottla.log.log_config import LONG_MAX
 from ottla.log.log_types import Hole
-from ottla.log.names import CLEANED, LOG, QUARANTINE
-from ottla.log.scan import BadRange, Expected, Scan, is_torn_append, scan
+from ottla.log.names import CLEANED, LOG
+from ottla.log.quarantine import copy_ranges, keep_range, keep_segment
+from ottla.log.scan import BadRange, Expected, Scan, has_lost_page, is_torn_append, scan
 from ottla.log.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-_COPY_BYTES = 1 << 20
+
+class Cuts(NamedTuple):
+    """Where a log is cut off, instead of keeping what follows."""
+
+    at_lost_pages: bool = False
+    """Nothing was acknowledged before all that is before it was on the disk."""
+    at_early_ends: bool = False
+    """The same, and no compaction has made gaps between segments."""
 
 
-def recover(segments: list[Segment], recovery_point: int) -> list[Hole]:
+KEEP_ALL = Cuts()
+
+
+def recover(segments: list[Segment], recovery_point: int, cuts: Cuts = KEEP_ALL) -> list[Hole]:
     """Examine the segments past the recovery point, repair them in place, and return the holes left."""
     holes: list[Hole] = []
     end = -1
-    for segment, limit in zip(segments, _limits(segments), strict=True):
-        if limit < recovery_point:
+    limits = _limits(segments)
+    for number, segment in enumerate(segments):
+        if limits[number] < recovery_point:
             continue
-        holes += _repair(segment, Expected(max(end, segment.base_offset), limit, recovery_point))
+        given = Expected(max(end, segment.base_offset), limits[number], recovery_point)
+        found, is_cut = _repair(segment, given, cuts, is_first=end < 0)
+        holes += found
         if segment.size_bytes:
             if 0 <= end < segment.base_offset:
                 path, last = segment.files.path(LOG), segment.base_offset - 1
                 logger.warning("%s: before it, offsets %d to %d are missing", path, end, last)
                 holes.append(Hole(end, segment.base_offset))
             end = segment.next_offset
+        if is_cut:
+            _cut_off_after(segments, number)
+            break
     _drop_empty(segments)
     return holes
 
@@ -85,31 +111,72 @@ def _drop_empty(segments: list[Segment]) -> None:
             before.recover_indexes(before.next_offset)
 
 
-def _repair(segment: Segment, given: Expected) -> list[Hole]:
-    """Take what is bad out of one segment and bring its indexes up to date; return the holes inside it."""
+def _repair(segment: Segment, given: Expected, cuts: Cuts, *, is_first: bool) -> tuple[list[Hole], bool]:
+    """Take what is bad out of one segment and bring its indexes up to date.
+
+    Returns the holes inside it, and whether the log has to end with it.
+    """
     file = segment.open_file()
-    is_last = given.end_offset == LONG_MAX
-    bad = _scan(segment, file, given, is_last).bad
-    trusted_below = given.trusted_below
+    bad = _scan(segment, file, given).bad
+    torn = bad[-1].start if bad and given.is_last and _is_torn(file, bad[-1]) else -1
+    is_cut = False
+    if cuts.at_lost_pages:
+        bad, is_cut = _cut_at_lost_page(file, bad, segment.size_bytes, given.trusted_below)
+    trusted_below, ends_well = given.trusted_below, True
     if bad:
         trusted_below = min(trusted_below, bad[0].expected_offset)
-        _set_aside(segment, file, bad, is_last)
+        _set_aside(segment, file, bad, torn)
         if bad[-1].resumed_offset < 0:
             tail = bad.pop()
             file.truncate(tail.start)
             file.fsync()  # it must not come back behind what is appended from now on
-            segment.size_bytes = tail.start
+            segment.size_bytes, ends_well = tail.start, False
         if bad:
             _cut_out(segment, file, bad)
             trusted_below = segment.base_offset
     segment.recover_indexes(trusted_below)
-    return [Hole(gap.expected_offset, gap.resumed_offset) for gap in bad]
+    if cuts.at_early_ends and ends_well and (segment.size_bytes or is_first):
+        is_cut = given.trusted_below <= segment.next_offset < given.end_offset < LONG_MAX
+    return [Hole(gap.expected_offset, gap.resumed_offset) for gap in bad], is_cut
 
 
-def _scan(segment: Segment, file: OpenFile, given: Expected, is_last: bool) -> Scan:
+def _cut_at_lost_page(
+    file: OpenFile, bad: list[BadRange], size: int, trusted_below: int
+) -> tuple[list[BadRange], bool]:
+    """Let the first bad range that a power cut left reach to the end; return whether there is one."""
+    for number, gap in enumerate(bad):
+        is_lost = _is_torn(file, gap) or has_lost_page(file, gap)
+        if is_lost and gap.expected_offset >= trusted_below:
+            return [*bad[:number], gap._replace(end=size, resumed_offset=-1)], True
+    return bad, False
+
+
+def _is_torn(file: OpenFile, gap: BadRange) -> bool:
+    return gap.resumed_offset < 0 and is_torn_append(file, gap.start, gap.end)
+
+
+def _cut_off_after(segments: list[Segment], number: int) -> None:
+    """Let the log end with a segment; those after it are kept in quarantine, or removed if empty."""
+    last = segments[number]
+    for segment in reversed(segments[number + 1 :]):
+        path = segment.files.path(LOG)
+        if segment.size_bytes:
+            logger.error(
+                "%s comes after offset %d, which was lost before it was acknowledged; moved to %s",
+                path, last.next_offset, keep_segment(segment, 0),
+            )  # fmt: skip
+        else:
+            segment.remove()
+    del segments[number + 1 :]
+    last.files.storage.disk.fsync_dir(last.files.directory)
+    last.is_sealed = False
+    last.recover_indexes(last.next_offset)
+
+
+def _scan(segment: Segment, file: OpenFile, given: Expected) -> Scan:
     start = segment.trusted_position(given.trusted_below)
     found = scan(file, start, segment.size_bytes, given)
-    if is_last and found.next_offset < given.trusted_below:
+    if given.is_last and found.next_offset < given.trusted_below:
         # It ends before the point up to which it was fsynced: neither can be believed.
         logger.error(
             "%s ends at offset %d, before its recovery point %d: checking all of it",
@@ -119,21 +186,20 @@ def _scan(segment: Segment, file: OpenFile, given: Expected, is_last: bool) -> S
     return found
 
 
-def _set_aside(segment: Segment, file: OpenFile, bad: list[BadRange], is_last: bool) -> None:
+def _set_aside(segment: Segment, file: OpenFile, bad: list[BadRange], torn: int) -> None:
     """Copy the bad bytes to quarantine files, except what a crash in the middle of an append leaves."""
     path = segment.files.path(LOG)
     disk = segment.files.storage.disk
     for gap in bad:
         size = gap.end - gap.start
-        if is_last and gap.resumed_offset < 0 and is_torn_append(file, gap.start, gap.end):
+        if gap.start == torn:
             logger.info("%s: cutting off %d bytes of an unfinished append", path, size)
             continue
-        kept = f"{path}.{gap.start}{QUARANTINE}"
         logger.error(
             "%s: %d bytes at position %d cannot be read (records from offset %d on); moved to %s",
-            path, size, gap.start, gap.expected_offset, kept,
+            path, size, gap.start, gap.expected_offset, keep_range(disk, file, path, gap.start, gap.end),
         )  # fmt: skip
-        _copy(disk, file, [(gap.start, gap.end)], kept)
+    disk.fsync_dir(segment.files.directory)
 
 
 def _cut_out(segment: Segment, file: OpenFile, bad: list[BadRange]) -> None:
@@ -145,21 +211,8 @@ def _cut_out(segment: Segment, file: OpenFile, bad: list[BadRange]) -> None:
         good.append((start, gap.start))
         start = gap.end
     good.append((start, segment.size_bytes))
-    _copy(disk, file, good, path + CLEANED)
+    copy_ranges(disk, file, good, path + CLEANED)
     segment.files.close()
     disk.rename(path + CLEANED, path)
     disk.fsync_dir(segment.files.directory)
     segment.size_bytes = sum(end - start for start, end in good)
-
-
-def _copy(disk: Disk, source: OpenFile, ranges: list[tuple[int, int]], path: str) -> None:
-    target = disk.open(path, create=True)
-    target.truncate(0)
-    written = 0
-    for start, end in ranges:
-        while start < end:
-            data = source.read_at(start, min(_COPY_BYTES, end - start))
-            target.write_at(written, data)
-            start += len(data)
-            written += len(data)
-    target.fsync()

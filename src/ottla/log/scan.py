@@ -20,6 +20,8 @@ from ottla.protocol.record_batch import (
 _WINDOW_BYTES = 1 << 20
 _HIGH_HALF = Struct(">I")
 _MAGIC = b"\x02"
+_PAGE_BYTES = 4096
+_ZEROS = bytes(16)
 
 
 class BadRange(NamedTuple):
@@ -49,6 +51,11 @@ class Expected(NamedTuple):
     """No batch ends after it: there the next segment starts."""
     trusted_below: int = 0
     """Batches that end below it were fsynced: their checksums are not computed."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no segment follows."""
+        return self.end_offset == LONG_MAX
 
 
 def scan(file: OpenFile, start: int, end: int, given: Expected) -> Scan:
@@ -88,6 +95,20 @@ def is_torn_append(file: OpenFile, start: int, end: int) -> bool:
     head = file.read_at(start, HEADER_BYTES)
     header = decode_header(head)
     return not any(head) or (header.magic == 2 and start + header.size_bytes > end)
+
+
+def has_lost_page(file: OpenFile, bad: BadRange) -> bool:
+    """Return whether a page of these bytes never reached the disk: zeros from somewhere in it to its end.
+
+    Of a page that was written before, what was in it then is there; the rest is zeros. A few zeros in the
+    right place would do, but then a flipped bit near some is taken for it too easily.
+    """
+    first = (bad.start // _PAGE_BYTES + 1) * _PAGE_BYTES
+    ends = [*range(first, bad.end + 1, _PAGE_BYTES)]
+    if bad.resumed_offset < 0:
+        ends.append(bad.end)  # the last page is as long as the file is
+    places = (end - len(_ZEROS) for end in ends)
+    return any(place >= bad.start and file.read_at(place, len(_ZEROS)) == _ZEROS for place in places)
 
 
 def _check(header: BatchHeader, batch: memoryview, expected: int, given: Expected) -> None:

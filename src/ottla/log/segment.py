@@ -11,7 +11,7 @@ in any one thread. A descriptor that somebody holds goes on working whatever hap
 from __future__ import annotations
 
 from ottla.log import segment_lookup as lookup
-from ottla.log.disk import Bytes
+from ottla.log.disk import Bytes, OpenFile
 from ottla.log.indexed_file import IndexedFile
 from ottla.log.log_config import LogConfig
 from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX
@@ -22,6 +22,10 @@ from ottla.log.time_index import NO_TIMESTAMP
 from ottla.protocol.record_batch import BatchHeader
 
 _POSITIONS_KEPT = 16
+
+
+class TornAppend(OSError):
+    """Part of a batch may be left at the end of the file; nothing must be written after it."""
 
 
 class Segment(IndexedFile):
@@ -81,10 +85,12 @@ class Segment(IndexedFile):
 
     def latest(self) -> tuple[int, int]:
         """Return the latest timestamp, and the last offset of the batch that brought it; (-1, -1) if none."""
-        index = self._loaded()
-        if self.is_sealed:
-            return self._search(lookup.latest, self.index_interval_bytes)
-        return index.max_timestamp, index.max_timestamp_offset
+        if not self.is_sealed:
+            index = self._loaded()
+            return index.max_timestamp, index.max_timestamp_offset
+        if self._latest is None:
+            self._latest = self._search(lookup.latest, self.index_interval_bytes)
+        return self._latest
 
     @property
     def first_timestamp(self) -> int:
@@ -107,14 +113,19 @@ class Segment(IndexedFile):
 
     # Changing it
     def append(self, batch: Bytes, header: BatchHeader) -> None:
-        """Append one whole batch as it is. After an OSError it is as it was, but see `cut_torn_tail`."""
+        """Append one whole batch as it is. After an OSError it is as it was, except for `TornAppend`."""
         self.append_stamped(batch, header.last_offset, header.max_timestamp)
 
     def append_stamped(self, batch: Bytes, last_offset: int, max_timestamp: int) -> None:
         """Append one whole batch; the caller knows what its header says."""
         index = self._index or self._loaded()
         position = self.size_bytes
-        self._log.open().write_at(position, batch)
+        file = self._log.open()
+        try:
+            file.write_at(position, batch)
+        except OSError as error:
+            self._cut_torn_tail(file, error)
+            raise
         size = len(batch)
         index.note(position, size, last_offset, max_timestamp, self.index_interval_bytes)
         self.size_bytes = position + size
@@ -122,9 +133,12 @@ class Segment(IndexedFile):
         if position == 0:
             self._first_timestamp = max_timestamp
 
-    def cut_torn_tail(self) -> None:
+    def _cut_torn_tail(self, file: OpenFile, error: OSError) -> None:
         """Remove what a failed append may have left after the last batch."""
-        self._log.open().truncate(self.size_bytes)
+        try:
+            file.truncate(self.size_bytes)
+        except OSError as worse:
+            raise TornAppend(worse.errno, f"{error}; and it cannot be cut off: {worse}") from error
 
     def boundary_at(self, offset: int) -> int:
         """Return `offset`, or the base offset of the batch that it is inside of."""
@@ -142,6 +156,7 @@ class Segment(IndexedFile):
         self.size_bytes = position
         self.is_sealed = False
         self._positions.clear()
+        self._latest = None
         self._first_timestamp = None
         self._catch_up(index)
         self._next_offset = offset

@@ -6,12 +6,13 @@ import errno
 import logging
 
 from ottla.log.disk import Disk
-from ottla.log.file_pool import FilePool
+from ottla.log.file_pool import DEFAULT_OPEN_FILES, FilePool
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
 
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_PASSING = _NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
 """No space, no descriptors, no memory: nothing is wrong with the disk, and later it may do."""
 
 
@@ -21,12 +22,12 @@ class Storage:
     A full disk is a trouble that passes: the write fails, the next one is tried again. Any other failed
     write, and every failed fsync, is not: the kernel may have dropped the pages, so what is on the
     disk is no longer known. `offline_reason` is then set until the broker restarts; writes are
-    refused, reads go on.
+    refused, reads go on. (Whoever reports a failure has left everything as it was before.)
     """
 
     __slots__ = ("disk", "offline_reason", "path", "pool")
 
-    def __init__(self, disk: Disk, path: str, *, max_open_files: int = 1000) -> None:
+    def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
         self.path = path
         self.pool = FilePool(disk, max_open_files)
@@ -40,10 +41,17 @@ class Storage:
     def write_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """Return what to raise after a failed write; the directory goes offline unless it will pass."""
         if error.errno in _PASSING:
-            logger.warning("%s: %s; the write was undone and will be tried again when asked", what, error)
+            logger.warning("%s: %s; it was not done, and is tried again when asked", what, error)
         else:
             self.take_offline(f"{what}: {error}")
         return KafkaStorageError(f"{what}: {error}")
+
+    def flush_failed(self, what: str, error: OSError) -> None:
+        """Go offline after a failed flush, unless it could not begin for want of a descriptor."""
+        if error.errno in _NO_DESCRIPTORS:
+            self.write_failed(what, error)
+        else:
+            self.take_offline(f"{what}: {error}")
 
     def take_offline(self, reason: str) -> None:
         """Refuse writes from now on; the first reason is kept."""

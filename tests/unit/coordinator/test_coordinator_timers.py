@@ -6,6 +6,7 @@ import asyncio
 import time
 
 import pytest
+import uvloop
 
 from ottla.coordinator.effects import TimerKey
 from ottla.coordinator.timers import Timers
@@ -76,3 +77,16 @@ async def test_after_the_loop_was_held_up_signs_of_life_are_read_before_timers_f
     await until_fired(fired)
     assert fired == [("dead",)]
     timers.clear()
+
+
+def test_a_timer_that_is_due_at_once_can_be_set_again_on_the_brokers_own_loop(fired: list[TimerKey]) -> None:
+    async def set_twice() -> None:
+        timers = Timers(fired.append)
+        timers.set(("join",), 0)
+        timers.set(("join",), -1)
+        timers.set(("join",), 5)
+        await until_fired(fired)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(set_twice())
+    assert fired == [("join",)]

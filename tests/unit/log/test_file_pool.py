@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from ottla.common.file_range import FileRange
 from ottla.log.disk import RealDisk
-from ottla.log.file_pool import FilePool, PooledFile
+from ottla.log.file_pool import FilePool, PooledFile, most_open_files
 
 
 def open_descriptors(folder: Path) -> int:
@@ -46,7 +47,7 @@ def test_a_descriptor_lives_as_long_as_somebody_reads_from_it(tmp_path: Path) ->
     pool = FilePool(RealDisk(), 1)
     first, *_ = make(pool, tmp_path, 2)
     reading = FileRange(first.open(), 0, 1)
-    pool.close_all()
+    first.close()
     os.unlink(tmp_path / "0")
     assert reading.read() == b"0"
     del reading
@@ -62,3 +63,13 @@ def test_a_closed_file_opens_again(tmp_path: Path) -> None:
     assert file.open().read_at(0, 1) == b"0"
     with pytest.raises(FileNotFoundError):
         PooledFile(pool, str(tmp_path / "none")).open()
+
+
+@pytest.mark.parametrize(
+    ("limit", "files"), [(256, 64), (1024, 256), (65_536, 1000), (resource.RLIM_INFINITY, 1000), (1, 1)]
+)
+def test_a_quarter_of_the_descriptors_is_for_files(
+    limit: int, files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (limit, limit))
+    assert most_open_files() == files

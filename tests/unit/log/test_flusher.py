@@ -75,16 +75,6 @@ async def test_a_failed_fsync_fails_everybody_and_takes_the_directory_offline() 
     assert flusher.flushes == 1
 
 
-async def test_a_flush_that_nobody_waits_for() -> None:
-    bench = LogBench()
-    bench.fill(3)
-    async with Flusher() as flusher:
-        flusher.flush_soon(bench.log)
-        flusher.flush_soon(bench.log)
-    assert bench.log.recovery_point == 3
-    assert flusher.flushes == 1
-
-
 async def test_waiting_for_what_was_never_appended_is_an_error() -> None:
     bench = LogBench()
     bench.fill(3)

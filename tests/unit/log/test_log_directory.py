@@ -185,6 +185,7 @@ def test_a_log_deleted_before_a_crash_does_not_come_back() -> None:
         directory.close()
         directory = open_directory(disk)
         directory.delete(ORDERS[0])
+        directory.write_checkpoints()
         disk.crash(Random(seed))
         again = open_directory(disk)
         assert set(again.logs) == set(ORDERS[1:])

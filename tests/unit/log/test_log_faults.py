@@ -182,15 +182,45 @@ def test_a_failed_read_is_an_error_of_that_read_only() -> None:
     append(bench.log, make_batch("x"))
 
 
-def test_too_many_open_files_do_not_take_the_directory_offline() -> None:
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC])
+def test_a_file_that_cannot_be_opened_for_now_does_not_take_the_directory_offline(code: int) -> None:
     bench = LogBench()
     bench.fill(1)
-    bench.storage.pool.close_all()
+    bench.log.active.close()
+    bench.disk.fail("open", code, times=2)
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError):
+            append(bench.log, make_batch("x"))
+    assert bench.storage.offline_reason is None
+    append(bench.log, make_batch("x"))
+    assert list(read_values(bench.log)) == [0, 1]
+
+
+def test_a_torn_append_is_cut_off_even_when_no_file_can_be_opened() -> None:
+    bench = LogBench()
+    bench.fill(1)
+    bench.disk.capacity_bytes = bench.disk.used_bytes() + 20
     bench.disk.fail("open", errno.EMFILE)
     with pytest.raises(KafkaStorageError):
         append(bench.log, make_batch("x"))
     assert bench.storage.offline_reason is None
-    append(bench.log, make_batch("x"))
+    bench.disk.heal()
+    append(bench.log, make_batch("y"))
+    assert len(read_values(bench.log)) == 2
+
+
+@pytest.mark.parametrize("kind", ["open", "fsync_dir"])
+def test_a_flush_that_finds_no_descriptor_free_is_tried_again(kind: str) -> None:
+    bench = LogBench()
+    bench.fill(3)
+    job = bench.log.begin_flush()
+    assert job is not None
+    bench.disk.fail(kind, errno.EMFILE)
+    bench.log.finish_flush(job, run_failing(job))
+    assert bench.storage.offline_reason is None
+    assert bench.log.recovery_point == 0
+    bench.flush()
+    assert bench.log.recovery_point == 3
 
 
 def test_half_a_truncation_stops_all_writing() -> None:

@@ -16,7 +16,7 @@ from tests.unit.log.bench import LogBench, append, flush, idempotent, make_batch
 
 from ottla.log.log_types import Appended
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange, OutOfOrderSequenceNumber
-from ottla.protocol.record_batch import iter_batches
+from ottla.protocol.record_batch import decode_header, iter_batches
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,15 @@ class Stored:
 class LogMachine(RuleBasedStateMachine):
     """Append, read, cut, restart, crash."""
 
-    @initialize(segment_bytes=st.sampled_from([600, 1200, 1 << 20]), interval=st.sampled_from([1, 150, 4096]))
-    def start(self, segment_bytes: int, interval: int) -> None:
-        self.bench = LogBench(segment_bytes=segment_bytes, index_interval_bytes=interval)
+    @initialize(
+        segment_bytes=st.sampled_from([600, 1200, 1 << 20]),
+        interval=st.sampled_from([1, 150, 4096]),
+        flush_messages=st.sampled_from([1, 1 << 62]),
+    )
+    def start(self, segment_bytes: int, interval: int, flush_messages: int) -> None:
+        self.bench = LogBench(
+            segment_bytes=segment_bytes, index_interval_bytes=interval, flush_messages=flush_messages
+        )
         self.model: list[Stored] = []
         self.flushed: list[Stored] = []
         self.epoch = 0
@@ -187,7 +193,18 @@ class LogMachine(RuleBasedStateMachine):
         found = {data for _, data in read_all(self.bench)}
         start = self.bench.log.log_start_offset
         assert {stored.data for stored in self.flushed if stored.last_offset >= start} <= found
+        lost = [stored for stored in self.model if stored.last_offset >= start and stored.data not in found]
+        if self.bench.config.flush_messages == 1 and lost:
+            assert self.bench.log.log_end_offset <= lost[0].base_offset, "something is kept after it"
         self.keep(lambda stored: stored.data in found)
+        for stored in lost:
+            self.is_not_taken_for_a_duplicate(stored)
+
+    def is_not_taken_for_a_duplicate(self, lost: Stored) -> None:
+        try:
+            assert self.bench.log.producers.check(decode_header(lost.data)) is None
+        except OutOfOrderSequenceNumber:
+            pass
 
     # Looking
     @invariant()

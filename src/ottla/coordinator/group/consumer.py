@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from uuid import UUID
 
-from ottla.coordinator.group.consumer_member import ConsumerMember, Holding, holding_of, new_member
+from ottla.coordinator.group.consumer_member import ConsumerMember, holding_of, new_member
 from ottla.coordinator.group.consumer_partitions import Partitions, each_of, from_record
 from ottla.coordinator.group.records import (
     ConsumerCurrentMemberKey,
@@ -117,11 +117,6 @@ class ConsumerGroup:
         """Tell whether nobody has a partition."""
         return (topic_id, index) not in self.owners
 
-    @property
-    def classic_members(self) -> list[ConsumerMember]:
-        """The members that speak the classic protocol."""
-        return [each for each in self.members.values() if each.is_classic]
-
     def assignor(self, default: str) -> str:
         """Return the assignor that most members ask for."""
         votes = Counter(
@@ -165,7 +160,12 @@ class ConsumerGroup:
         return ConsumerState.RECONCILING
 
     def replay(self, key: Key, value: Value | None) -> None:
-        """Apply one record that is about this group and does not remove it."""
+        """Apply one record that is about this group and does not remove it.
+
+        That what a member had is deleted says nothing yet: it is the first of the three records that remove
+        the member, and if the others are missing, for a coordinator failed between two batches, the member
+        is still there and has what it had.
+        """
         match key, value:
             case ConsumerGroupKey(), ConsumerGroupValue():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -187,8 +187,6 @@ class ConsumerGroup:
                 self._names = None
             case ConsumerCurrentMemberKey(), ConsumerCurrentMemberValue():
                 self._put(replace(self._member_or_new(key.member_id), holding=holding_of(value)))
-            case ConsumerCurrentMemberKey(), None if key.member_id in self.members:
-                self._put(replace(self.members[key.member_id], holding=Holding(-1, -1)))
             case ConsumerRegexKey(), ConsumerRegexValue():
                 self.regexes[key.regex] = value
                 self._names = None
@@ -202,6 +200,8 @@ class ConsumerGroup:
     def _put(self, member: ConsumerMember) -> None:
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
+        if old is not None and old.instance_id != member.instance_id:
+            self._forget_instance(old)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
         if old is not None:
@@ -218,7 +218,10 @@ class ConsumerGroup:
         if member is None:
             return
         self._release(member)
-        if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
+        self._forget_instance(member)
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member.member_id:
             del self.instances[member.instance_id]
 
     def _release(self, member: ConsumerMember) -> None:

@@ -130,10 +130,14 @@ def _converted(member: Member, group: ClassicGroup, image: ClusterImage) -> Cons
 
 
 def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int) -> None:
-    """Write the group as if it had been a consumer group all the time, and had come to rest at an epoch."""
+    """Write the group as if it had been a consumer group all the time, and had come to rest at an epoch.
+
+    A large group may not fit into one batch. Members that are lost with the second have to join again; those
+    in the first are complete.
+    """
     group_id = turn.group.group_id
-    turn.write(*(wishes_record(group_id, each) for each in members))
-    value = ConsumerGroupValue(epoch, metadata_hash(turn.group.subscribed_topics(), turn.image.topics))
+    names = frozenset(name for each in members for name in each.wishes.subscribed_topics)
+    value = ConsumerGroupValue(epoch, metadata_hash(names, turn.image.topics))
     turn.write(Record(ConsumerGroupKey(group_id), value))
     # What the leader of a classic group assigned twice counts once, and before what members claim to have.
     taken: set[tuple[UUID, int]] = set()
@@ -144,8 +148,9 @@ def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int
         holding = Holding(epoch, epoch, state, own, revoking)
         target = ConsumerTargetMemberValue(to_record(own))
         turn.write(
-            Record(ConsumerTargetMemberKey(group_id, each.member_id), target),
             holding_record(group_id, replace(each, holding=holding)),
+            Record(ConsumerTargetMemberKey(group_id, each.member_id), target),
+            wishes_record(group_id, each),
         )
     turn.write(Record(ConsumerTargetKey(group_id), ConsumerTargetValue(epoch)))
 
