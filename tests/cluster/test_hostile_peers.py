@@ -103,7 +103,6 @@ def test_large_frames_that_never_come_hold_no_more_than_the_budget(
         canary.assert_sings(times=50)
 
 
-@pytest.mark.xfail(strict=True, reason="a frame is charged in full when 16 KiB of it have come")
 def test_large_frames_that_never_come_hold_up_no_large_ones_that_do(broker: BrokerProcess) -> None:
     with connections(broker, 190) as liars:
         start = produce_frame("canary", 0, batch_of([bytes(100)]))

@@ -13,6 +13,7 @@ from tests.cluster.history import Checker, History
 from tests.cluster.load import LoadProducer, create_topic, send_for
 from tests.cluster.reading import Reader, problems_in_files, problems_with_helpers, segment_files
 from tests.cluster.seeds import seeded
+from tests.cluster.wire import Produced, WirePeer, batch_of
 
 from ottla.testing.broker_process import BrokerProcess
 
@@ -95,3 +96,19 @@ def test_after_each_of_50_kills_everything_acknowledged_is_there_once_and_in_ord
         assert problems_in_files(broker.data, place) == []
         assert problems_with_helpers(broker.data, place) == []
     assert "Traceback" not in broker.stderr_path.read_text()
+
+
+def test_the_end_that_clients_see_never_goes_back(tmp_path: Path) -> None:
+    """What was acknowledged before the kill is committed after it, from the first answer on."""
+    with BrokerProcess(tmp_path / "data", settings={"offsets.topic.num.partitions": "1"}) as broker:
+        create_topic(broker.address, "t", 1, {"flush.messages": "1", "segment.bytes": "50000"})
+        end = 0
+        for _ in range(5):
+            with WirePeer(broker.address) as peer:
+                for _ in range(100):
+                    assert peer.produce("t", 0, batch_of([bytes(1_000)])) == Produced(0, end)
+                    end += 1
+            broker.kill()
+            broker.start()
+            with Reader(broker.address) as reader:
+                assert reader.ends(("t", 0)) == (0, end)

@@ -199,7 +199,8 @@ def bomb(codec: int, decompressed_bytes: int) -> bytes:
     return sealed(payload, attributes=codec)
 
 
-def tiny_records(count: int, codec: int, *, key: bytes | None = b"") -> bytes:
+def tiny_records(count: int, codec: int, *, key: bytes | None = b"", max_timestamp: int = NOW_MS) -> bytes:
     """Return a batch of the smallest records there are, all at offset delta 0: they compress to nothing."""
     payload = compress(codec, record_bytes(key=key, value=b"") * count)
-    return sealed(payload, attributes=codec, record_count=count, last_offset_delta=count - 1)
+    counts = {"record_count": count, "last_offset_delta": count - 1}
+    return sealed(payload, attributes=codec, max_timestamp=max_timestamp, **counts)

@@ -15,7 +15,9 @@ import gc
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple, Self, TypeVar, cast
+from uuid import UUID
 
 import pytest
 import uvloop
@@ -92,10 +94,14 @@ class FuzzBroker:
         self.slowest_s = 0.0
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._patches = pytest.MonkeyPatch()
+        self._ids = Random()
 
     def __enter__(self) -> Self:
         self.complaints.listen()
         self._patches.setattr(topics, "MAX_PARTITIONS_PER_REQUEST", self._most_partitions)
+        # The same ids every time: a frame that names them can be fed again.
+        for module in ("controller.runner", "api.join_group", "api.consumer_group_heartbeat"):
+            self._patches.setattr(f"ottla.{module}.new_uuid", self._new_id)
         self.start()
         self.reset()
         gc.collect()
@@ -132,7 +138,11 @@ class FuzzBroker:
         """Undo what inputs may have done to topics, configs and groups."""
         self.run(self._reset())
 
+    def _new_id(self) -> UUID:
+        return UUID(int=self._ids.getrandbits(128), version=4)
+
     async def _reset(self) -> None:
+        self._ids.seed("ids")
         controller, image = self.broker.controller, self.broker.cluster.image
         for resource, name in list(image.configs):
             if resource != ConfigResource.TOPIC:

@@ -7,7 +7,7 @@ small dictionaries, so that handlers get past their first check. Mutations then 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -199,8 +199,10 @@ def plausible_request(random: Random, world: World, api_key: int, version: int) 
     return request_frame(api_key, version, entity)
 
 
-def served() -> Iterator[tuple[ApiKey, list[int]]]:
-    """Yield every API that the broker serves, with all its versions."""
+def served() -> list[tuple[ApiKey, list[int]]]:
+    """Return every API that the broker serves, with all its versions."""
+    apis = []
     for key, row in APIS.items():
         versions = range(row.min_version, row.max_version + 1)
-        yield ApiKey(key), [version for version in versions if row.range_for(version) is not None]
+        apis.append((ApiKey(key), [version for version in versions if row.range_for(version) is not None]))
+    return apis

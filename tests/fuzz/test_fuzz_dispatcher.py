@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(900)
 
 SEED = os.environ.get("OTTLA_FUZZ_SEED", "1")
 INPUTS = int(os.environ.get("OTTLA_FUZZ_INPUTS", "200000"))
-EVERY_API = list(served())
+EVERY_API = served()
 EVERY_VERSION = [(key, version) for key, versions in EVERY_API for version in versions]
 INPUTS_PER_API = -(-INPUTS // len(EVERY_API))
 FRAMES_AT_ONCE = 50

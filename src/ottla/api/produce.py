@@ -19,7 +19,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
-from ottla.api.produce_turns import Steps
+from ottla.api.produce_turns import Steps, nap
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
 from ottla.log.admission import is_costly, look_inside
@@ -118,7 +118,7 @@ def _append_all(
                     config = partition.log.config
                     if is_costly(header, config):
                         now_ms = ctx.services.clock.wall_ms()
-                        batch, header = yield partial(look_inside, batch, header, config, now_ms)
+                        batch, header = yield partial(look_inside, batch, header, config, now_ms, nap)
                         is_inspected = True
                 results.append(
                     _append(partition, index, batch, header, is_inspected, waiting if request.acks else None)

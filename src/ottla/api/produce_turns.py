@@ -11,6 +11,7 @@ which it was sent.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,7 +20,13 @@ Wanted = Callable[[], Any] | None
 Steps = Generator[Wanted, Any, None]
 
 THREADS = 2
+NAP_S = 0.0002
 _DONE: Any = object()
+
+
+def nap() -> None:
+    """Let the loop have its turn: Python threads take turns of five milliseconds, of their own accord."""
+    time.sleep(NAP_S)
 
 
 class ProduceTurns:

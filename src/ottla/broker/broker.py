@@ -108,7 +108,10 @@ class Broker:
         self.controller = Controller(
             EmbeddedStore(data / METADATA_FILE), self.cluster, self.clock, node_id, lambda: self.config
         )
-        await self.controller.start(_cluster_of_logs(data))
+        try:
+            await self.controller.start(_cluster_of_logs(data))
+        except MetadataError as error:
+            raise StartError(f"data directory {data}: {error}") from error
         self._stack.push_async_callback(self.controller.stop)
         self._take_over_dynamic_config(self.cluster.image)
 
@@ -138,6 +141,7 @@ class Broker:
         )
         set_stray_logs_aside(self.log_directory, self.cluster.image)
         await self.partitions.apply(EMPTY, self.cluster.image)
+        await self.partitions.settle()  # or clients would see high watermarks below those of before the crash
         self._stack.callback(self.cluster.subscribe(self._on_change))
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)

@@ -8,6 +8,7 @@ the caller can `look_inside` in a thread before it appends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.log.log_config import LONG_MAX, LogConfig
@@ -29,6 +30,9 @@ from ottla.protocol.records import MAX_DECOMPRESSED_BYTES, skim_records
 MOST_RECORDS_AT_ONCE = 100
 """Records of a batch that are read on the loop; compressed ones are not, as they may be very many."""
 
+Pace = Callable[[], None]
+
+_RECORDS_AT_A_STRETCH = 500
 _CODECS = {name: number for number, name in enumerate(CODEC_NAMES)} | {"uncompressed": 0}
 
 
@@ -79,14 +83,17 @@ def is_costly(header: BatchHeader, config: LogConfig) -> bool:
 
 
 def look_inside(
-    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, pace: Pace | None = None
 ) -> tuple[memoryview, BatchHeader]:
-    """Check the records as their topic demands, compress them anew if it wants that, return the result."""
+    """Check the records as their topic demands, compress them anew if it wants that, return the result.
+
+    `pace` is called every so many records, so that a thread can let others have their turn.
+    """
     if header.is_control:
         return batch, header
     inspect_times = _inspects_times(config)
     if config.is_compacted or inspect_times:
-        _inspect_records(batch, config, now_ms, inspect_times)
+        _inspect_records(batch, config, now_ms, inspect_times, pace)
     if _recompresses(header, config):
         batch = _recompress(batch, header, _CODECS[config.compression_type])
         check_size(len(batch), config)
@@ -115,10 +122,14 @@ def _recompresses(header: BatchHeader, config: LogConfig) -> bool:
     return config.compression_type != "producer" and _CODECS[config.compression_type] != header.codec
 
 
-def _inspect_records(batch: memoryview, config: LogConfig, now_ms: int, inspect_times: bool) -> None:
+def _inspect_records(
+    batch: memoryview, config: LogConfig, now_ms: int, inspect_times: bool, pace: Pace | None
+) -> None:
     oldest_ms = now_ms - config.timestamp_before_max_ms
     latest_ms = now_ms + config.timestamp_after_max_ms
-    for record in skim_records(batch):
+    for number, record in enumerate(skim_records(batch), start=1):
+        if pace is not None and number % _RECORDS_AT_A_STRETCH == 0:
+            pace()
         if config.is_compacted and record.key_bytes < 0:
             raise InvalidRecord("a compacted topic takes no records without a key")
         is_dated = inspect_times and record.timestamp != NO_TIMESTAMP

@@ -50,6 +50,13 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def max_segment_age_ms(self) -> int:
+        """When a segment is sealed at the latest: what is in the active one cannot be compacted."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def uses_log_append_time(self) -> bool:
         """Whether the broker, not the producer, sets the records' timestamps."""
         return self.timestamp_type == "LogAppendTime"

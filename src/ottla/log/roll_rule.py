@@ -38,7 +38,8 @@ class RollRule:
         if active.size_bytes == 0:
             return False
         first_ms = active.first_timestamp
-        max_age_ms = config.segment_ms - self._jitter_ms(active)
+        max_age_ms = config.max_segment_age_ms
+        max_age_ms -= self._jitter_ms(active, max_age_ms)
         age_ms = timestamp - first_ms if first_ms >= 0 else now_ms - active.created_ms
         if (
             active.size_bytes + size > config.segment_bytes
@@ -54,9 +55,9 @@ class RollRule:
             self.after_offset = active.base_offset + INT_MAX
         return False
 
-    def _jitter_ms(self, active: Segment) -> int:
+    def _jitter_ms(self, active: Segment, max_age_ms: int) -> int:
         """Spread the rolls of many logs; one segment always gets the same share."""
-        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        jitter_ms = min(self._config.segment_jitter_ms, max_age_ms)
         if jitter_ms <= 0:
             return 0
         return crc32(f"{active.files.directory}/{active.base_offset}".encode()) % jitter_ms

@@ -45,21 +45,36 @@ class SegmentFiles:
         """Rename every file that exists.
 
         The .log file goes last when it takes a place (.swap, none) and first when it leaves one
-        (.deleted): whether a segment is there is decided by its .log file alone.
+        (.deleted): whether a segment is there is decided by its .log file alone. If one rename fails,
+        those before it are undone.
         """
         leaving = self.suffix == ""
         kinds = sorted(SEGMENT_KINDS, key=lambda kind: (kind == LOG) != leaving)
         self.close()
         self._handles = None
-        disk = self.storage.disk
-        for kind in kinds:
-            name = f"{self.directory}/{file_name(self.base_offset, kind)}"
+        for number, kind in enumerate(kinds):
             try:
-                disk.rename(name + self.suffix, name + suffix)
-            except FileNotFoundError:
-                if kind == LOG:
-                    raise
+                self._rename(kind, self.suffix, suffix)
+            except OSError:
+                self._undo(kinds[:number], suffix)
+                raise
         self.suffix = suffix
+
+    def _undo(self, kinds: list[str], suffix: str) -> None:
+        try:
+            for kind in reversed(kinds):
+                self._rename(kind, suffix, self.suffix)
+        except OSError as error:
+            self.storage.take_offline(f"{self.path(LOG)} is half renamed to {suffix}: {error}")
+
+    def _rename(self, kind: str, old: str, new: str) -> None:
+        """Rename one file. A segment may lack any but its .log file."""
+        name = f"{self.directory}/{file_name(self.base_offset, kind)}"
+        try:
+            self.storage.disk.rename(name + old, name + new)
+        except FileNotFoundError:
+            if kind == LOG:
+                raise
 
     def remove(self) -> None:
         """Remove every file, the .log file first."""

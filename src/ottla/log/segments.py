@@ -1,11 +1,15 @@
 """The segments of one log in order, and the steps by which they come and go.
 
 Each step leaves the directory, after a crash at any point, in a state that opening the log can
-finish or undo (`recovery.tidy`): a segment is there if and only if its .log file is.
+finish or undo (`tidy.tidy`): a segment is there if and only if its .log file is.
 
     removed     .log first, then the rest, to .deleted
     replaced    new ones .cleaned -> .swap (.log last), directory fsynced: from here the swap happens;
                 old ones -> .deleted; new ones .swap -> final names (.log last), directory fsynced
+
+A rename that fails leaves the list and the files in step: the step is not done, or, where it cannot be
+undone, the old segments go on being read under their new names and the log directory goes offline for
+writes, so that only the next start, which finishes the step, changes anything.
 """
 
 from __future__ import annotations
@@ -81,19 +85,34 @@ class Segments:
         at = next((i for i, segment in enumerate(self._list) if old and segment is old[0]), -1)
         if at < 0 or list(old) != self._list[at : at + len(old)] or at + len(old) >= len(self._list):
             raise ValueError("only sealed segments that are next to each other can be replaced")
-        disk = self.storage.disk
-        for segment in reversed(new):
-            segment.change_suffix(SWAP)
-        disk.fsync_dir(self.directory)
-        renamed: list[str] = []
-        for segment in old:
-            segment.change_suffix(DELETED)
-            renamed += segment.files.paths()
-        for segment in new:
-            segment.change_suffix("")
+        self._announce(new)
+        try:
+            for segment in old:
+                segment.change_suffix(DELETED)
+            for segment in new:
+                segment.change_suffix("")
+            self.storage.disk.fsync_dir(self.directory)
+        except OSError as error:
+            self.storage.take_offline(f"swapping segments of {self.directory}: {error}")
+            raise
         self._list[at : at + len(old)] = new
-        disk.fsync_dir(self.directory)
-        return renamed
+        return [path for segment in old for path in segment.files.paths()]
+
+    def _announce(self, new: Sequence[Segment]) -> None:
+        """Make it so that `new` will take their place, whatever happens; or remove them if that fails."""
+        try:
+            for segment in reversed(new):
+                segment.change_suffix(SWAP)
+            self.storage.disk.fsync_dir(self.directory)
+        except OSError as error:
+            try:
+                for segment in new:
+                    segment.remove()
+            except OSError as worse:
+                self.storage.take_offline(
+                    f"{self.directory}: half a swap ({error}) cannot be undone: {worse}"
+                )
+            raise
 
     def drop_above(self, offset: int) -> None:
         """Remove the segments that start after `offset`, newest first; at least one stays."""

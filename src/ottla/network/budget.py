@@ -34,6 +34,11 @@ class Budget:
         """How many wait in line."""
         return len(self._waiters)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a good part is held, so that it should go to those who mean it."""
+        return self.held * 4 > self.limit
+
     def take(self, amount: int) -> None:
         """Hold `amount`; ask `is_full` first."""
         self.held += amount

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.network.server import Server
 
 TURN_REQUESTS = 32
+HEAD_START_BYTES = 64 << 10  # of a large frame, before it gets its memory when that is getting scarce
 COALESCE_BYTES = 64 << 10  # of replies, before they are written
 
 
@@ -162,7 +163,9 @@ class Connection(FrameReader):
         if self.is_closing or not self._is_allowed(size, api_key):
             return False
         is_complete = at + SIZE_BYTES + size <= end
-        if not is_complete and end - at < SMALL_FRAME_BYTES:
+        if not is_complete and end - at < (
+            HEAD_START_BYTES if self._frame_bytes.is_used else SMALL_FRAME_BYTES
+        ):
             return False  # more bytes will come, or the sweep will see that none do
         if is_complete and self._must_wait(api_key):
             self._pause()
@@ -275,14 +278,15 @@ class Connection(FrameReader):
         """Close if the peer has been idle or stuck for too long; called for all, every second or so.
 
         `is_pressed` says that others wait for the memory that unfinished frames hold; then a
-        trickle of bytes is not enough, and the frame has to be finished in time.
+        trickle of bytes is not enough, and the frame has to be finished soon.
         """
         if not self._is_open:
             return
         waits_for_us = not self._writer.busy and (self._paused or bool(self.unanswered.line))
         quiet_ms = self._patience.quiet_ms(self._activity(is_pressed), now_ms, waits_for_us)
         limits = self._server.limits
-        if quiet_ms >= limits.stall_ms:
+        holds_others_up = is_pressed and self._frame is not None
+        if quiet_ms >= (limits.pressed_ms if holds_others_up else limits.stall_ms):
             if self.is_closing:
                 self._transport.abort()
             elif not self._paused and (self._frame is not None or self._leftover):

@@ -17,6 +17,8 @@ class NetworkLimits:
     """connections.max.idle.ms; negative for no limit"""
     stall_ms: int = 30_000
     """How long a started frame may go without a byte, and a closing connection without progress."""
+    pressed_ms: int = 2_000
+    """How long a started large frame may take while others wait for the memory that it holds."""
     queued_requests: int = 500
     """queued.max.requests: overlapping requests unanswered; others are bounded by one per connection"""
     queued_request_bytes: int = 256 << 20

@@ -106,6 +106,10 @@ class PartitionRegistry:
 
     async def stop(self) -> None:
         """Wait for the flushes under way."""
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until no flush is under way: what a crash left unflushed is committed then."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 

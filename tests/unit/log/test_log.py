@@ -114,6 +114,28 @@ def test_segments_roll_by_the_age_of_their_first_timestamp() -> None:
     assert [segment.base_offset for segment in bench.log.segments] == [0, 3]
 
 
+@pytest.mark.parametrize(("policy", "segments"), [("compact", 2), ("delete", 1)])
+def test_segments_of_compacted_topics_roll_in_time_for_max_compaction_lag(policy: str, segments: int) -> None:
+    bench = LogBench(
+        segment_bytes=1 << 20,
+        segment_ms=10_000,
+        segment_jitter_ms=0,
+        max_compaction_lag_ms=1000,
+        cleanup_policy=frozenset({policy}),
+    )
+    for age_ms in (0, 1000, 1001):
+        append(bench.log, make_batch("x", timestamp=NOW_MS + age_ms))
+    assert len(bench.log.segments) == segments
+
+
+def test_jitter_never_makes_every_append_roll() -> None:
+    bench = LogBench(segment_bytes=1 << 20, segment_jitter_ms=10_000, max_compaction_lag_ms=1000)
+    bench.configure(cleanup_policy=frozenset({"compact"}))
+    for _ in range(5):
+        append(bench.log, make_batch("x"))
+    assert len(bench.log.segments) == 1
+
+
 def test_segments_of_records_without_timestamps_roll_by_the_clock() -> None:
     bench = LogBench(segment_bytes=1 << 20, segment_ms=1000)
     append(bench.log, make_batch("v", timestamp=-1))

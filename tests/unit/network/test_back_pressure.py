@@ -111,11 +111,11 @@ async def test_frames_are_let_in_first_come_first_served(net: Harness) -> None:
     assert await holder.replies(1) == [0]
     clients = [await net.connect() for _ in range(6)]
     for number, client in enumerate(clients, start=1):
-        client.sock.send(request(SWALLOW, number, bytes(MIB))[: 20 << 10])
+        client.sock.send(request(SWALLOW, number, bytes(MIB))[: 70 << 10])
         await until(lambda number=number: server.frame_bytes.waiting == number)  # type: ignore[misc]
     for number, client in enumerate(clients, start=1):
         net.handler.kept.clear()
-        await client.send(request(SWALLOW, number, bytes(MIB))[20 << 10 :])
+        await client.send(request(SWALLOW, number, bytes(MIB))[70 << 10 :])
         assert await client.replies(1) == [number]
         assert server.frame_bytes.held < MIB + 100, "one frame at a time"
     assert net.handler.seen == list(range(7))
