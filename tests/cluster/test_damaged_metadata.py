@@ -59,7 +59,7 @@ def test_the_directory_of_another_broker_is_refused(stopped: Damaged, key: str, 
     lines = path.read_text().splitlines()
     path.write_text("\n".join(f"{key}={other}" if line.startswith(key) else line for line in lines) + "\n")
     said = refusal(stopped)
-    assert str(stopped.data) in said
+    assert "belong" in said
     assert other in said
 
 

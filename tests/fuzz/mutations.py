@@ -86,7 +86,7 @@ def repeat(random: Random, frame: bytearray, _others: Sequence[bytes]) -> bytear
 def splice(random: Random, frame: bytearray, others: Sequence[bytes]) -> bytearray:
     """Go on with the rest of another message."""
     other = random.choice(others)
-    return frame[: random.randrange(len(frame) + 1)] + other[random.randrange(len(other)) :]
+    return frame[: random.randrange(len(frame) + 1)] + other[random.randrange(len(other) + 1) :]
 
 
 def other_head(random: Random, frame: bytearray, others: Sequence[bytes]) -> bytearray:

@@ -7,6 +7,7 @@ ApiVersions, which answers whatever it is asked.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from kio.index import load_response_schema
 from ottla.api.api_versions import refusal
 from ottla.api.context import Peer, RequestContext, Services
 from ottla.api.error_response import error_response
-from ottla.api.table import APIS, BYTES, Handler, RawHandler, Reply
+from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest, KafkaError, UnknownServerError, UnsupportedVersion
 from ottla.protocol.frames import decode_request_header, encode_frame, encode_response_header
@@ -50,6 +51,12 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[tuple[int, int], Route] = {}
+
+    async def load_handlers(self) -> None:
+        """Import what the table names, bit by bit, so that no client waits for it (see the table)."""
+        for row in ROWS:
+            row.load()
+            await asyncio.sleep(0)
 
     def frame_limit(self, _connection: Peer, api_key: int) -> int:
         """Return how large a frame of this API may be."""

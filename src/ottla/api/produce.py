@@ -206,6 +206,7 @@ async def _answer_when_committed(
 
 def _why_not(committed: asyncio.Future[None]) -> KafkaError | None:
     if not committed.done():
+        committed.cancel()  # nobody waits for it any more, or would look at its error
         return RequestTimedOut("the records are in the log, but were not committed in time")
     error = committed.exception()
     return error if isinstance(error, KafkaError) else None

@@ -39,6 +39,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.state import ClusterState
 from ottla.network.server import Server
+from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 
@@ -86,7 +87,7 @@ class Broker:
         """Start every part; StartError or ConfigError if one cannot."""
         try:
             await self._start()
-        except (MetadataError, LogDirectoryError) as error:
+        except (MetadataError, LogDirectoryError, KafkaStorageError) as error:
             await self._stack.aclose()
             raise StartError(str(error)) from error
         except BaseException:
@@ -158,6 +159,8 @@ class Broker:
         await self._stack.enter_async_context(self.janitor)
         self._stack.push_async_callback(self._stop_serving)
         await self.server.serve()
+        loading = asyncio.create_task(self.dispatcher.load_handlers(), name="load handlers")
+        self._stack.callback(loading.cancel)
         self.addresses = BrokerAddresses(
             node_id, self.cluster.image.cluster_id, str(data), tuple(self._advertised(self.server).items())
         )
@@ -179,7 +182,8 @@ class Broker:
             groups=self.groups,
         )
         self.services = services
-        server = Server(Dispatcher(services), network_limits(self.config), self.clock)
+        self.dispatcher = Dispatcher(services)
+        server = Server(self.dispatcher, network_limits(self.config), self.clock)
         for listener in self.config.listener_list:
             try:
                 await server.bind(listener)

@@ -20,13 +20,20 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, MetaProperties, write_atomically
+from ottla.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    MetaProperties,
+    encode_partition_metadata,
+    write_atomically,
+)
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.disk import Disk
 from ottla.log.file_pool import most_open_files
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.names import (
+    PARTITION_METADATA,
     deleted_dir_name,
     is_deleted_dir,
     is_stray_dir,
@@ -203,6 +210,15 @@ class LogDirectory:
             raise self.storage.write_failed(f"creating {directory}", error) from error
         self._adopt(log)
         return log
+
+    def write_topic_id(self, log: Log, topic_id: UUID) -> None:
+        """Note again whose log this is: the file that says so was lost or damaged."""
+        log.topic_id = topic_id
+        path = f"{log.path}/{PARTITION_METADATA}"
+        try:
+            write_atomically(self._disk, path, encode_partition_metadata(topic_id))
+        except OSError as error:
+            raise self.storage.write_failed(f"writing {path}", error) from error
 
     def delete(self, partition: TopicPartition) -> None:
         """Take a partition's log out at once; `purge_deleted` removes its files later.

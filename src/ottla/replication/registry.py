@@ -131,6 +131,8 @@ class PartitionRegistry:
                 )
             else:
                 opened.config = self.log_config(self._image, topic.name)
+                if opened.topic_id is None:
+                    self._log_directory.write_topic_id(opened, topic.topic_id)
         except (KafkaStorageError, OSError) as error:
             log.error("%s cannot be opened and is offline: %s", at, error)
             return False

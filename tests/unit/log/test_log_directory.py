@@ -265,3 +265,17 @@ def test_idempotent_producers_continue_after_a_restart_of_any_kind() -> None:
         log = directory.logs[ORDERS[0]]
         assert append(log, idempotent("retry", sequence=sequence - 1)).is_duplicate
     assert list(read_values(log).values()) == [f"v{number}" for number in range(sequence)]
+
+
+def test_a_lost_topic_id_can_be_written_again() -> None:
+    disk = SimDisk()
+    directory = filled(disk)
+    topic_id = directory.logs[ORDERS[0]].topic_id
+    assert topic_id is not None
+    directory.close()
+    disk.write_file(f"{ROOT}/{ORDERS[0]}/partition.metadata", b"version: 0\ntopic_", sync=True)
+    again = open_directory(disk)
+    assert again.logs[ORDERS[0]].topic_id is None
+    again.write_topic_id(again.logs[ORDERS[0]], topic_id)
+    again.close()
+    assert open_directory(disk).logs[ORDERS[0]].topic_id == topic_id
