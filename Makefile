@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+RUNS   ?= 20000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test check interop oracle fuzz bench docs picture clean
@@ -30,6 +31,10 @@ check: $(READY) ## lint, format, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,000 frames of `make test`
+	@mkdir -p build/fuzz-found
+	$(BIN)/python tests/fuzz/atheris_frames.py -runs=$(RUNS) -verbosity=0 build/fuzz-found tests/fuzz/corpus
 
 interop: $(READY) ## fetch Kafka's jars (Maven) and kcat (Debian), then run the tests that need them
 	$(BIN)/python tests/interop/fetch_jars.py
