@@ -85,7 +85,7 @@ def kill_and_start(broker: BrokerProcess, group: str) -> None:
 
 @pytest.mark.parametrize("library", [each.name for each in CLASSIC])
 @pytest.mark.parametrize("phase", ["joining", "syncing"])
-def test_a_group_killed_in_the_middle_of_a_rebalance_shares_the_work_by_itself(
+def test_pitfall_20_a_group_killed_in_the_middle_of_a_rebalance_shares_the_work_by_itself(
     phase: str, library: str, make_table: MakeTable, own_broker: BrokerProcess
 ) -> None:
     table = make_table(LIBRARIES[library])

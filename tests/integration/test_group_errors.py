@@ -217,6 +217,15 @@ def test_a_heartbeat_of_the_consumer_protocol_that_makes_no_sense_is_refused(
     assert consumer_heartbeat(wire, **joining(group, orders, **fields)).error_code == code
 
 
+@pytest.mark.parametrize(("owned", "code"), [([], ErrorCode.none), ([0], ErrorCode.invalid_request)])
+def test_pitfall_21_a_join_carries_no_owned_partitions(
+    owned: list[int], code: ErrorCode, wire: Wire, group: str, orders: str
+) -> None:
+    partitions = [{"topic_id": uuid4(), "partitions": owned}] if owned else []
+    joined = consumer_heartbeat(wire, **joining(group, orders, topic_partitions=partitions))
+    assert joined.error_code == code
+
+
 def test_members_of_the_consumer_protocol_are_fenced_by_their_epoch(
     wire: Wire, group: str, orders: str, new_member: NewMember
 ) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from abc import ABC, abstractmethod
 
 from ottla.network.budget import Budget, LargeFrame
 from ottla.network.stats import NetworkStats
@@ -31,7 +32,7 @@ SCRATCH_BYTES = 128 << 10
 NOTHING = bytearray()
 
 
-class FrameReader(asyncio.BufferedProtocol):
+class FrameReader(asyncio.BufferedProtocol, ABC):
     """The receiving half of a connection."""
 
     __slots__ = (
@@ -55,9 +56,9 @@ class FrameReader(asyncio.BufferedProtocol):
         self._frames_begun = 0
         self._received = 0
 
+    @abstractmethod
     def _dispatch(self, buffer: bytearray, end: int) -> None:
         """Deal with the frames in `buffer[:end]`, and `_keep` the rest."""
-        raise NotImplementedError
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Return where the next bytes go."""

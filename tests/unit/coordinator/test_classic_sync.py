@@ -41,7 +41,7 @@ def test_one_who_asks_later_is_answered_at_once() -> None:
     assert table.answers[table.send_sync(follower_id, 1)].assignment == b"right"
 
 
-def test_members_that_the_leader_forgot_get_an_empty_assignment_and_strangers_nothing() -> None:
+def test_pitfall_20_members_that_the_leader_forgot_get_an_empty_assignment_and_strangers_nothing() -> None:
     table = Table()
     leader_id, follower_id = joined_group(table, 2)
     follower = table.send_sync(follower_id, 1)
@@ -121,7 +121,7 @@ def test_a_second_sync_of_a_member_ends_the_first() -> None:
     assert isinstance(table.answers[second], Synced)
 
 
-def test_those_who_never_ask_for_their_assignment_are_removed() -> None:
+def test_pitfall_19_those_who_never_ask_for_their_assignment_are_removed() -> None:
     table = Table()
     ids = [table.new_member(session_timeout_ms=1_000_000)[0] for _ in range(3)]
     table.wait(12_000)

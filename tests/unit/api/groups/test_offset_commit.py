@@ -24,7 +24,7 @@ def stored(bench: CoordinatorBench) -> dict[object, object]:
 
 
 @pytest.mark.parametrize(("version", "schema"), [(each, v4 if each < 5 else v9) for each in range(2, 10)])
-async def test_offsets_are_kept_in_every_version_and_unknown_partitions_refused(
+async def test_pitfall_20_offsets_are_kept_in_every_version_and_unknown_partitions_refused(
     bench: CoordinatorBench, version: int, schema: object
 ) -> None:
     request = commit({"orders": {0: 5, 2: 6, 9: 7, -1: 8}, "nowhere": {0: 1}}, schema)
