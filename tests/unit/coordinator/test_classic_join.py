@@ -21,7 +21,7 @@ RANGE = ("range", subscription("orders"))
 STICKY = ("sticky", subscription("orders"))
 
 
-def test_a_new_member_is_first_told_its_id() -> None:
+def test_pitfall_19_a_new_member_is_first_told_its_id() -> None:
     table = Table()
     answer = table.answers[table.send_join(client_id="app", fresh_id="123")]
     assert isinstance(answer, MemberIdRequired)
@@ -87,7 +87,7 @@ def test_only_the_leader_learns_who_the_members_are() -> None:
     )
 
 
-def test_the_protocol_with_the_most_votes_of_those_that_all_support_wins() -> None:
+def test_pitfall_19_the_protocol_with_the_most_votes_of_those_that_all_support_wins() -> None:
     table = Table()
     _, token = table.new_member(protocols=(STICKY, RANGE))
     table.new_member(protocols=(RANGE, STICKY))
@@ -105,7 +105,7 @@ def test_the_protocol_with_the_most_votes_of_those_that_all_support_wins() -> No
         {"protocol_type": ""},
     ],
 )
-def test_a_member_must_share_a_protocol_with_the_group(wrong: dict[str, object]) -> None:
+def test_pitfall_19_a_member_must_share_a_protocol_with_the_group(wrong: dict[str, object]) -> None:
     table = Table()
     table.new_member()
     assert isinstance(table.answers[table.send_join(**wrong)], InconsistentGroupProtocol)
@@ -320,7 +320,7 @@ def test_a_parked_request_of_a_double_is_fenced_at_once() -> None:
     assert len(table.group().members) == 1
 
 
-def test_a_static_member_that_restarts_while_the_leader_assigns_makes_the_group_rebalance() -> None:
+def test_pitfall_19_a_static_member_that_joins_while_the_leader_assigns_makes_it_rebalance() -> None:
     table = Table()
     leader_id, _ = table.new_member()
     table.send_join(instance_id="i1")
