@@ -72,7 +72,7 @@ def main() -> None:
         def change(data: bytes, max_size: int, seed: int) -> bytes:
             return mutate(broker.world, data, max_size, seed)
 
-        atheris.Setup([*sys.argv, "-max_len=4096"], take, custom_mutator=change)
+        atheris.Setup([sys.argv[0], "-max_len=4096", *sys.argv[1:]], take, custom_mutator=change)
         atheris.Fuzz()
 
 

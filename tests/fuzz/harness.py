@@ -95,11 +95,12 @@ class FuzzBroker:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._patches = pytest.MonkeyPatch()
         self._ids = Random()
+        self._resets = 0
 
     def __enter__(self) -> Self:
         self.complaints.listen()
         self._patches.setattr(topics, "MAX_PARTITIONS_PER_REQUEST", self._most_partitions)
-        # The same ids every time: a frame that names them can be fed again.
+        # The topics have the same ids every time: a frame that names them can be fed again.
         for module in ("controller.runner", "api.join_group", "api.consumer_group_heartbeat"):
             self._patches.setattr(f"ottla.{module}.new_uuid", self._new_id)
         self.start()
@@ -142,13 +143,15 @@ class FuzzBroker:
         return UUID(int=self._ids.getrandbits(128), version=4)
 
     async def _reset(self) -> None:
-        self._ids.seed("ids")
         controller, image = self.broker.controller, self.broker.cluster.image
         for resource, name in list(image.configs):
             if resource != ConfigResource.TOPIC:
                 await controller.alter_configs([ConfigAlteration(resource, name, ())], replacing=True)
         await controller.delete_topics([TopicSelector(name=name) for name in image.topics])
+        self._ids.seed("ids")
         await self.create_topics(TOPICS)
+        self._resets += 1
+        self._ids.seed(f"after {self._resets}")
         await self.broker.groups.find("any")  # makes the topic of committed offsets
         assert CONSUMER_OFFSETS_TOPIC in self.broker.cluster.image.topics
         self.broker.services.fetch_sessions._sessions.clear()

@@ -33,6 +33,7 @@ COMPACTED, PLAIN, RECOMPRESSED, DATED = "fuzz-compact", "fuzz-plain", "fuzz-reco
 LOOKED_INTO = (COMPACTED, DATED, "fuzz-both")
 """Topics whose records are read when they are appended; the others are for their readers to decode."""
 
+MANY_BATCHES = 20_000
 MOST_NEW_BYTES = 64 << 20
 ONE_MB = 1_000_000
 
@@ -97,7 +98,7 @@ def test_a_request_full_of_bombs_does_not_hold_up_the_loop(fuzzed: FuzzBroker, t
 def test_thousands_of_batches_in_one_request_do_not_hold_up_the_loop(fuzzed: FuzzBroker) -> None:
     fuzzed.reset()
     small = sealed(record_bytes())
-    assert produce(fuzzed, PLAIN, *[small] * 30_000) == [ErrorCode.none] * 30_000
+    assert produce(fuzzed, PLAIN, *[small] * MANY_BATCHES) == [ErrorCode.none] * MANY_BATCHES
     hundred = record_bytes() * 100
     hundred_records = sealed(hundred, record_count=100, last_offset_delta=99)
     assert produce(fuzzed, COMPACTED, *[hundred_records] * 5000) == [ErrorCode.none] * 5000

@@ -22,7 +22,7 @@ from ottla.protocol.message_encoding import compile_encoder
 from ottla.protocol.message_schema import EntityType
 from ottla.protocol.primitives import Buffer
 
-MAX_REQUEST_ELEMENTS = 32_768
+MAX_REQUEST_ELEMENTS = 24_576
 """Array elements and tagged fields in one request, so that none blocks the loop for long; strings
 count twice, structs twice or more."""
 
