@@ -5,9 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 RUNS   ?= 20000
+SEEDS  ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check interop oracle fuzz bench docs picture clean
+.PHONY: help setup serve test test-again test-cluster simulate check interop oracle fuzz bench docs picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +25,16 @@ serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
 	@exec $(BIN)/ottla serve
 
 test: $(READY) ## run the whole test suite
-	$(PYTEST) tests -n 2 --dist loadfile
+	$(PYTEST) tests -n 2 --dist loadfile -m "not cluster"
+
+test-again: $(READY) ## run once more, one at a time, what failed in the last run
+	$(PYTEST) tests --last-failed --last-failed-no-failures none
+
+test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
+	$(PYTEST) tests/cluster -m cluster
+
+simulate: $(READY) ## run SEEDS simulated clusters under faults; a seed that breaks a promise is printed
+	$(BIN)/python -m ottla.testing.simulate --seeds $(SEEDS)
 
 check: $(READY) ## lint, format, types and layers
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import groups, requests, startup, throughput
+from benchmarks import failover, groups, requests, startup, throughput, transactions
 from benchmarks.measure import Cost, machine
 from ottla.testing.broker_process import BrokerProcess
 
@@ -23,7 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument(
-        "--only", choices=("throughput", "requests", "startup", "groups"), help="one part only"
+        "--only",
+        choices=("throughput", "requests", "startup", "groups", "transactions", "failover"),
+        help="one part only",
     )
     options = parser.parse_args()
     console.print(f"machine: {machine()}")
@@ -33,11 +35,16 @@ def main() -> None:
             startup_table(root)
         if options.only in (None, "groups"):
             groups_table(root)
+        if options.only == "failover":  # minutes, so only when asked for
+            failover_table(root, failover.KILLS if not options.quick else 6)
+            return
         with BrokerProcess(root / "data") as broker:
             if options.only in (None, "throughput"):
                 throughput_table(broker, 0.1 if options.quick else 1.0)
             if options.only in (None, "requests"):
                 requests_table(broker, 2_000 if options.quick else 40_000)
+            if options.only in (None, "transactions"):
+                transactions_table(broker, 40_000 if options.quick else 200_000)
 
 
 def throughput_table(broker: BrokerProcess, scale: float) -> None:
@@ -104,6 +111,25 @@ def groups_table(root: Path) -> None:
     console.print(table)
 
 
+def transactions_table(broker: BrokerProcess, records: int) -> None:
+    """Idempotent and transactional producers."""
+    title = f"librdkafka, idempotent and in transactions of {transactions.PER_TRANSACTION:,} records"
+    table = Table("bytes", "producers", title=title)
+    for head in ("idempotent rec/s", "transactional rec/s", "loss", "CPU s/M", "transactional CPU s/M"):
+        table.add_column(head, justify="right")
+    for row in transactions.rows(broker, records):
+        table.add_row(
+            str(row.record_bytes),
+            str(row.producers),
+            f"{row.speed(row.idempotent):,.0f}",
+            f"{row.speed(row.transactional):,.0f}",
+            f"{row.loss:.0%}",
+            f"{row.cpu(row.idempotent):.2f}",
+            f"{row.cpu(row.transactional):.2f}",
+        )
+    console.print(table)
+
+
 def startup_table(root: Path) -> None:
     """Start-up times and memory."""
     table = Table("broker", title="start-up, from the command to the ready line")
@@ -116,6 +142,25 @@ def startup_table(root: Path) -> None:
         "2,000 partitions with data", f"{clean:.2f}", f"{unclean:.2f}", f"{rss / 1e6:.0f}", str(descriptors)
     )
     console.print(table)
+
+
+def failover_table(root: Path, kills: int) -> None:
+    """How long the death of a broker disturbs a cluster."""
+    measured = failover.kills(root / "kills", kills)
+    failover.many_partitions(root / "many", measured)
+    table = Table("what", "times", title="three brokers, sessions of 2 s, seconds")
+    for head in ("median", "p99", "worst"):
+        table.add_column(head, justify="right")
+    for what, times in (
+        ("kill -9 of the leader until acks=all is answered", measured.leader_s),
+        ("restart until every replica is in sync", measured.in_sync_s),
+        ("kill -9 of the controller until a topic is created", measured.controller_s),
+        (f"{failover.MANY_PARTITIONS} partitions: kill -9 until all have leaders", [measured.many_s]),
+    ):
+        figures = (failover.percentile(times, part) for part in (0.5, 0.99, 1))
+        table.add_row(what, str(len(times)), *(f"{each:.2f}" for each in figures))
+    console.print(table)
+    console.print(f"idle, {failover.MANY_PARTITIONS} partitions: {measured.idle_cores * 100:.1f} % of a core")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Show the broker's stderr beside a failure."""
     report = yield
     used = getattr(item, "funcargs", {}).get("broker")
-    if report.failed and used is not None:
+    if report.failed and hasattr(used, "stderr_tail"):
         report.sections.append(("broker stderr", used.stderr_tail()))
     return report

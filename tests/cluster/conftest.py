@@ -8,12 +8,27 @@ from pathlib import Path
 
 import pytest
 
-HELPERS = ["canary", "damage", "hostile", "keyed_load", "load", "reading"]
+HELPERS = [
+    "canary",
+    "damage",
+    "group_reader",
+    "hostile",
+    "keyed_load",
+    "load",
+    "reading",
+    "replicas",
+    "trial",
+]
 pytest.register_assert_rewrite(*(f"tests.cluster.{name}" for name in HELPERS))
 
 from tests.cluster.damage import Damaged, build  # noqa: E402
 
 Original = Callable[[str], Path]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest about our marker."""
+    config.addinivalue_line("markers", "cluster: a schedule of faults that only `make test-cluster` runs")
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,15 @@
  *
  *   operation   fsync (fdatasync, fsync and syncfs), write (pwrite), read (pread and sendfile)
  *   how         EIO: it fails;  SHORT: half of it is written, and that is all that this call does;
- *               TORN: half of it is written, and then it fails
+ *               TORN: half of it is written, and then it fails;  KILL3: before the third of these
+ *               operations since the fault is there, the process is killed
  *
  * A fault applies to files whose path contains the given part.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,11 @@ static enum how fault(const char *operation, int fd) {
         char what[16], how[16], part[2048];
         if (sscanf(line, "%15s %15s %2047s", what, how, part) != 3) continue;
         if (strcmp(what, operation) != 0 || strstr(path, part) == NULL) continue;
+        if (strncmp(how, "KILL", 4) == 0) {
+            static int seen = 0;
+            if (++seen >= atoi(how + 4)) kill(getpid(), SIGKILL);
+            continue;
+        }
         found = strcmp(how, "SHORT") == 0 ? SHORT : strcmp(how, "TORN") == 0 ? TORN : EIO_;
     }
     fclose(file);

@@ -65,6 +65,8 @@ class History:
         self.streams: list[Stream] = []
         self._by_head: dict[bytes, int] = {}
         self._acks: dict[Place, array[int]] = {}
+        self.implied: list[tuple[int, int]] = []
+        """Every (stream, number) that was acknowledged only with a later record, its offset not told."""
 
     def stream(self, producer: str, place: Place, *, exactly_once: bool) -> int:
         """Begin a stream and return its number."""
@@ -81,8 +83,11 @@ class History:
         of.sent += 1
         return number, of.value(number)
 
-    def acknowledge(self, stream: int, number: int, offset: int) -> None:
-        """Note that the producer was told that record `number` is at `offset`."""
+    def acknowledge(self, stream: int, number: int, offset: int | None) -> None:
+        """Note that the producer was told that record `number` is at `offset` (None: not told where)."""
+        if offset is None:
+            self.implied.append((stream, number))
+            return
         self._acks[self.streams[stream].place].extend((offset, stream, number))
 
     def acknowledged(self, place: Place) -> array[int]:
@@ -138,6 +143,14 @@ class Checker:
         self.positions[place] = expected
         problems += self._check_acks(place, start, found)
         return problems[:20]
+
+    def check_implied(self) -> list[str]:
+        """Return which records are missing that were acknowledged without an offset; after all is read."""
+        return [
+            f"lost: record {number} of {self._history.streams[stream]}, acknowledged with a later one"
+            for stream, number in self._history.implied
+            if number >= self._seen[stream]
+        ][:20]
 
     def _check_order(self, offset: int, stream: int, number: int) -> Iterable[str]:
         of, next_number = self._history.streams[stream], self._seen[stream]

@@ -79,3 +79,14 @@ def test_an_acknowledgement_of_an_offset_from_before_is_found() -> None:
     history.acknowledge(0, number, 3)
     problems = checker.check(HERE, [(10, value)])
     assert [problem.split(":")[0] for problem in problems] == ["old offset"]
+
+
+def test_a_record_that_was_acknowledged_only_with_a_later_one_must_be_there_too() -> None:
+    history, log = two_producers()
+    number, value = history.next_value(0)
+    history.acknowledge(0, number, None)
+    checker = Checker(history)
+    assert checker.check(HERE, log) == []
+    assert [problem.split(":")[0] for problem in checker.check_implied()] == ["lost"]
+    assert checker.check(HERE, [(10, value)]) == []
+    assert checker.check_implied() == []

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
+from tests.cluster.faulty_broker import FaultyBroker, compile_library
 from tests.cluster.load import create_topic
 from tests.cluster.reading import Reader, problems_in_files, read_one
 from tests.cluster.wire import Produced, WirePeer, batch_of
@@ -23,35 +21,7 @@ PLACE = ("t", 0)
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that makes operations fail, compiled."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("there is no C compiler")
-    made = tmp_path_factory.mktemp("library") / "faulty_io.so"
-    source = Path(__file__).with_name("faulty_io.c")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(made), str(source), "-ldl"], check=True
-    )
-    return made
-
-
-class FaultyBroker(BrokerProcess):
-    """A broker whose disk fails on request."""
-
-    def __init__(self, data: Path, library: Path, settings: dict[str, str] | None = None) -> None:
-        self.faults = data.with_name("faults")
-        environment = {"LD_PRELOAD": str(library), "OTTLA_FAULTS": str(self.faults)}
-        few = {"offsets.topic.num.partitions": "1"}
-        super().__init__(data, settings={**few, **(settings or {})}, environment=environment)
-
-    @contextmanager
-    def failing(self, *faults: str) -> Iterator[None]:
-        """Let operations fail, as faulty_io.c has it, inside a with block."""
-        self.faults.with_suffix(".new").write_text("".join(f"{fault}\n" for fault in faults))
-        self.faults.with_suffix(".new").rename(self.faults)
-        try:
-            yield
-        finally:
-            self.faults.unlink()
+    return compile_library(tmp_path_factory.mktemp("library"))
 
 
 Started = Callable[..., FaultyBroker]

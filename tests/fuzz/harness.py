@@ -58,6 +58,7 @@ SETTINGS = {
     "node.id": str(World.NODE_ID),
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "group.max.session.timeout.ms": "1000",
@@ -146,8 +147,8 @@ class FuzzBroker:
         controller, image = self.broker.controller, self.broker.cluster.image
         for resource, name in list(image.configs):
             if resource != ConfigResource.TOPIC:
-                await controller.alter_configs([ConfigAlteration(resource, name, ())], replacing=True)
-        await controller.delete_topics([TopicSelector(name=name) for name in image.topics])
+                await controller.office.alter_configs([ConfigAlteration(resource, name, ())], replacing=True)
+        await controller.office.delete_topics([TopicSelector(name=name) for name in image.topics])
         self._ids.seed("ids")
         await self.create_topics(TOPICS)
         self._resets += 1

@@ -117,6 +117,11 @@ BY_NAME: dict[str, Choose] = {
     "count": _mostly((3, 4, 5), 0, 1, 2, -1, 17, 2**31 - 1),
     "replication_factor": _mostly((-1, 1), 2, 0, -2),
     "broker_ids": _mostly((1,), 2, -1),
+    "broker_id": _mostly((1,), 2, -1),
+    "broker_epoch": _mostly((-1, 0, 1, 2), *EDGES_64),
+    "replicas": _mostly((1,), 2, -1),
+    "partition_epoch": _EPOCH,
+    "election_type": _mostly((0, 1), 2, -1),
     "validate_only": _of(True, True, False),
     "allow_auto_topic_creation": _of(True, False, False, False),
     "resource_type": _mostly((2, 2, 4), 8, 0, 16, 127, -1),
@@ -165,8 +170,10 @@ def _plausible_structs(random: Random, world: World, spec: FieldSpec, value: Any
 
 def _plausible_value(random: Random, world: World, spec: FieldSpec, value: Any, parent: str) -> Any:
     choose = BY_PARENT.get((parent, spec.name)) or BY_NAME.get(spec.name)
+    if choose is None and (spec.kind != "string" or spec.is_array):
+        return value
     if choose is None:
-        choose = _of(*TEXTS) if spec.kind == "string" else (lambda _random, _world: value)
+        choose = _of(*TEXTS)
     if value is None and random.random() < 0.5:
         return None
     if spec.is_array:

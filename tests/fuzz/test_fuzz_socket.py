@@ -28,6 +28,7 @@ pytestmark = pytest.mark.timeout(300)
 BROKER_SETTINGS = {
     "max.connections.per.ip": "1500",
     "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
     "group.min.session.timeout.ms": "100",
     "group.max.session.timeout.ms": "1000",
     "num.partitions": "1",

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.client.groups import Groups
 from ottla.client.lag import measure
-from ottla.client.producer import Producer, ProducerOptions
+from ottla.client.producer import AsyncProducer, ProducerOptions
+from ottla.client.topic_admin import TopicAdmin
 from ottla.common.clock import SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import Lag
@@ -49,9 +49,10 @@ async def cluster(broker: Broker) -> AsyncIterator[Cluster]:
 
 async def send(cluster: Cluster, topic: str, ages_s: Sequence[int], now_ms: int, codec: int = 0) -> None:
     """Append records of these ages to partition 0, all in one batch."""
-    async with Producer(cluster, ProducerOptions(codec=codec)) as producer:
+    options = ProducerOptions(compression_type="zstd" if codec else None, linger_ms=1_000)
+    async with AsyncProducer.on(cluster, options) as producer:
         for age_s in ages_s:
-            await producer.send(topic, b"x" * 100, timestamp=now_ms - age_s * 1000, partition=0)
+            await producer.send(topic, b"x" * 100, timestamp_ms=now_ms - age_s * 1000, partition=0)
 
 
 async def lags(broker: Broker, cluster: Cluster, committed: dict[TopicPartition, int]) -> list[Lag | None]:
@@ -69,7 +70,7 @@ async def lags(broker: Broker, cluster: Cluster, committed: dict[TopicPartition,
 
 @pytest.mark.parametrize("codec", [0, ZSTD], ids=["plain", "zstd"])
 async def test_lag_is_exact_at_every_offset(codec: int, broker: Broker, cluster: Cluster) -> None:
-    await Admin(cluster).create_topic("orders", partitions=1)
+    await TopicAdmin(cluster).create_topic("orders", partitions=1)
     now_ms = broker.clock.wall_ms()
     await send(cluster, "orders", [90, 80, 70], now_ms, codec)
     await send(cluster, "orders", [30, 20, 10], now_ms, codec)
@@ -83,7 +84,7 @@ async def test_lag_is_exact_at_every_offset(codec: int, broker: Broker, cluster:
 async def test_lag_counts_from_what_is_left_where_records_were_deleted(
     broker: Broker, cluster: Cluster
 ) -> None:
-    await Admin(cluster).create_topic("orders", partitions=2)
+    await TopicAdmin(cluster).create_topic("orders", partitions=2)
     now_ms = broker.clock.wall_ms()
     await send(cluster, "orders", [90, 80, 70], now_ms)
     broker.partitions.get("orders", 0).delete_records(2)
@@ -92,9 +93,9 @@ async def test_lag_counts_from_what_is_left_where_records_were_deleted(
 
 
 async def test_partitions_that_are_gone_have_no_lag(broker: Broker, cluster: Cluster) -> None:
-    await Admin(cluster).create_topic("orders", partitions=1)
+    await TopicAdmin(cluster).create_topic("orders", partitions=1)
     await Groups(cluster).commit("billing", {TopicPartition("orders", 0): 0})
-    del broker.partitions._by_name["orders"][0]  # as if another broker led it
+    del broker.partitions._led_by_name["orders"][0]  # as if another broker led it
     assert await broker.groups.lag("billing") == [PartitionLag("orders", 0, 0)]
 
 

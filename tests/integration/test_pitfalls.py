@@ -155,11 +155,12 @@ def test_pitfall_7_kafka_python_infers_a_release_from_the_table(broker: BrokerPr
         consumer.close()
 
 
-def test_pitfall_8_transactions_are_neither_advertised_nor_accepted(wire: Wire, topic: str) -> None:
+def test_pitfall_8_transactions_are_advertised_and_need_an_id(wire: Wire, topic: str) -> None:
     response = wire.call(API_VERSIONS, 4, client_software_name="a", client_software_version="1")
-    assert "transaction.version" not in {feature.name for feature in response.supported_features}
+    versions = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    assert versions["transaction.version"] == 2
     records = batch(b"x", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
-    assert produce(wire, topic, records).error_code == ErrorCode.invalid_txn_state
+    assert produce(wire, topic, records).error_code == ErrorCode.transactional_id_authorization_failed
 
 
 # Metadata

@@ -12,9 +12,9 @@ import typing
 from typing import Any, Self
 from uuid import UUID
 
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from ottla.protocol.messages import request_class, response_class
 from ottla.protocol.records import Record, encode_batch
 
 
@@ -39,7 +39,7 @@ class Wire:
 
     def request(self, key: int, version: int, **fields: Any) -> Any:
         """Return a request of this version; struct fields are given as dictionaries."""
-        return build(load_request_schema(key, version), fields)
+        return build(request_class(key, version), fields)
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
         """Send a request and return its response."""
@@ -48,7 +48,7 @@ class Wire:
 
     def send(self, key: int, version: int, **fields: Any) -> int:
         """Send a request without waiting for its response; return its correlation id."""
-        schema = load_request_schema(key, version)
+        schema = request_class(key, version)
         body = io.BytesIO()
         entity_writer(schema)(body, build(schema, fields))
         return self.send_raw(key, version, body.getvalue(), flexible=schema.__flexible__)
@@ -70,7 +70,7 @@ class Wire:
     def receive(self, key: int, version: int, correlation_id: int) -> Any:
         """Return the next response, which must be the one to `correlation_id`."""
         frame = self.receive_frame()
-        schema = load_response_schema(key, version)
+        schema = response_class(key, version)
         assert struct.unpack_from(">i", frame)[0] == correlation_id
         at = 5 if schema.__flexible__ and key != 18 else 4
         response, size = entity_reader(schema)(frame, at)

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,8 +36,8 @@ PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://{address},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://{address}
+listeners=PLAINTEXT://{address},CONTROLLER://127.0.0.1:{controller_port}{listeners}
+advertised.listeners=PLAINTEXT://{address}{listeners}
 controller.listener.names=CONTROLLER
 log.dirs={data}
 offsets.topic.replication.factor=1
@@ -46,23 +47,39 @@ transaction.state.log.min.isr=1
 
 
 class ApacheKafka:
-    """A KRaft node of its own, from format to stop."""
+    """A KRaft node of its own, from format to stop.
 
-    def __init__(self, folder: Path) -> None:
+    `listeners` (name and address) come beside the plain one; `properties` say how they are set up, and
+    `users` are SCRAM credentials as the storage tool takes them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        users: Sequence[str] = (),
+    ) -> None:
         self.data = folder / "data"
         self.address = f"127.0.0.1:{free_port()}"
+        self.listeners = dict(listeners or {})
+        self._more = "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
+        self._users = [word for user in users for word in ("--add-scram", user)]
         self._log = folder / "kafka.log"
         self._properties = folder / "server.properties"
 
     def __enter__(self) -> Self:
-        self._properties.write_text(
-            PROPERTIES.format(controller_port=free_port(), address=self.address, data=self.data)
+        listeners = "".join(f",{name}://{address}" for name, address in self.listeners.items())
+        properties = PROPERTIES.format(
+            controller_port=free_port(), address=self.address, data=self.data, listeners=listeners
         )
+        self._properties.write_text(properties + self._more)
         properties = str(self._properties)
         cluster_id = uuid_text(new_uuid())
         with self._log.open("wb") as log:
             storage_tool = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties)
-            subprocess.run(storage_tool, stdout=log, stderr=log, check=True)
+            subprocess.run([*storage_tool, *self._users], stdout=log, stderr=log, check=True)
             self._process = subprocess.Popen(
                 self._java("kafka.Kafka", properties), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )

@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments reads our files: segments, indexes and producer snapshots."""
+"""Kafka's own DumpLogSegments reads our files: segments, indexes, transactions, producer snapshots."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.integration.clients import Client, HasAddress, NewName, Outgoing
 from tests.interop.conftest import Tool
 
@@ -92,3 +93,26 @@ def test_producer_snapshots_tell_where_the_producer_was(java: Tool, rolled: Path
         assert paragraph.startswith(str(snapshot))
         producers = re.findall(r"^producerId: \d+ producerEpoch: 0 .*lastOffset: (\d+)", paragraph, re.M)
         assert max(map(int, producers)) == int(snapshot.stem) - 1
+
+
+def test_markers_and_aborted_transactions_are_read(
+    java: Tool, client: Client, new_name: NewName, broker: HasAddress
+) -> None:
+    topic = client.create_topic(new_name())
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
+    producer.init_transactions(30)
+    for is_commit in (True, False, False, True):
+        producer.begin_transaction()
+        producer.produce(topic, b"value")
+        producer.flush(30)
+        (producer.commit_transaction if is_commit else producer.abort_transaction)(30)
+    folder = broker.data / f"{topic}-0"
+    out = dump(java, [folder / f"{0:020}.log"], "--deep-iteration")
+    markers = re.findall(r"^\| offset: (\d+) .*endTxnMarker: (\w+) coordinatorEpoch: \d+$", out, re.M)
+    assert markers == [("1", "COMMIT"), ("3", "ABORT"), ("5", "ABORT"), ("7", "COMMIT")]
+    aborted = re.findall(
+        r"^version: 0 producerId: \d+ firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)$",
+        dump(java, [folder / f"{0:020}.txnindex"]),
+        re.M,
+    )
+    assert aborted == [("2", "3", "4"), ("4", "5", "6")]

@@ -4,9 +4,9 @@ import inspect
 from importlib import import_module
 
 import pytest
-from kio.index import load_request_schema, load_response_schema
 
 from ottla.api.table import APIS, ROWS, Api, Range
+from ottla.protocol.messages import request_class, response_class
 
 rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.key.name}-{row.max_version}")
 apis = pytest.mark.parametrize("row", APIS.values(), ids=lambda row: row.name)
@@ -22,8 +22,8 @@ def test_every_row_names_a_function_that_takes_a_request_and_its_context(row: Ra
 @rows
 def test_every_served_version_has_a_schema(row: Range) -> None:
     for version in range(row.min_version, row.max_version + 1):
-        assert load_request_schema(row.key, version).__version__ == version
-        assert load_response_schema(row.key, version).__version__ == version
+        assert request_class(row.key, version).__version__ == version
+        assert response_class(row.key, version).__version__ == version
 
 
 @apis

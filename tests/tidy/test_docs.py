@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from ottla.api.table_docs import api_page
+from ottla.client.api_docs import client_api_page
+from ottla.client.options_docs import options_page
 from ottla.common.config_docs import configuration_page
 from ottla.protocol.errors_docs import error_page
 
@@ -13,7 +15,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     ("page", "text"),
-    [("apis.md", api_page), ("configuration.md", configuration_page), ("errors.md", error_page)],
+    [
+        ("apis.md", api_page),
+        ("client-options.md", options_page),
+        ("client-api.md", client_api_page),
+        ("configuration.md", configuration_page),
+        ("errors.md", error_page),
+    ],
 )
 def test_a_generated_page_is_up_to_date(page: str, text) -> None:
     assert (DOCS / page).read_text() == text(), f"run: make docs   (docs/{page} is out of date)"

@@ -5,7 +5,8 @@ request flexible (the response header stays v0 for ever, so that any client can 
 features whose oldest version is 0. A version that we do not know is answered in v0 by `refusal`.
 
 Features tell clients which protocols the whole cluster speaks: `group.version` 1 is the consumer protocol of
-groups (KIP-848). Old clients fail on a feature whose oldest version is 0, so none of ours says so.
+groups (KIP-848), `transaction.version` 2 the new protocol of transactions (KIP-890). Old clients fail on a
+feature whose oldest version is 0, so none of ours says so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ottla.protocol.types import NO_THROTTLE, i16, i64
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-_FEATURES = (("group.version", 1, 1),)
+_FEATURES = (("group.version", 1, 1), ("transaction.version", 1, 2))
 """Name, oldest and newest version; the newest is in use."""
 
 _SUPPORTED = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
     from ottla.common.clock import Clock
     from ottla.controller.runner import Controller
     from ottla.coordinator.groups import GroupCoordinator
+    from ottla.coordinator.transactions import TransactionCoordinator
     from ottla.log.log_directory import LogDirectory
     from ottla.metadata.state import ClusterState
+    from ottla.network.peer import Peers
     from ottla.replication.purgatory import Purgatory
     from ottla.replication.registry import PartitionRegistry
+    from ottla.replication.replicator import Replicator
+
+
+ANONYMOUS = "User:ANONYMOUS"
 
 
 class Peer(Protocol):
@@ -40,6 +47,9 @@ class Peer(Protocol):
         ...
 
 
+HandleForwarded = Callable[[Peer, bytes], Awaitable[bytes]]
+
+
 @dataclass(slots=True)
 class Services:
     """The parts of the broker that handlers use. Built once, by `broker/`."""
@@ -56,7 +66,13 @@ class Services:
     producer_ids: ProducerIds
     config: BrokerConfig
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    replicator: Replicator
     produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
+    peers: Peers | None = None
+    """The other brokers, where there may be some."""
+    handle_forwarded: HandleForwarded | None = None
+    """Serves a request that another broker passed on; the dispatcher fills this in."""
 
 
 class RequestContext:
@@ -79,3 +95,8 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+
+    @property
+    def principal(self) -> str:
+        """Return who asks; everybody is the same until connections are authenticated."""
+        return ANONYMOUS

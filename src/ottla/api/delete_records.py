@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
@@ -42,14 +43,42 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
         await asyncio.to_thread(ctx.services.log_directory.capture_checkpoints())
     except OSError as error:
         log.error("the log starts cannot be written: %s", error)
-        topics = [_not_durable(topic) for topic in topics]
+        topics = [_failed(topic, None, ErrorCode.kafka_storage_error) for topic in topics]
+    topics = await _when_followers_did(topics, request, ctx)
     return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
 
 
-def _not_durable(topic: DeleteRecordsTopicResult) -> DeleteRecordsTopicResult:
-    """Say of everything that was moved that it may come back after a crash."""
+async def _when_followers_did(
+    topics: list[DeleteRecordsTopicResult], request: DeleteRecordsRequest, ctx: RequestContext
+) -> list[DeleteRecordsTopicResult]:
+    """Wait until the records are gone from every living replica, or say of which they are not."""
+    waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            leading = None
+            if each.error_code == ErrorCode.none:
+                leading = ctx.services.partitions.get(topic.name, each.partition_index).replication
+            done = None if leading is None else leading.deleted(each.low_watermark)
+            if done is not None:
+                waiting[topic.name, each.partition_index] = done
+    if not waiting:
+        return topics
+    await asyncio.wait(waiting.values(), timeout=max(0.0, request.timeout.total_seconds()))
+    late = {at for at, done in waiting.items() if not done.done() or done.exception() is not None}
+    for at in late:
+        waiting[at].cancel()
+    return [_failed(topic, late, ErrorCode.request_timed_out) for topic in topics]
+
+
+def _failed(
+    topic: DeleteRecordsTopicResult, which: Collection[tuple[str, int]] | None, code: ErrorCode
+) -> DeleteRecordsTopicResult:
+    """Say of some partitions, or of all, that their records may come back."""
     partitions = (
-        replace(each, error_code=ErrorCode.kafka_storage_error) if each.error_code == ErrorCode.none else each
+        replace(each, error_code=code)
+        if each.error_code == ErrorCode.none
+        and (which is None or (topic.name, each.partition_index) in which)
+        else each
         for each in topic.partitions
     )
     return replace(topic, partitions=tuple(partitions))

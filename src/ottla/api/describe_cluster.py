@@ -1,7 +1,7 @@
 """DescribeCluster: the brokers, the controller and the id of the cluster.
 
 v1 lets the client ask for controllers instead of brokers, which only a controller's own listener could
-answer; v2 adds fenced brokers, of which there are none here.
+answer; v2 adds, for those who ask, the brokers that are registered but not alive (fenced).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.api.context import RequestContext
+from ottla.api.forwarding import reached_controller
 from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i8, i32
 
@@ -32,9 +33,10 @@ def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> De
             host=endpoint.host,
             port=i32(endpoint.port),
             rack=broker.rack,
-            is_fenced=False,
+            is_fenced=broker.fenced,
         )
         for broker in image.brokers.values()
+        if not broker.fenced or request.include_fenced_brokers
         if (endpoint := broker.endpoint(ctx.connection.listener_name)) is not None
     )
     asked = request.include_cluster_authorized_operations
@@ -43,7 +45,7 @@ def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> De
         error_code=ErrorCode.none,
         endpoint_type=i8(BROKERS),
         cluster_id=image.cluster_id,
-        controller_id=BrokerId(image.controller_id),
+        controller_id=BrokerId(reached_controller(image, ctx)),
         brokers=brokers,
         cluster_authorized_operations=i32(CLUSTER_OPERATIONS if asked else NOT_ASKED),
     )

@@ -64,7 +64,7 @@ def _wanted(
         return
     for topic, index in dict.fromkeys((each.topic, index) for each in topics for index in each.partitions):
         try:
-            yield registry.get(topic, index)
+            yield registry.get_replica(topic, index)
         except KafkaError:
             continue  # as Kafka does: what is not here is not listed
 

@@ -50,9 +50,7 @@ def describe_topic_partitions(
 def _page(
     image: ClusterImage, names: Iterable[str], start: tuple[str, int], limit: int, listener: str
 ) -> tuple[tuple[DescribeTopicPartitionsResponseTopic, ...], Cursor | None]:
-    reachable = {
-        node_id for node_id, broker in image.brokers.items() if broker.endpoint(listener) is not None
-    }
+    reachable = image.reachable(listener)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if limit == 0:
@@ -71,7 +69,7 @@ def _page(
 
 
 def _topic(
-    topic: TopicImage, partitions: Iterable[PartitionImage], reachable: set[int]
+    topic: TopicImage, partitions: Iterable[PartitionImage], reachable: frozenset[int]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
@@ -83,7 +81,9 @@ def _topic(
     )
 
 
-def _partition(partition: PartitionImage, reachable: set[int]) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    partition: PartitionImage, reachable: frozenset[int]
+) -> DescribeTopicPartitionsResponsePartition:
     has_leader = partition.leader in reachable
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.none if has_leader else ErrorCode.leader_not_available,
@@ -92,9 +92,9 @@ def _partition(partition: PartitionImage, reachable: set[int]) -> DescribeTopicP
         leader_epoch=i32(partition.leader_epoch),
         replica_nodes=_ids(partition.replicas),
         isr_nodes=_ids(partition.isr),
-        eligible_leader_replicas=(),
-        last_known_elr=(),
-        offline_replicas=_ids(each for each in partition.replicas if each not in reachable),
+        eligible_leader_replicas=_ids(partition.elr),
+        last_known_elr=_ids(partition.last_known_elr),
+        offline_replicas=_ids(partition.offline(reachable)),
     )
 
 

@@ -12,26 +12,25 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import isawaitable
-from struct import Struct
 from typing import Any
-
-from kio.index import load_response_schema
 
 from ottla.api.api_versions import refusal
 from ottla.api.context import Peer, RequestContext, Services
 from ottla.api.error_response import error_response
+from ottla.api.forwarding import FORWARDED, forward
 from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest, KafkaError, UnknownServerError, UnsupportedVersion
-from ottla.protocol.frames import decode_request_header, encode_frame, encode_response_header
-from ottla.protocol.messages import request_decoder, response_encoder
+from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
+from ottla.protocol.messages import request_decoder, response_class, response_encoder
 
 log = logging.getLogger(__name__)
 
 MAX_FRAME_BYTES = 2 * 1024 * 1024
 """For every API but Produce, which `socket.request.max.bytes` bounds."""
 
-_KEY_AND_VERSION = Struct(">hh")
+ENVELOPE_BYTES = 1024
+"""What an Envelope adds to the request inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,8 @@ class Route:
     decode: Callable[[memoryview, int], Any]
     encode: Callable[[Any], bytes]
     response_type: type[Any]
+    is_forwarded: bool = False
+    """Whether only the controller answers it."""
 
 
 class Dispatcher:
@@ -51,6 +52,7 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[tuple[int, int], Route] = {}
+        services.handle_forwarded = self.handle_forwarded
 
     async def load_handlers(self) -> None:
         """Import what the table names, bit by bit, so that no client waits for it (see the table)."""
@@ -62,6 +64,8 @@ class Dispatcher:
         """Return how large a frame of this API may be."""
         if api_key == ApiKey.PRODUCE:
             return self._services.config.socket_request_max_bytes
+        if api_key == ApiKey.ENVELOPE:
+            return MAX_FRAME_BYTES + ENVELOPE_BYTES
         return min(MAX_FRAME_BYTES, self._services.config.socket_request_max_bytes)
 
     def may_overlap(self, api_key: int) -> bool:
@@ -78,6 +82,8 @@ class Dispatcher:
         ctx = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
         if route.raw is not None:
             return route.raw(frame, body_at, ctx)
+        if route.is_forwarded and self._services.peers is not None:
+            return self._forward(route, ctx, bytes(frame))
         request = route.decode(frame, body_at)
         try:
             response = route.handler(request, ctx)
@@ -87,6 +93,26 @@ class Dispatcher:
             return self._await_response(route, ctx, response)
         return self._encode(route, ctx, response)
 
+    async def handle_forwarded(self, connection: Peer, frame: bytes) -> bytes:
+        """Serve a request that another broker passed on; return the answer without its size."""
+        header, body_at = decode_request_header(frame)
+        api_key, version = header.api_key, header.api_version
+        if api_key not in FORWARDED:
+            raise InvalidRequest(f"API key {api_key} is not for the controller")
+        route = self._routes.get((api_key, version)) or self._find_route(api_key, version)
+        assert route is not None, "only an ApiVersions has no route"
+        ctx = RequestContext(
+            self._services, connection, api_key, version, header.correlation_id, header.client_id
+        )
+        response = route.handler(route.decode(memoryview(frame), body_at), ctx)
+        return (await self._await_response(route, ctx, response))[SIZE.size :]
+
+    async def _forward(self, route: Route, ctx: RequestContext, frame: bytes) -> bytes:
+        try:
+            return await forward(frame, ctx)
+        except KafkaError as error:
+            return self._encode(route, ctx, self._failure(route, ctx, error))
+
     def connection_made(self, connection: Peer) -> None:
         """Do nothing: connections are counted by the network."""
 
@@ -95,7 +121,7 @@ class Dispatcher:
         self._services.purgatory.leave(connection)
         self._services.groups.leave(connection)
 
-    async def _await_response(self, route: Route, ctx: RequestContext, response: Awaitable[Any]) -> Reply:
+    async def _await_response(self, route: Route, ctx: RequestContext, response: Awaitable[Any]) -> bytes:
         try:
             done = await response
         except Exception as error:
@@ -146,7 +172,8 @@ class Dispatcher:
                 serving.load(),
                 request_decoder(api_key, version, newest),
                 response_encoder(api_key, version, newest),
-                load_response_schema(api_key, newest),
+                response_class(api_key, newest),
+                api_key in FORWARDED,
             )
         self._routes[api_key, version] = route
         return route

@@ -13,9 +13,11 @@ from uuid import UUID
 
 from ottla.api.context import RequestContext
 from ottla.api.fetch_sessions import FetchSession, TopicKey, Wanted
+from ottla.api.leader_hints import leader_hint
+from ottla.api.read_replica import check_follower_has, preferred_replica, redirect
 from ottla.api.table import Reply
 from ottla.common.file_range import FileRange
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError, NotLeaderOrFollower
 from ottla.protocol.fetch_codec import (
     FetchPartitionResult,
     FetchRequest,
@@ -26,6 +28,7 @@ from ottla.protocol.fetch_codec import (
 from ottla.replication.partition import Partition
 
 READ_COMMITTED = 1
+FIRST_FROM_FOLLOWERS = 11
 FIRST_BY_ID = 13
 
 
@@ -36,13 +39,20 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
         session, continued = ctx.services.fetch_sessions.open(request, ctx.version >= FIRST_BY_ID)
     except KafkaError as error:
         return encode_fetch_response(ctx.version, ctx.correlation_id, 0, int(error.code), 0, [])
+    if request.replica_id >= 0:
+        return replica_fetch(request, session, continued, ctx)
     reading = Reading(request, session, continued, ctx)
     reading.read()
     if reading.answers_now():
         return reading.reply()
     missing = max(1, request.min_bytes - reading.size_bytes)
     return ctx.services.purgatory.park(
-        ctx.connection, reading.partitions, missing, request.max_wait_ms, reading.read_and_reply
+        ctx.connection,
+        reading.partitions,
+        missing,
+        request.max_wait_ms,
+        reading.read_and_reply,
+        committed_only=request.isolation_level == READ_COMMITTED,
     )
 
 
@@ -100,7 +110,7 @@ class Reading:
                 data = self._read_one(partition, wanted, max(0, min(left, wanted.max_bytes)))
             except KafkaError as error:
                 self.failed = True
-                data = failure(wanted.index, error)
+                data = self._failure(wanted, error)
             else:
                 self.partitions.append(partition)
                 size = len(data.records) if isinstance(data.records, bytes) else data.records.size
@@ -134,11 +144,22 @@ class Reading:
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions
-        if isinstance(topic, UUID):
-            return registry.get_by_id(topic, index)
-        return registry.get(topic, index)
+        try:
+            if isinstance(topic, UUID):
+                return registry.get_by_id(topic, index)
+            return registry.get(topic, index)
+        except NotLeaderOrFollower:
+            if self._ctx.version < FIRST_FROM_FOLLOWERS:
+                raise
+            return registry.get_replica(topic, index)
+
+    def _failure(self, wanted: Wanted, error: KafkaError) -> FetchPartitionResult:
+        hint = leader_hint(self._ctx, error, wanted.topic, wanted.index)
+        return failure(wanted.index, error)._replace(current_leader=hint)
 
     def _read_one(self, partition: Partition, wanted: Wanted, max_bytes: int) -> FetchPartitionResult:
+        if not partition.is_leader:
+            check_follower_has(partition, wanted.fetch_offset, self._request.rack_id)
         if wanted.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
@@ -150,6 +171,10 @@ class Reading:
                     log_start_offset=partition.log_start_offset,
                     diverging_epoch=diverging,
                 )
+        if self._request.rack_id:
+            preferred = preferred_replica(self._ctx, partition, wanted.fetch_offset, self._request.rack_id)
+            if preferred is not None:
+                return redirect(wanted.index, partition, preferred)
         committed_only = self._request.isolation_level == READ_COMMITTED
         end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
         # Whoever is first gets a whole batch, however large: otherwise it would never advance.
@@ -158,11 +183,20 @@ class Reading:
             wanted.index,
             0,
             partition.high_watermark,
-            partition.last_stable_offset,
+            end_offset if committed_only else partition.last_stable_offset,
             partition.log_start_offset,
             found.records,
-            () if committed_only else None,
+            partition.aborted_in(wanted.fetch_offset, found) if committed_only else None,
         )
+
+
+def replica_fetch(
+    request: FetchRequest, session: FetchSession, continued: bool, ctx: RequestContext
+) -> Reply | Awaitable[Reply]:
+    """Answer a follower; imported on first use, as that module builds on this one."""
+    from ottla.api.replica_fetch import answer_follower
+
+    return answer_follower(request, session, continued, ctx)
 
 
 def failure(index: int, error: KafkaError) -> FetchPartitionResult:

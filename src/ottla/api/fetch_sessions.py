@@ -41,10 +41,12 @@ class Wanted:
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "told_high_watermark",
         "told_log_start_offset",
         "topic",
+        "verified_epoch",
     )
 
     def __init__(self, topic: TopicKey, asked: FetchPartition) -> None:
@@ -60,6 +62,9 @@ class Wanted:
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+        self.verified_epoch = -1
+        """The leader epoch in which a follower's log was found not to differ here."""
 
     def news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Return whether the client has not been told this yet, and remember that it now is."""
@@ -133,7 +138,7 @@ class FetchSessions:
             if len(session.partitions) > MAX_PARTITIONS:
                 raise InvalidRequest(f"a fetch may name {MAX_PARTITIONS} partitions")
             if request.session_epoch == INITIAL_EPOCH:
-                self._keep(session)
+                self._keep(session, request.replica_id >= 0)
             return session, False
         return self._continue(request, by_id), True
 
@@ -155,10 +160,10 @@ class FetchSessions:
         self._touch(session)
         return session
 
-    def _keep(self, session: FetchSession) -> None:
-        """Give the session an id, if there is room for one more."""
+    def _keep(self, session: FetchSession, is_follower: bool) -> None:
+        """Give the session an id, if there is room for one more; followers take that of others."""
         size = len(session.partitions)
-        if not size or not self._make_room(size):
+        if not size or not self._make_room(size, is_follower):
             return
         session_id = new_session_id()
         while session_id in self._sessions:
@@ -174,12 +179,12 @@ class FetchSessions:
         # Insertion order is the order of last use: the first is the one to evict.
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
 
-    def _make_room(self, size: int) -> bool:
+    def _make_room(self, size: int, is_follower: bool) -> bool:
         while self._sessions and (
             len(self._sessions) >= self._slots or self._cached_partitions + size > MAX_CACHED_PARTITIONS
         ):
             oldest = next(iter(self._sessions.values()))
-            if self._clock.mono_ms() - oldest.last_used_ms < EVICT_AFTER_MS:
+            if not is_follower and self._clock.mono_ms() - oldest.last_used_ms < EVICT_AFTER_MS:
                 return False
             self._drop(oldest.session_id)
         return self._slots > 0 and size <= MAX_CACHED_PARTITIONS

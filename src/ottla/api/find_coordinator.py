@@ -1,10 +1,13 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
 v1 adds the key type and the error message; v3 is flexible; v4 asks for many keys at once; v5 and v6
-only announce newer error codes and key types. The first to ask makes the topic of committed offsets.
+only announce newer error codes and key types. The first to ask makes the coordinator's topic.
 """
 
 from __future__ import annotations
+
+import asyncio
+from enum import IntEnum
 
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v3 import FindCoordinatorRequest as RequestV3
@@ -14,10 +17,27 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 
 from ottla.api.context import RequestContext
 from ottla.api.turns import in_turns
+from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidGroupId, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
+from ottla.replication.replica_fetcher import CHANNEL as FETCH_CHANNEL
 
-GROUP = 0
+WAIT_MS = 3_000
+"""How long a client waits for a coordinator in place of one that seems to be dead."""
+LOOK_EVERY_S = 0.05
+
+
+class CoordinatorType(IntEnum):
+    """What a key is."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+TOPICS: dict[int, str] = {
+    CoordinatorType.GROUP: CONSUMER_OFFSETS_TOPIC,
+    CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
+}
 
 
 async def find_coordinators(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse:
@@ -40,13 +60,46 @@ async def find_coordinator(request: RequestV3, ctx: RequestContext) -> ResponseV
     )
 
 
+async def _node_id(key: str, key_type: int, ctx: RequestContext) -> int:
+    match key_type:
+        case CoordinatorType.GROUP:
+            if not key:
+                raise InvalidGroupId("the group id is empty")
+            return await ctx.services.groups.find(key)
+        case CoordinatorType.TRANSACTION:
+            if not key:
+                raise InvalidRequest("the transactional id is empty")
+            return await ctx.services.transactions.find(key)
+    raise InvalidRequest(f"this broker has no coordinator of key type {key_type}")
+
+
+async def _reachable_node_id(key: str, key_type: int, ctx: RequestContext) -> int:
+    """Return the coordinator's node id; if it seems to have died, wait a while for the next one.
+
+    Whoever follows a broker's partitions knows at once that it is gone, seconds before its session ends and
+    another broker takes over. To tell the client so would not do: librdkafka takes COORDINATOR_NOT_AVAILABLE
+    three times and then waits for ever, and so does kafka-python 3.0 when it finds nobody where it was sent.
+    """
+    services = ctx.services
+    deadline_ms = services.clock.mono_ms() + WAIT_MS
+    while True:
+        has_time = services.clock.mono_ms() < deadline_ms
+        try:
+            node_id = await _node_id(key, key_type, ctx)
+        except CoordinatorNotAvailable:
+            if not has_time or TOPICS[key_type] not in services.cluster.image.topics:
+                raise
+        else:
+            if node_id == services.node_id or services.peers is None:
+                return node_id
+            if not has_time or not services.peers.is_cut_off(node_id, FETCH_CHANNEL):
+                return node_id
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
 async def _find(key: str, key_type: int, ctx: RequestContext) -> Coordinator:
     try:
-        if key_type != GROUP:
-            raise InvalidRequest(f"this broker has no coordinator of key type {key_type}")
-        if not key:
-            raise InvalidGroupId("the group id is empty")
-        node_id = await ctx.services.groups.find(key)
+        node_id = await _reachable_node_id(key, key_type, ctx)
         broker = ctx.services.cluster.image.brokers.get(node_id)
         endpoint = None if broker is None else broker.endpoint(ctx.connection.listener_name)
         if endpoint is None:

@@ -32,7 +32,9 @@ async def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    results = await ctx.services.controller.alter_configs(alterations, validate_only=request.validate_only)
+    results = await ctx.services.controller.office.alter_configs(
+        alterations, validate_only=request.validate_only
+    )
     responses = tuple(
         AlterConfigsResourceResponse(
             error_code=code_of(result),

@@ -1,8 +1,8 @@
-"""InitProducerId: an id and an epoch for an idempotent producer.
+"""InitProducerId: an id and an epoch for an idempotent or transactional producer.
 
 v2 is flexible; v3 lets a producer name the id it had (KIP-360); v4 announces PRODUCER_FENCED; v6 adds
-two-phase commit for transactions. A producer without a transactional id gets a fresh id at epoch 0
-every time: its sequence numbers start again at 0.
+two-phase commit (KIP-939). A producer without a transactional id gets a fresh id at epoch 0 every time:
+its sequence numbers start again at 0. With one, the next epoch fences whoever used it before.
 """
 
 from __future__ import annotations
@@ -11,27 +11,54 @@ from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v6 import InitProducerIdRequest, InitProducerIdResponse
 
 from ottla.api.context import RequestContext
+from ottla.api.results import milliseconds
+from ottla.api.transaction_calls import check_transactional_id, check_two_phase_commit, code_of_fenced
+from ottla.coordinator.transaction.requests import Initiated, InitRequest
+from ottla.coordinator.transaction.transaction import NOBODY, Producer
 from ottla.protocol.errors import InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, i16
 
+FIRST_WITH_FENCED = 4
+
 
 async def init_producer_id(request: InitProducerIdRequest, ctx: RequestContext) -> InitProducerIdResponse:
-    """Hand out the next producer id."""
+    """Give a producer its id and epoch."""
     try:
-        if request.transactional_id is not None:
-            raise InvalidRequest("this broker does not serve transactions")
-        if (request.producer_id < 0) != (request.producer_epoch < 0):
-            raise InvalidRequest("producer id and epoch are given together or not at all")
-        producer_id = await ctx.services.producer_ids.next()
+        initiated = await _initiate(request, ctx)
     except KafkaError as error:
-        return _response(error.code, -1, -1)
-    return _response(ErrorCode.none, producer_id, 0)
+        return _response(code_of_fenced(error, ctx, FIRST_WITH_FENCED), Initiated(NOBODY))
+    return _response(ErrorCode.none, initiated)
 
 
-def _response(code: ErrorCode, producer_id: int, epoch: int) -> InitProducerIdResponse:
+async def _initiate(request: InitProducerIdRequest, ctx: RequestContext) -> Initiated:
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        raise InvalidRequest("producer id and epoch are given together or not at all")
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        return Initiated(Producer(await ctx.services.producer_ids.next(), 0))
+    check_transactional_id(transactional_id)
+    if request.enable2_pc:
+        check_two_phase_commit(transactional_id, ctx)
+    has_id = request.producer_id >= 0
+    return await ctx.services.transactions.init_producer_id(
+        InitRequest(
+            transactional_id,
+            milliseconds(request.transaction_timeout),
+            expected=Producer(request.producer_id, request.producer_epoch) if has_id else None,
+            principal=ctx.principal,
+            is_two_phase=request.enable2_pc,
+            keeps_prepared=request.keep_prepared_txn,
+        )
+    )
+
+
+def _response(code: ErrorCode, initiated: Initiated) -> InitProducerIdResponse:
+    producer, ongoing = initiated
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,
-        producer_id=ProducerId(producer_id),
-        producer_epoch=i16(epoch),
+        producer_id=ProducerId(producer.producer_id),
+        producer_epoch=i16(producer.epoch),
+        ongoing_txn_producer_id=ProducerId(ongoing.producer_id),
+        ongoing_txn_producer_epoch=i16(ongoing.epoch),
     )

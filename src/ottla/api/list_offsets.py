@@ -3,6 +3,9 @@
 v2 adds the isolation level, v4 leader epochs, v6 is flexible, v7 asks for the largest timestamp (-3),
 v8 for the local log start (-4), v9 for the end of the tiered log (-5), v10 has a timeout, v11 asks for
 what is still to be tiered (-6). Nothing is tiered here, so -5 and -6 answer "no such offset".
+
+For readers of committed records the end is the last stable offset. A new leader does not tell the end until
+it is sure that it is not before that which the last leader told: OFFSET_NOT_AVAILABLE, known from v5 on.
 """
 
 from __future__ import annotations
@@ -21,9 +24,14 @@ from kio.schema.list_offsets.v11.response import (
 )
 from kio.schema.types import TopicName
 
+from ottla.api.committed_end import end_not_known
 from ottla.api.context import RequestContext
 from ottla.log.time_search import Find
-from ottla.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from ottla.protocol.errors import (
+    InvalidRequest,
+    KafkaError,
+    UnsupportedVersion,
+)
 from ottla.protocol.types import NO_THROTTLE, i32, i64
 from ottla.replication.partition import Partition
 
@@ -63,6 +71,8 @@ class _Lookup(NamedTuple):
     partition_index: i32
     find: Find
     end_offset: int
+    if_none: KafkaError | None
+    """What to say if there is no such record: that perhaps there is one, if the end is not known yet."""
 
     def answer(self) -> ListOffsetsPartitionResponse:
         """Search. May run in any thread."""
@@ -71,6 +81,10 @@ class _Lookup(NamedTuple):
         except KafkaError as error:
             return ListOffsetsPartitionResponse(partition_index=self.partition_index, error_code=error.code)
         if found is None or found.offset >= self.end_offset:
+            if self.if_none is not None:
+                return ListOffsetsPartitionResponse(
+                    partition_index=self.partition_index, error_code=self.if_none.code
+                )
             return _found(self.partition_index)
         return _found(self.partition_index, found.timestamp, found.offset, found.leader_epoch)
 
@@ -115,8 +129,11 @@ def _look_up(
     if timestamp < 0 and version < _SINCE.get(timestamp, 1 if timestamp >= EARLIEST else 1 << 16):
         raise UnsupportedVersion(f"timestamp {timestamp} is not served in version {version}")
     end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+    not_known = end_not_known(partition, version)
     match timestamp:
         case -1:
+            if not_known is not None:
+                raise not_known
             return _found(index, -1, end, partition.leader_epoch)
         case -2 | -4:
             offset = partition.log_start_offset
@@ -124,9 +141,9 @@ def _look_up(
         case -5 | -6:
             return _found(index)
         case -3:
-            return _Lookup(index, partition.log.max_time_lookup(), end)
+            return _Lookup(index, partition.log.max_time_lookup(), end, not_known)
         case _:
-            return _Lookup(index, partition.log.time_lookup(timestamp), end)
+            return _Lookup(index, partition.log.time_lookup(timestamp), end, not_known)
 
 
 def _found(

@@ -23,7 +23,8 @@ from kio.schema.metadata.v13.response import (
 )
 
 from ottla.api.context import RequestContext
-from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, why_illegal
+from ottla.api.forwarding import reached_controller
+from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, why_illegal
 from ottla.controller.machine import NewTopic
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.protocol.api_keys import ApiKey
@@ -40,6 +41,8 @@ from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
 
 log = logging.getLogger(__name__)
 
+_OF_COORDINATORS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+
 NEWEST = 13
 FIRST_BY_ID = 12
 
@@ -53,14 +56,16 @@ async def metadata(request: MetadataRequest, ctx: RequestContext) -> MetadataRes
     if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         await _create_missing(wanted, ctx)
     image = ctx.services.cluster.image
-    return _response(image, ctx, tuple(_answer(each, image, ctx.version) for each in wanted))
+    described = _Described(image, ctx.connection.listener_name)
+    return _response(image, ctx, tuple(_answer(each, described, ctx.version) for each in wanted))
 
 
 def _all_topics(ctx: RequestContext) -> bytes:
     image = ctx.services.cluster.image
 
     def encode() -> bytes:
-        topics = tuple(_topic(topic) for topic in image.topics.values())
+        described = _Described(image, ctx.connection.listener_name)
+        topics = tuple(described.topic(topic) for topic in image.topics.values())
         return response_encoder(ApiKey.METADATA, ctx.version, NEWEST)(_response(image, ctx, topics))
 
     body = ctx.services.encoded_metadata.body(image, ctx.version, ctx.connection.listener_name, encode)
@@ -74,7 +79,7 @@ def _response(
         throttle_time=NO_THROTTLE,
         brokers=_brokers(image, ctx.connection.listener_name),
         cluster_id=image.cluster_id,
-        controller_id=BrokerId(image.controller_id),
+        controller_id=BrokerId(reached_controller(image, ctx)),
         topics=topics,
         error_code=ErrorCode.none,
     )
@@ -89,7 +94,7 @@ def _brokers(image: ClusterImage, listener: str) -> tuple[MetadataResponseBroker
             rack=broker.rack,
         )
         for broker in image.brokers.values()
-        if (endpoint := broker.endpoint(listener)) is not None
+        if not broker.fenced and (endpoint := broker.endpoint(listener)) is not None
     )
 
 
@@ -101,10 +106,10 @@ async def _create_missing(wanted: Iterable[MetadataRequestTopic], ctx: RequestCo
         for each in wanted
         if each.name is not None and each.topic_id is None and each.name not in image.topics
     ]
-    if CONSUMER_OFFSETS_TOPIC in missing:
-        await _create_offsets_topic(ctx)
+    for name in _OF_COORDINATORS.intersection(missing):
+        await _create_for_coordinator(name, ctx)
     # All at once, so that they count against the limit on the partitions of one request.
-    new = [NewTopic(name) for name in dict.fromkeys(missing) if name != CONSUMER_OFFSETS_TOPIC]
+    new = [NewTopic(name) for name in dict.fromkeys(missing) if name not in _OF_COORDINATORS]
     made = await ctx.services.controller.create_topics(new) if new else []
     refused = [(topic.name, why) for topic, why in zip(new, made, strict=True) if isinstance(why, KafkaError)]
     if refused:
@@ -112,15 +117,18 @@ async def _create_missing(wanted: Iterable[MetadataRequestTopic], ctx: RequestCo
         log.info("%d topics asked for by %s were not created: %r: %s", count, ctx.connection.peer, name, why)
 
 
-async def _create_offsets_topic(ctx: RequestContext) -> None:
-    """Let the coordinator make its topic, which is not like others."""
+async def _create_for_coordinator(name: str, ctx: RequestContext) -> None:
+    """Let a coordinator make its topic, which is not like others."""
+    services = ctx.services
+    coordinator = services.groups if name == CONSUMER_OFFSETS_TOPIC else services.transactions
     try:
-        await ctx.services.groups.create_topic()
+        await coordinator.create_topic()
     except KafkaError as error:
         log.info("the topic asked for by %s was not created: %s", ctx.connection.peer, error)
 
 
-def _answer(wanted: MetadataRequestTopic, image: ClusterImage, version: int) -> MetadataResponseTopic:
+def _answer(wanted: MetadataRequestTopic, described: _Described, version: int) -> MetadataResponseTopic:
+    image = described.image
     if (wanted.name is None or wanted.topic_id is not None) and version < FIRST_BY_ID:
         # v10 and v11 have the field, but brokers of that time did not serve it.
         error = InvalidRequest(f"look-ups by topic id start with version {FIRST_BY_ID}")
@@ -129,36 +137,50 @@ def _answer(wanted: MetadataRequestTopic, image: ClusterImage, version: int) -> 
         found = image.topic_by_id(wanted.topic_id)
         if found is None:
             return _failure(UnknownTopicId(), None, wanted.topic_id)
-        return _topic(found)
+        return described.topic(found)
     if wanted.name is None:
         return _failure(InvalidRequest("a topic needs a name or an id"), None, None)
     found = image.topics.get(wanted.name)
     if found is not None:
-        return _topic(found)
+        return described.topic(found)
     if reason := why_illegal(wanted.name):
         return _failure(InvalidTopicException(reason), wanted.name, None)
     return _failure(UnknownTopicOrPartition(), wanted.name, None)
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=ErrorCode.none,
-        name=TopicName(topic.name),
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=tuple(_partition(each) for each in topic.partitions),
-    )
+class _Described:
+    """Topics as clients of one listener see them."""
 
+    def __init__(self, image: ClusterImage, listener: str) -> None:
+        self.image = image
+        self._reachable = image.reachable(listener)
 
-def _partition(partition: PartitionImage) -> MetadataResponsePartition:
-    return MetadataResponsePartition(
-        error_code=ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available,
-        partition_index=i32(partition.index),
-        leader_id=BrokerId(partition.leader),
-        leader_epoch=i32(partition.leader_epoch),
-        replica_nodes=cast("tuple[BrokerId, ...]", partition.replicas),
-        isr_nodes=cast("tuple[BrokerId, ...]", partition.isr),
-    )
+    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
+        """Describe a topic with all its partitions."""
+        return MetadataResponseTopic(
+            error_code=ErrorCode.none,
+            name=TopicName(topic.name),
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=tuple(self._partition(each) for each in topic.partitions),
+        )
+
+    def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:
+        error_code, reachable = ErrorCode.none, self._reachable
+        if partition.leader < 0:
+            error_code = ErrorCode.leader_not_available
+        elif partition.leader not in reachable:
+            error_code = ErrorCode.listener_not_found
+        offline = () if reachable.issuperset(partition.replicas) else partition.offline(reachable)
+        return MetadataResponsePartition(
+            error_code=error_code,
+            partition_index=i32(partition.index),
+            leader_id=BrokerId(partition.leader),
+            leader_epoch=i32(partition.leader_epoch),
+            replica_nodes=cast("tuple[BrokerId, ...]", partition.replicas),
+            isr_nodes=cast("tuple[BrokerId, ...]", partition.isr),
+            offline_replicas=cast("tuple[BrokerId, ...]", offline),
+        )
 
 
 def _failure(error: KafkaError, name: str | None, topic_id: UUID | None) -> MetadataResponseTopic:

@@ -28,6 +28,8 @@ FIRST_WITH_GROUP_NOT_FOUND = 9
 
 Codes = list[list[ErrorCode]]
 """By topic and partition, in the order of the request."""
+Accepted = tuple[tuple[str, tuple[OffsetToCommit, ...]], ...]
+"""Offsets by topic; empty if there are none."""
 
 
 def offset_commit_by_id(
@@ -73,11 +75,31 @@ def _commit(
     retention_ms: int | None = None,
 ) -> Codes | Awaitable[Codes]:
     """Have the coordinator keep the offsets of partitions that exist."""
-    topics = ctx.services.cluster.image.topics
+    codes, accepted = accept(ctx, names, request.topics, unknown_topic)
+    if not accepted:
+        return codes
+    commit = CommitRequest(
+        request.group_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+        accepted,
+        retention_ms,
+        ctx.version >= FIRST_WITH_GROUP_NOT_FOUND,
+    )
+    result = outcome(ctx.services.groups, request.group_id, GroupMachine.commit, commit)
+    return then(result, lambda result: with_result(codes, names, request.topics, result))
+
+
+def accept(
+    ctx: RequestContext, names: Sequence[str | None], topics: Sequence[Any], unknown_topic: ErrorCode
+) -> tuple[Codes, Accepted]:
+    """Return a code for every partition of a request, and the offsets of those that exist."""
+    known = ctx.services.cluster.image.topics
     codes: Codes = []
     accepted: list[tuple[str, tuple[OffsetToCommit, ...]]] = []
-    for name, asked in zip(names, request.topics, strict=True):
-        topic = None if name is None else topics.get(name)
+    for name, asked in zip(names, topics, strict=True):
+        topic = None if name is None else known.get(name)
         if name is None or topic is None:
             codes.append([unknown_topic] * len(asked.partitions))
             continue
@@ -89,19 +111,7 @@ def _commit(
             ]
         )
         accepted.append((name, _offsets_of(asked.partitions, count)))
-    if not any(offsets for _, offsets in accepted):
-        return codes
-    commit = CommitRequest(
-        request.group_id,
-        request.member_id,
-        getattr(request, "group_instance_id", None),
-        request.generation_id_or_member_epoch,
-        tuple(accepted),
-        retention_ms,
-        ctx.version >= FIRST_WITH_GROUP_NOT_FOUND,
-    )
-    result = outcome(ctx.services.groups, request.group_id, GroupMachine.commit, commit)
-    return then(result, lambda result: _with_result(codes, names, request, result))
+    return codes, tuple(accepted) if any(offsets for _, offsets in accepted) else ()
 
 
 def _offsets_of(partitions: Sequence[Any], count: int) -> tuple[OffsetToCommit, ...]:
@@ -117,14 +127,14 @@ def _offsets_of(partitions: Sequence[Any], count: int) -> tuple[OffsetToCommit, 
     )
 
 
-def _with_result(
-    codes: Codes, names: Sequence[str | None], request: Any, result: Committed | KafkaError
+def with_result(
+    codes: Codes, names: Sequence[str | None], topics: Sequence[Any], result: Committed | KafkaError
 ) -> Codes:
     """Put the coordinator's verdict in the place of every code that is still good."""
     if isinstance(result, KafkaError):
         return [[result.code if code is ErrorCode.none else code for code in of_topic] for of_topic in codes]
     if result.too_large:
-        for name, asked, of_topic in zip(names, request.topics, codes, strict=True):
+        for name, asked, of_topic in zip(names, topics, codes, strict=True):
             for position, each in enumerate(asked.partitions):
                 if (name, each.partition_index) in result.too_large:
                     of_topic[position] = ErrorCode.offset_metadata_too_large

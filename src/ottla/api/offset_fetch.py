@@ -19,7 +19,7 @@ from ottla.api.group_calls import now, outcome
 from ottla.api.turns import in_turns
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
-from ottla.coordinator.group.requests import FetchedOffsets, FetchRequest
+from ottla.coordinator.group.requests import FetchedOffset, FetchedOffsets, FetchRequest
 from ottla.protocol.errors import InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32, i64
 
@@ -33,7 +33,9 @@ Asked = tuple[tuple[str, tuple[int, ...]], ...]
 async def offset_fetch_by_id(request: v10.OffsetFetchRequest, ctx: RequestContext) -> v10.OffsetFetchResponse:
     """Tell offsets of topics that are named by their ids."""
     _check_named_once(request.groups)
-    groups = [await _fetch_by_id(ctx, each) async for each in in_turns(request.groups)]
+    groups = [
+        await _fetch_by_id(ctx, each, request.require_stable) async for each in in_turns(request.groups)
+    ]
     return v10.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
 
@@ -43,7 +45,10 @@ async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v
     groups = []
     async for asked in in_turns(request.groups):
         topics = None if asked.topics is None else _by_name(asked.topics)
-        found = await _fetch(ctx, FetchRequest(asked.group_id, topics, asked.member_id, asked.member_epoch))
+        wanted = FetchRequest(
+            asked.group_id, topics, asked.member_id, asked.member_epoch, request.require_stable
+        )
+        found = await _fetch(ctx, wanted)
         groups.append(
             v9.response.OffsetFetchResponseGroup(
                 group_id=asked.group_id,
@@ -57,7 +62,7 @@ async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v
 async def offset_fetch_alone(request: v7.OffsetFetchRequest, ctx: RequestContext) -> v7.OffsetFetchResponse:
     """Tell the offsets of one group."""
     topics = None if request.topics is None else _by_name(request.topics)
-    found = await _fetch(ctx, FetchRequest(request.group_id, topics))
+    found = await _fetch(ctx, FetchRequest(request.group_id, topics, must_be_stable=request.require_stable))
     code = ErrorCode.none
     if isinstance(found, KafkaError):
         code = found.code
@@ -102,22 +107,22 @@ def _named(
 
 
 def _partitions(
-    partition_class: type[Any], offsets: Sequence[tuple[int, OffsetValue | None]], code: ErrorCode
+    partition_class: type[Any], offsets: Sequence[tuple[int, FetchedOffset]], code: ErrorCode
 ) -> tuple[Any, ...]:
     return tuple(
         partition_class(
             partition_index=i32(partition),
-            committed_offset=i64(NO_OFFSET if value is None else value.offset),
-            committed_leader_epoch=i32(NO_EPOCH if value is None else value.leader_epoch),
-            metadata="" if value is None else value.metadata,
-            error_code=code,
+            committed_offset=i64(value.offset if isinstance(value, OffsetValue) else NO_OFFSET),
+            committed_leader_epoch=i32(value.leader_epoch if isinstance(value, OffsetValue) else NO_EPOCH),
+            metadata=value.metadata if isinstance(value, OffsetValue) else "",
+            error_code=value.code if isinstance(value, KafkaError) else code,
         )
         for partition, value in offsets
     )
 
 
 async def _fetch_by_id(
-    ctx: RequestContext, asked: v10.request.OffsetFetchRequestGroup
+    ctx: RequestContext, asked: v10.request.OffsetFetchRequestGroup, must_be_stable: bool
 ) -> v10.response.OffsetFetchResponseGroup:
     image = ctx.services.cluster.image
     wanted: Asked | None = None
@@ -128,7 +133,9 @@ async def _fetch_by_id(
         wanted = tuple(
             (image.names_by_id[each.topic_id], each.partition_indexes) for each in known if each.topic_id
         )
-    found = await _fetch(ctx, FetchRequest(asked.group_id, wanted, asked.member_id, asked.member_epoch))
+    found = await _fetch(
+        ctx, FetchRequest(asked.group_id, wanted, asked.member_id, asked.member_epoch, must_be_stable)
+    )
     if isinstance(found, KafkaError):
         return v10.response.OffsetFetchResponseGroup(
             group_id=asked.group_id, topics=(), error_code=found.code

@@ -1,8 +1,9 @@
 """Produce: append record batches.
 
 v3 is the first with today's batches (v0 to v2 are advertised for old librdkafka's sake, and refused);
-v7 allows zstd; v8 explains refused records; v9 is flexible; v10 names the new leader; v12 belongs to
-KIP-890; v13 names topics by id. The records are never decoded: a batch is checked, stamped, written.
+v7 allows zstd; v8 explains refused records; v9 is flexible; v10 names the new leader; v11 knows
+TRANSACTION_ABORTABLE; v12 adds its partitions to the transaction (KIP-890, see produce_verification.py);
+v13 names topics by id. The records are never decoded: a batch is checked, stamped, written.
 (On compacted topics they are looked at, because there every record needs a key; more than a few are
 looked at in a thread.)
 """
@@ -19,7 +20,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
+from ottla.api.leader_hints import leader_hint
 from ottla.api.produce_turns import Steps, nap
+from ottla.api.produce_verification import Failures, verify_partitions
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
 from ottla.log.admission import is_costly, look_inside
@@ -27,9 +30,9 @@ from ottla.protocol.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
-    InvalidTxnState,
     KafkaError,
     RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
     UnknownServerError,
     UnsupportedCompressionType,
 )
@@ -94,9 +97,12 @@ def _answer(
 
 def _append_all(
     ctx: RequestContext, request: ProduceRequest, topics: list[ProduceTopicResult], waiting: Waiting
-) -> Steps:
+) -> Steps[None]:
     """Append the batches in their order; see produce_turns.py for what is yielded."""
     room = BATCHES_PER_TURN
+    unverified: Failures = {}
+    if request.transactional_id is not None:
+        unverified = yield from verify_partitions(ctx, request)
     for name, topic_id, partitions in request.topics:
         results: list[ProducePartitionResult] = []
         topics.append(ProduceTopicResult(name, topic_id, results))
@@ -111,7 +117,9 @@ def _append_all(
                     raise InvalidRecord("a produce request carries exactly one batch per partition, not none")
                 header = check_batch(batch)
                 if header.attributes:
-                    _check_attributes(header, ctx.version)
+                    _check_attributes(header, ctx.version, request.transactional_id)
+                if unverified and (error := unverified.get((topic_id or name, index))) is not None:
+                    raise error
                 is_inspected = False
                 if partition.log.inspects:
                     room -= RECORDS_COST
@@ -120,11 +128,12 @@ def _append_all(
                         now_ms = ctx.services.clock.wall_ms()
                         batch, header = yield partial(look_inside, batch, header, config, now_ms, nap)
                         is_inspected = True
-                results.append(
-                    _append(partition, index, batch, header, is_inspected, waiting if request.acks else None)
-                )
+                if request.acks < 0:
+                    partition.check_in_sync()
+                results.append(_append(partition, index, batch, header, is_inspected, waiting, request.acks))
             except KafkaError as error:
-                results.append(_failure(index, error))
+                hint = leader_hint(ctx, error, topic_id or name, index)
+                results.append(_failure(index, error)._replace(current_leader=hint))
             except Exception as error:
                 log.error("appending to %s-%d failed", name or topic_id, index, exc_info=error)
                 results.append(_failure(index, UnknownServerError("the broker failed; its log says why")))
@@ -150,25 +159,27 @@ def _append(
     batch: memoryview,
     header: BatchHeader,
     is_inspected: bool,
-    waiting: Waiting | None,
+    waiting: Waiting,
+    acks: int,
 ) -> ProducePartitionResult:
     appended = partition.append(batch, header, is_inspected)
     result = ProducePartitionResult(
         index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
     )
-    if waiting is not None:
-        committed = partition.committed(appended.last_offset + 1)
-        if committed is not None:
-            waiting.append((result, committed))
+    if acks:
+        end_offset = appended.last_offset + 1
+        done = partition.committed(end_offset) if acks < 0 else partition.written(end_offset)
+        if done is not None:
+            waiting.append((result, done))
     return result
 
 
-def _check_attributes(header: BatchHeader, version: int) -> None:
+def _check_attributes(header: BatchHeader, version: int, transactional_id: str | None) -> None:
     """Refuse what no client may write."""
     if header.is_control:
         raise InvalidRecord("clients may not write control batches")
-    if header.is_transactional:
-        raise InvalidTxnState("this broker does not serve transactions")
+    if header.is_transactional and transactional_id is None:
+        raise TransactionalIdAuthorizationFailed("transactional records need a transactional id")
     if header.codec == ZSTD and version < FIRST_WITH_ZSTD:
         raise UnsupportedCompressionType(f"zstd needs Produce v{FIRST_WITH_ZSTD}, this is v{version}")
 

@@ -1,8 +1,8 @@
 """Produce requests that take more than one turn of the loop.
 
 The work of a request is a generator of steps. It appends batch after batch, and yields where its turn is
-over (None), or where something has to be done in a thread (a function): what that returns or raises comes
-back from the yield. Nearly all requests yield nothing and are done at once.
+over (None), where something has to be done in a thread (a function), or where it has to wait (an awaitable):
+what that returns or raises comes back from the yield. Nearly all requests yield nothing and are done at once.
 
 Later requests of a connection wait for its earlier ones: what a producer sends is appended in the order in
 which it was sent.
@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from inspect import isawaitable
+from typing import Any, TypeVar
 
-Wanted = Callable[[], Any] | None
-Steps = Generator[Wanted, Any, None]
+T = TypeVar("T")
+
+Wanted = Callable[[], Any] | Awaitable[Any] | None
+Steps = Generator[Wanted, Any, T]
 
 THREADS = 2
 NAP_S = 0.0002
@@ -36,7 +39,7 @@ class ProduceTurns:
         self._unfinished: dict[object, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(THREADS, "ottla-produce")
 
-    def run(self, owner: object, steps: Steps) -> asyncio.Task[None] | None:
+    def run(self, owner: object, steps: Steps[None]) -> asyncio.Task[None] | None:
         """Run the steps of a request by `owner`; return None when they are done, else a task for the rest."""
         wanted = None
         before = self._unfinished.get(owner) if self._unfinished else None
@@ -49,7 +52,7 @@ class ProduceTurns:
         task.add_done_callback(lambda _: self._forget(owner, task))
         return task
 
-    async def _run(self, steps: Steps, wanted: Wanted, before: asyncio.Task[None] | None) -> None:
+    async def _run(self, steps: Steps[None], wanted: Wanted, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
         loop = asyncio.get_running_loop()
@@ -59,6 +62,8 @@ class ProduceTurns:
                 try:
                     if wanted is None:
                         await asyncio.sleep(0)
+                    elif isawaitable(wanted):
+                        outcome = await wanted
                     else:
                         outcome = await loop.run_in_executor(self._threads, wanted)
                 except Exception as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,31 +22,36 @@ from ottla.api.encoded_metadata import EncodedMetadata
 from ottla.api.fetch_sessions import FetchSessions
 from ottla.api.producer_ids import ProducerIds
 from ottla.broker.settings import janitor_settings, network_limits
+from ottla.broker.stores import metadata_store
 from ottla.broker.stray_logs import set_stray_logs_aside
+from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config import ConfigError
+from ottla.common.ids import TopicPartition, uuid_text
 from ottla.common.listeners import Address
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
+from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.checkpoints import META_PROPERTIES, MetaProperties
-from ottla.log.disk import RealDisk
+from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
 from ottla.log.janitor import Janitor
-from ottla.log.log_directory import LogDirectory, LogDirectoryError
-from ottla.metadata.embedded import EmbeddedStore
+from ottla.log.log_directory import LogDirectory, LogDirectoryError, lock_directory
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.state import ClusterState
+from ottla.metadata.store import MetadataStore, StoreUnavailable
+from ottla.network.peer import PeerAddress, Peers
 from ottla.network.server import Server
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
+from ottla.replication.replicator import Replicator
 
 log = logging.getLogger(__name__)
 
 ANSWER_GRACE_S = 5.0
-METADATA_FILE = "metadata.db"
 
 
 class StartError(Exception):
@@ -67,11 +72,24 @@ class BrokerAddresses:
 class Broker:
     """One broker. `start` returns when it accepts requests, `stop` when everything is on the disk."""
 
-    def __init__(self, raw: Mapping[str, str], clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        raw: Mapping[str, str],
+        clock: Clock | None = None,
+        *,
+        store: MetadataStore | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        """Take the configuration; simulations bring a clock, a store and a disk of their own."""
         self.config = BrokerConfig(raw)
         self.clock = clock or SystemClock()
+        self.disk: Disk = disk or RealDisk()
+        self._store = store
         self.addresses: BrokerAddresses | None = None
+        self.failed = asyncio.Event()
+        """Set when this broker cannot write any more while others can: it had better stop."""
         self.cluster = ClusterState()
+        self._is_fenced = False
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -102,34 +120,72 @@ class Broker:
         config, node_id = self.config, self.config.node_id
         data = Path(config.data_directory)
         try:
-            data.mkdir(parents=True, exist_ok=True)
+            _make_directory(self.disk, data)
         except OSError as error:
             raise StartError(f"the data directory {data} cannot be made: {error}") from error
 
+        self.peers = Peers(node_id, self._address_of, self.clock)
+        self._stack.callback(self.peers.stop)
         self.controller = Controller(
-            EmbeddedStore(data / METADATA_FILE), self.cluster, self.clock, node_id, lambda: self.config
+            self._store or metadata_store(config, data),
+            self.cluster,
+            self.clock,
+            node_id,
+            lambda: self.config,
+            self.peers,
         )
+        # Whoever has the directory is this broker: a session of an earlier process can be taken over.
+        lock = lock_directory(self.disk, str(data))
+        self._stack.callback(lock)
+        owner = _owner_of_logs(self.disk, data)
         try:
-            await self.controller.start(_cluster_of_logs(data))
+            await self.controller.start(*owner)
+        except StoreUnavailable:
+            raise  # about ZooKeeper, not about the directory; `start` says it
         except MetadataError as error:
             raise StartError(f"data directory {data}: {error}") from error
         self._stack.push_async_callback(self.controller.stop)
         self._take_over_dynamic_config(self.cluster.image)
 
         self.log_directory = LogDirectory(
-            str(data), RealDisk(), self.clock, node_id=node_id, cluster_id=self.cluster.image.cluster_id
+            str(data), self.disk, self.clock, node_id=node_id, cluster_id=self.cluster.image.cluster_id
         )
+        if config.zookeeper_connect is not None:
+            self.log_directory.storage.on_offline = self._on_offline(asyncio.get_running_loop())
         self.flusher = Flusher()
-        self.partitions = PartitionRegistry(
-            node_id, self.log_directory, self.flusher, self.config, self.clock
+        self.replicator = Replicator(
+            node_id,
+            self.peers,
+            self.controller,
+            self.cluster,
+            self.log_directory,
+            self.flusher,
+            lambda: self.config,
+            self.clock,
         )
-        self.log_directory.open(lambda topic: self.partitions.log_config(self.cluster.image, topic))
+        self.partitions = PartitionRegistry(
+            node_id, self.log_directory, self.flusher, self.config, self.clock, self.replicator
+        )
+        self.log_directory.open(
+            lambda topic: self.partitions.log_config(self.cluster.image, topic), lock, self._has_copies
+        )
         self._stack.push_async_callback(self._close_logs)
         await self._stack.enter_async_context(self.flusher)
 
         self.purgatory = Purgatory()
         self.groups = GroupCoordinator(
             node_id, self.cluster, self.controller, self.partitions, lambda: self.config, self.clock
+        )
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.transactions = TransactionCoordinator(
+            node_id,
+            self.cluster,
+            self.controller,
+            self.partitions,
+            lambda: self.config,
+            self.clock,
+            self.producer_ids.next,
+            TransactionPeers(lambda: self.services),
         )
         self.server = await self._bind()
         await self.controller.register_broker(
@@ -138,17 +194,21 @@ class Broker:
                 for name, address in self._advertised(self.server).items()
             ],
             self.config.broker_rack,
-            after_unclean_stop=not self.log_directory.was_clean,
+            after_unclean_stop=not self.log_directory.was_clean or self.log_directory.may_have_lost_records,
+            may_have_lost_records=self.log_directory.may_have_lost_records,
         )
-        set_stray_logs_aside(self.log_directory, self.cluster.image)
-        await self.partitions.apply(EMPTY, self.cluster.image)
+        self._stack.push_async_callback(self.replicator.stop)
+        await self.replicator.start()
+        self.controller.on_session_lost = self._fence
+        self._stack.callback(await self.controller.follow(self._on_change))
         await self.partitions.settle()  # or clients would see high watermarks below those of before the crash
-        self._stack.callback(self.cluster.subscribe(self._on_change))
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
         await self.groups.start()
         self._stack.push_async_callback(self.groups.stop)
+        await self.transactions.start()
+        self._stack.push_async_callback(self.transactions.stop)
         self.janitor = Janitor(
             self.log_directory,
             self.flusher,
@@ -158,6 +218,7 @@ class Broker:
         )
         await self._stack.enter_async_context(self.janitor)
         self._stack.push_async_callback(self._stop_serving)
+        self._stack.push_async_callback(self._leave)
         await self.server.serve()
         loading = asyncio.create_task(self.dispatcher.load_handlers(), name="load handlers")
         self._stack.callback(loading.cancel)
@@ -177,9 +238,12 @@ class Broker:
             encoded_metadata=EncodedMetadata(),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
-            producer_ids=ProducerIds(self.controller.allocate_producer_ids),
+            producer_ids=self.producer_ids,
             config=self.config,
             groups=self.groups,
+            transactions=self.transactions,
+            replicator=self.replicator,
+            peers=self.peers,
         )
         self.services = services
         self.dispatcher = Dispatcher(services)
@@ -196,13 +260,56 @@ class Broker:
         self._stack.push_async_callback(server.stop, 0)
         return server
 
+    def _on_offline(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        def failed() -> None:
+            loop.call_soon_threadsafe(self.failed.set)
+
+        return failed
+
     def _advertised(self, server: Server) -> dict[str, Address]:
         return {listener.name: listener.advertised_at(listener.port) for listener in server.listeners}
+
+    def _address_of(self, node_id: int) -> PeerAddress | None:
+        """Return where another broker is reached by this one; None if it is known to be dead."""
+        broker = self.cluster.image.brokers.get(node_id)
+        if broker is None or broker.fenced or not broker.endpoints:
+            return None
+        name = self.config.inter_broker_listener_name
+        endpoint = broker.endpoint(name.upper()) if name else broker.endpoints[0]
+        return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, broker.epoch)
+
+    def _has_copies(self, partition: TopicPartition) -> bool:
+        """Return whether other brokers have all that is committed of a partition, so that we can fetch it."""
+        known = self.cluster.image.partition(partition.topic, partition.partition)
+        if known is None:
+            return False
+        others = set(known.replicas) - {self.config.node_id}
+        return bool(others & {*known.isr, *known.elr})
 
     async def _on_change(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.configs is not new.configs:
             self._take_over_dynamic_config(new)
+        if old.brokers is not new.brokers:
+            self.peers.refresh()
+        if old is EMPTY:
+            set_stray_logs_aside(self.log_directory, new, self.config.node_id)
+        if not self.controller.is_registered:
+            self._fence()
         await self.partitions.apply(old, new)
+        if self._is_fenced and self.controller.is_registered:
+            self._is_fenced = False
+            await self.partitions.unfence(new)
+
+    def _fence(self) -> None:
+        """Lead nothing: as far as others know, this broker is dead, and they may lead instead."""
+        if not self._is_fenced:
+            self._is_fenced = True
+            self.partitions.fence()
+
+    async def _leave(self) -> None:
+        """Let others lead before this broker stops; from then on its leaders are found elsewhere."""
+        if self.config.controlled_shutdown_enable:
+            await self.controller.leave()
 
     def _take_over_dynamic_config(self, image: ClusterImage) -> None:
         dynamic = image.broker_overrides(self.config.node_id), image.broker_overrides()
@@ -223,6 +330,7 @@ class Broker:
         """Answer everything that waits or runs, and close the connections."""
         self.purgatory.stop()
         await self.groups.stop()
+        await self.transactions.stop()
         await self.server.stop(ANSWER_GRACE_S)
 
     async def _close_logs(self) -> None:
@@ -234,9 +342,18 @@ class Broker:
             log.warning("not everything could be written: the next start will check the logs")
 
 
-def _cluster_of_logs(data: Path) -> str | None:
-    """Return the cluster whose logs are in `data`; None if there are none, or it cannot be told."""
+def _make_directory(disk: Disk, data: Path) -> None:
+    """Make the data directory so that a power cut cannot take it back, with all that is in it."""
+    missing = [each for each in (data, *data.parents) if not disk.exists(str(each))]
+    disk.make_dir(str(data))
+    for each in reversed(missing):
+        disk.fsync_dir(str(each.parent))
+
+
+def _owner_of_logs(disk: Disk, data: Path) -> tuple[str, str] | tuple[None, None]:
+    """Return the cluster whose logs are in `data` and the id of the directory, if there are any."""
     try:
-        return MetaProperties.decode((data / META_PROPERTIES).read_bytes()).cluster_id
+        meta = MetaProperties.decode(disk.read_file(str(data / META_PROPERTIES)))
     except (FileNotFoundError, ValueError):
-        return None  # opening the log directory says what is wrong with the file
+        return None, None  # opening the log directory says what is wrong with the file
+    return meta.cluster_id, uuid_text(meta.directory_id)

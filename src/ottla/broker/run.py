@@ -50,7 +50,7 @@ async def _serve(broker: Broker, on_ready: OnReady | None) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    async with broker:
+    async with broker, asyncio.TaskGroup() as tasks:
         # Everything made so far lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -58,6 +58,14 @@ async def _serve(broker: Broker, on_ready: OnReady | None) -> int:
         log.info("ready: %s", ", ".join(str(address) for _, address in broker.addresses.listeners))
         if on_ready is not None:
             on_ready(broker.addresses)
+        watching = tasks.create_task(_stop_on_failure(broker, stopping))
         await stopping.wait()
+        watching.cancel()
         log.info("stopping")
-    return 0
+    return 1 if broker.failed.is_set() else 0
+
+
+async def _stop_on_failure(broker: Broker, stopping: asyncio.Event) -> None:
+    await broker.failed.wait()
+    log.error("this broker stops, so that others lead in its place")
+    stopping.set()

@@ -11,20 +11,23 @@ from ottla.protocol.errors import KafkaStorageError
 log = logging.getLogger(__name__)
 
 
-def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage) -> None:
-    """Take out the logs whose topic is gone or was recreated; their directories stay, as `-stray`.
+def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage, node_id: int) -> None:
+    """Take out the logs whose topic is gone or was recreated, or that other brokers have now.
 
-    A crash in the middle of a delete leaves such logs. They are not removed: should the metadata
+    Their directories stay, as `-stray`. A crash in the middle of a delete leaves such logs, and so
+    does whoever moves replicas while this broker is away. They are not removed: should the metadata
     be at fault, the records are still there. What the checkpoints say of them goes, as of every log that
     is gone: it would cut off the records of a new topic with the same name.
     """
     for partition, stray in list(directory.logs.items()):
         owner = image.topics.get(partition.topic)
         is_ours = owner is not None and stray.topic_id in (None, owner.topic_id)
-        if owner is None or not is_ours or partition.partition >= len(owner.partitions):
+        placed = image.partition(*partition)
+        if not is_ours or placed is None or node_id not in placed.replicas:
             kept_as = directory.set_aside(partition)
             log.warning(
-                "%s belongs to no topic of this cluster (was the broker killed while it deleted one?); "
+                "%s belongs to no topic of this cluster (was the broker killed while it deleted one?), or "
+                "not to this broker (were its replicas moved?); "
                 "its records are kept in %s/%s. The broker never removes them: when they are not needed, "
                 "do it by hand: rm -r '%s/%s'",
                 partition, directory.path, kept_as, directory.path, kept_as,

@@ -16,12 +16,13 @@ from ottla.cli.problems import Problem
 from ottla.cli.records import Formatter, template, to_json
 from ottla.cli.start import FROM_END, FROM_START, Start, check_fits, parse_start, positions
 from ottla.client.cluster import Cluster
-from ottla.client.consumer import Consumer
+from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import OffsetOutOfRange
 
 VALUES_BY_LINE = r"%v\n"
+READING = ConsumerOptions(auto_offset_reset="none", max_partition_fetch_bytes=4 * 1024 * 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ async def _consume(cluster: Cluster, wish: Wish) -> None:
     ends = {each: end for each, (_, end) in ranges.items()} if wish.exit_at_end else None
     if is_terminal(sys.stderr) and ends is None and wish.start is FROM_END:
         talk(f"Waiting for new records of {wish.topic}; --from-beginning reads all. Ctrl-C ends.")
-    reading = asyncio.ensure_future(_read(Consumer(cluster, begin), wish, ends))
+    reading = asyncio.ensure_future(_read(AsyncConsumer.on(cluster, READING), wish, begin, ends))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):  # the usual way to end it, not a failure
         loop.add_signal_handler(number, reading.cancel)
@@ -139,24 +140,29 @@ async def _partitions(cluster: Cluster, wish: Wish) -> list[TopicPartition]:
     return [TopicPartition(wish.topic, index) for index in wish.partitions or known]
 
 
-async def _read(consumer: Consumer, wish: Wish, ends: dict[TopicPartition, int] | None) -> None:
+async def _read(
+    consumer: AsyncConsumer,
+    wish: Wish,
+    begin: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int] | None,
+) -> None:
     written = 0
+    left = {each for each, offset in begin.items() if ends is None or offset < ends[each]}
     async with consumer:
-        _drop_finished(consumer, ends)
-        while consumer.positions and written != wish.max_records:
-            records = await consumer.poll()
+        consumer.assign(left)
+        for partition in left:
+            consumer.seek(partition, begin[partition])
+        while left and written != wish.max_records:
+            most = None if wish.max_records is None else wish.max_records - written
+            fetched = await consumer.getmany(timeout_ms=None, max_records=most)
+            records = [record for each in fetched.values() for record in each]
             if ends is not None:
                 records = [each for each in records if each.offset < ends[TopicPartition(*each[:2])]]
-            if wish.max_records is not None:
-                del records[wish.max_records - written :]
+                unfinished = {each for each in left if await consumer.position(each) < ends[each]}
+                if unfinished != left:
+                    left = unfinished
+                    consumer.assign(left)
             write_bytes(b"".join(map(wish.write, records)))
             written += len(records)
-            _drop_finished(consumer, ends)
     if is_terminal(sys.stderr):
         talk(f"{count(written, 'record')} of {wish.topic}")
-
-
-def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> None:
-    for partition, end in (ends or {}).items():
-        if consumer.positions.get(partition, end) >= end:
-            consumer.positions.pop(partition, None)

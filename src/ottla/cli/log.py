@@ -35,9 +35,9 @@ def log() -> None:
     help="json: one object per line.",
 )
 def dump(files: tuple[Path, ...], deep: bool, output_format: str) -> int:
-    """Show what a log file holds: batches, index entries, producers, epochs.
+    """Show what a log file holds: batches, index entries, aborted transactions, producers, epochs.
 
-    FILE is a .log, .index, .timeindex or .snapshot file, or leader-epoch-checkpoint. Checks
+    FILE is a .log, .index, .timeindex, .txnindex or .snapshot file, or leader-epoch-checkpoint. Checks
     checksums, offsets and index entries; exits with 1 if anything is wrong. Only reads: safe while
     the broker runs.
 

@@ -10,6 +10,7 @@ import click
 
 from ottla.cli.records import bytes_as_json
 from ottla.log.dump import BatchReport, Report
+from ottla.log.dump_aborted import AbortedEntry
 from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
 from ottla.protocol.record_batch import BatchHeader
 from ottla.protocol.records import Record
@@ -30,6 +31,11 @@ def as_text(report: Report) -> str:
             text = f"offset {report.offset} at {report.log_position}"
         case TimeEntry():
             text = f"{_time(report.timestamp)} ({report.timestamp}) offset {report.offset}"
+        case AbortedEntry():
+            text = (
+                f"producer {report.producer_id} aborted offsets {report.first_offset}-{report.last_offset}, "
+                f"last stable offset {report.last_stable_offset}"
+            )
         case ProducerEntry():
             text = _producer_text(report)
         case EpochEntry():

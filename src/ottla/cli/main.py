@@ -22,6 +22,9 @@ COMMANDS = {
     "produce": ("ottla.cli.produce", "Write records to a topic, from lines or JSON."),
     "consume": ("ottla.cli.consume", "Read records from a topic."),
     "group": ("ottla.cli.group", "List, describe, move and delete consumer groups."),
+    "txn": ("ottla.cli.txn", "List, describe and abort transactions; find those that hang."),
+    "cluster": ("ottla.cli.cluster", "Look at brokers and replicas; move partitions and leaders."),
+    "zookeeper": ("ottla.cli.zookeeper", "Run a ZooKeeper server, for clusters that have none yet."),
     "log": ("ottla.cli.log", "Look into the log files of a broker."),
 }
 """Name of each sub-command (also of its object in its module), where it lives, what it does."""

@@ -17,11 +17,11 @@ from ottla.cli.output import count, talk
 from ottla.cli.problems import Problem
 from ottla.cli.records import NewRecord, from_json
 from ottla.client.cluster import Cluster
-from ottla.client.producer import Producer, ProducerOptions
+from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.protocol.errors import UnknownTopicOrPartition
 
-ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
-CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+ACKS = ("all", "-1", "0", "1")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PROGRESS_INTERVAL_S = 0.1
 
 
@@ -85,7 +85,7 @@ def _headers(
 )
 @click.option(
     "--acks",
-    type=click.Choice(list(ACKS)),
+    type=click.Choice(ACKS),
     default="all",
     show_default=True,
     help="Which replicas must have it.",
@@ -93,7 +93,7 @@ def _headers(
 @click.option(
     "-z",
     "--compression",
-    type=click.Choice(list(CODECS)),
+    type=click.Choice(CODECS),
     default="none",
     show_default=True,
     help="Of batches.",
@@ -140,7 +140,7 @@ def produce(
     reader = LineReader(
         key, key_separator, headers, partition, empty_null, input_format == "json", keep_partitions
     )
-    options = ProducerOptions(acks=ACKS[acks], codec=CODECS[compression])
+    options = ProducerOptions(acks=acks, compression_type=compression)
     lines = _given(values) if values else read_lines()
     if not values and is_terminal(sys.stdin):
         talk(f"One record per line for {topic}; Ctrl-D ends.")
@@ -159,13 +159,13 @@ async def _produce(
     options: ProducerOptions,
 ) -> None:
     await _ensure_topic(cluster, topic)
-    producer = Producer(cluster, options)
+    producer = AsyncProducer.on(cluster, options)
     try:
         with _progress(topic, producer) as update:
             async with producer:
                 await _send_all(producer, topic, lines, reader, update)
     finally:
-        talk(f"{count(producer.delivered, 'record')} to {topic}")
+        talk(f"{count(producer.stats().records, 'record')} to {topic}")
 
 
 async def _ensure_topic(cluster: Cluster, topic: str) -> None:
@@ -178,7 +178,7 @@ async def _ensure_topic(cluster: Cluster, topic: str) -> None:
 
 
 async def _send_all(
-    producer: Producer,
+    producer: AsyncProducer,
     topic: str,
     lines: AsyncIterator[list[bytes]],
     reader: LineReader,
@@ -193,7 +193,7 @@ async def _send_all(
                     continue
                 key, value, headers, timestamp, partition = reader.record(line)
                 await producer.send(
-                    topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition
+                    topic, value, key=key, headers=headers, timestamp_ms=timestamp, partition=partition
                 )
             update()
     except ValueError as error:
@@ -205,7 +205,7 @@ async def _send_all(
 
 
 @contextmanager
-def _progress(topic: str, producer: Producer) -> Iterator[Callable[[], None]]:
+def _progress(topic: str, producer: AsyncProducer) -> Iterator[Callable[[], None]]:
     """Show how far it is, if a person watches and is not the one who types the records."""
     if not is_terminal(sys.stderr) or is_terminal(sys.stdin):
         yield lambda: None
@@ -219,6 +219,6 @@ def _progress(topic: str, producer: Producer) -> Iterator[Callable[[], None]]:
             nonlocal shown_at
             if (now := time.monotonic()) - shown_at > PROGRESS_INTERVAL_S:
                 shown_at = now
-                status.update(f"{count(producer.delivered, 'record')} to {topic} ...")
+                status.update(f"{count(producer.stats().records, 'record')} to {topic} ...")
 
         yield update

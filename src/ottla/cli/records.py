@@ -23,10 +23,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.client.consumer import ConsumedRecord
+from ottla.client.consumer import ConsumerRecord
 
-Piece = Callable[[ConsumedRecord], bytes]
-Formatter = Callable[[ConsumedRecord], bytes]
+Piece = Callable[[ConsumerRecord], bytes]
+Formatter = Callable[[ConsumerRecord], bytes]
 
 _TOKEN = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
@@ -71,7 +71,7 @@ def template(text: str) -> Formatter:
         at = token.end()
     pieces.append(text[at:].encode())
 
-    def write(record: ConsumedRecord) -> bytes:
+    def write(record: ConsumerRecord) -> bytes:
         return b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
 
     return write
@@ -92,7 +92,7 @@ def _piece(token: re.Match[str]) -> bytes | Piece:
     return _ESCAPES[escape]
 
 
-def to_json(record: ConsumedRecord) -> bytes:
+def to_json(record: ConsumerRecord) -> bytes:
     """Return a record as one line of JSON."""
     fields = {
         "topic": record.topic,

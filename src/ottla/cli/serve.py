@@ -24,6 +24,7 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 DATA_KEYS = frozenset({"log.dirs", "log.dir"})
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT"
+MOST_BROKERS = 20
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -74,6 +75,18 @@ DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT"
     show_default=True,
     help="How much to say on standard error.",
 )
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT",
+    help="The ZooKeeper of the cluster to be part of; several with commas.  [default: stand alone]",
+)
+@click.option(
+    "-n",
+    "brokers",
+    type=click.IntRange(1, MOST_BROKERS),
+    metavar="N",
+    help="Run a whole cluster of N brokers here, with a ZooKeeper unless --zookeeper names one.",
+)
 @click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory, gone at the end.")
 def serve(
     data: str | None,
@@ -83,6 +96,8 @@ def serve(
     file: Path | None,
     settings: dict[str, str],
     log_level: str,
+    zookeeper: str | None,
+    brokers: int | None,
     ephemeral: bool,
 ) -> int:
     """Run a broker until Ctrl-C or SIGTERM.
@@ -93,9 +108,15 @@ def serve(
     ottla serve
     ottla serve --data /srv/ottla --listen :9092 --advertise example.org:9092
     ottla serve --ephemeral --listen 127.0.0.1:0 --set num.partitions=6
+    ottla serve -n 3
+    ottla serve --node-id 2 --zookeeper zk1:2181,zk2:2181 -l :9092 -a two:9092
     """
     if ephemeral and (data is not None or not DATA_KEYS.isdisjoint(settings)):
         raise click.UsageError("--ephemeral excludes --data and --set log.dirs")
+    if brokers is not None:
+        if advertise or node_id is not None or len(listen) > 1:
+            raise click.UsageError("-n excludes --advertise, --node-id and a second --listen")
+        return _serve_cluster(brokers, data, listen, zookeeper, settings, file, log_level, ephemeral)
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, force=True)
     from ottla import broker
     from ottla.cli.banner import announce
@@ -104,7 +125,15 @@ def serve(
 
     try:
         from_file = read_properties(file) if file is not None else {}
-        raw = raw_config(from_file, settings, data=data, listen=listen, advertise=advertise, node_id=node_id)
+        raw = raw_config(
+            from_file,
+            settings,
+            data=data,
+            listen=listen,
+            advertise=advertise,
+            node_id=node_id,
+            zookeeper=zookeeper,
+        )
         if ephemeral:
             raw = {key: value for key, value in raw.items() if key not in DATA_KEYS}
         return broker.run(raw, ephemeral=ephemeral, on_ready=announce)
@@ -112,6 +141,25 @@ def serve(
         raise misconfigured(error) from None
     except broker.StartError as error:
         raise Problem(str(error)) from None
+
+
+def _serve_cluster(
+    brokers: int,
+    data: str | None,
+    listen: tuple[str, ...],
+    zookeeper: str | None,
+    settings: dict[str, str],
+    file: Path | None,
+    log_level: str,
+    ephemeral: bool,
+) -> int:
+    from ottla.cli.serve_cluster import ClusterPlan, run_cluster
+
+    host, _, port = _checked("--listen", listen[0] if listen else DEFAULT_LISTEN).rpartition(":")
+    plan = ClusterPlan(
+        brokers, Path(data or DEFAULT_DATA), host, int(port), zookeeper, settings, file, log_level
+    )
+    return run_cluster(plan, ephemeral=ephemeral)
 
 
 def raw_config(
@@ -122,6 +170,7 @@ def raw_config(
     listen: tuple[str, ...] = (),
     advertise: tuple[str, ...] = (),
     node_id: int | None = None,
+    zookeeper: str | None = None,
 ) -> dict[str, str]:
     """Return Kafka's keys and values for the options of one command line."""
     raw = {**from_file, **settings}
@@ -130,6 +179,8 @@ def raw_config(
         named["log.dirs"] = data
     if node_id is not None:
         named["node.id"] = str(node_id)
+    if zookeeper is not None:
+        named["zookeeper.connect"] = zookeeper
     if listen:
         named["listeners"] = _listeners("--listen", listen)
         protocols = raw.get("listener.security.protocol.map", DEFAULT_PROTOCOLS)
@@ -140,7 +191,8 @@ def raw_config(
         if len(advertise) > max(1, len(listen)):
             raise click.UsageError("there are more --advertise than --listen")
         named["advertised.listeners"] = _listeners("--advertise", advertise)
-    for key, option in (("log.dirs", "--data"), ("node.id", "--node-id"), ("listeners", "--listen")):
+    options = {"log.dirs": "--data", "node.id": "--node-id", "listeners": "--listen"}
+    for key, option in {**options, "zookeeper.connect": "--zookeeper"}.items():
         if key in named and key in settings:
             raise click.UsageError(f"{option} and --set {key} exclude each other")
     return {**_without_older_names(raw, named), **named}

@@ -13,8 +13,8 @@ from ottla.cli.options import bootstrap_option, format_option, is_terminal, key_
 from ottla.cli.output import count, print_json, print_table, talk
 from ottla.cli.problems import Problem
 from ottla.cli.topic_view import TopicView
-from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import uuid_text
 from ottla.protocol.errors import InvalidConfig, TopicAlreadyExists
 
@@ -67,7 +67,7 @@ def create(
 
     async def command(cluster: Cluster) -> None:
         try:
-            created = await Admin(cluster).create_topic(
+            created = await TopicAdmin(cluster).create_topic(
                 name,
                 partitions=partitions or -1,
                 replication_factor=replication_factor or -1,
@@ -104,7 +104,7 @@ def create(
 @bootstrap_option
 def list_topics(include_internal: bool, output_format: str, bootstrap: str) -> None:
     """List the topics."""
-    found = session.run(bootstrap, lambda cluster: Admin(cluster).list_topics())
+    found = session.run(bootstrap, lambda cluster: TopicAdmin(cluster).list_topics())
     shown = [each for each in found.values() if include_internal or not each.is_internal]
     if output_format == "json":
         print_json(
@@ -138,7 +138,7 @@ def describe(names: tuple[str, ...], all_configs: bool, output_format: str, boot
     """Show a topic: leaders, replicas, offsets, configs."""
 
     async def command(cluster: Cluster) -> None:
-        admin = Admin(cluster)
+        admin = TopicAdmin(cluster)
         topics = await admin.describe_topics(list(dict.fromkeys(names)))
         views = [
             TopicView(each, await admin.offset_ranges(each), await admin.topic_configs(each.name))
@@ -193,7 +193,7 @@ def alter(
         raise click.UsageError(f"{both[0]} is both --set and --unset")
 
     async def command(cluster: Cluster) -> None:
-        admin = Admin(cluster)
+        admin = TopicAdmin(cluster)
         await admin.describe_topics([name])
         try:
             for checking in (True, False):  # all of it must be possible before any of it is done
@@ -225,7 +225,7 @@ def delete(names: tuple[str, ...], yes: bool, output_format: str, bootstrap: str
     wanted = list(dict.fromkeys(names))
 
     async def command(cluster: Cluster) -> None:
-        admin = Admin(cluster)
+        admin = TopicAdmin(cluster)
         await admin.describe_topics(wanted)
         if not yes and is_terminal(sys.stdin) and not _confirmed(wanted):
             talk("nothing deleted")

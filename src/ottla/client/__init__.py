@@ -1,19 +1,124 @@
-"""The client: a small asyncio core that talks to any broker of the Kafka protocol.
+"""Clients for any broker of the Kafka protocol: producer, consumer and admin, each for asyncio and without.
 
-Read it from the bottom up:
+    from ottla.client import Producer
 
-    address      HOST:PORT, and lists of them
-    errors       what can go wrong on this side of the wire
-    connection   one socket: request in, reply out, versions agreed on first
-    cluster      who leads what, one connection per broker, retries
-    admin        topics, partitions and configs
-    offsets      where a partition starts and ends, and which offset belongs to a time
-    partitioner  which partition a key belongs to (as every Kafka client decides it)
-    producer     records gather in batches, a background sender ships them
-    consumer     reads assigned partitions from given offsets
-    groups       who is in a group, how far it has read; moving and deleting groups
-    lag          how far a group is behind, in records and in seconds
+    with Producer("localhost:9092") as producer:
+        producer.send("orders", b"42", key=b"customer-7")
 
-The command line is a thin face over it. Nothing here imports the broker's layers: only
-`ottla.protocol` and `ottla.common`.
+The asyncio classes are the core; the synchronous twins run them in a background thread and may be shared
+between threads. Read it from the bottom up:
+
+    address, errors, options      what users write, and what they are told
+    connection, handshake, sasl   one socket: request in, reply out, versions and login first
+    connections, metadata         one connection per broker; who leads what
+    cluster                       both together, with retries: what everything else stands on
+    coordinators                  which broker looks after a group or a transactional id
+    bridge                        how the synchronous clients run the asyncio ones
+    producer/                     records gather in batches, a background sender ships them
+    consumer/                     reads partitions, alone or in a group; fetches ahead in the background
+    admin/                        looks at a cluster and changes it; what it asks is next door, by subject
+    offsets, groups, lag          where partitions end; who reads how far
+
+Nothing here imports the broker's layers: only `ottla.protocol` and `ottla.common`.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.address import Address as Address
+    from ottla.client.admin import Admin as Admin
+    from ottla.client.admin import AdminOptions as AdminOptions
+    from ottla.client.admin import AsyncAdmin as AsyncAdmin
+    from ottla.client.admin import NewTopic as NewTopic
+    from ottla.client.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.consumer import CommitFailed as CommitFailed
+    from ottla.client.consumer import Consumer as Consumer
+    from ottla.client.consumer import ConsumerOptions as ConsumerOptions
+    from ottla.client.consumer import ConsumerRecord as ConsumerRecord
+    from ottla.client.consumer import DeserializationFailed as DeserializationFailed
+    from ottla.client.consumer import LogTruncated as LogTruncated
+    from ottla.client.consumer import NoOffset as NoOffset
+    from ottla.client.consumer import RebalanceListener as RebalanceListener
+    from ottla.client.errors import AuthenticationFailed as AuthenticationFailed
+    from ottla.client.errors import BrokerUnreachable as BrokerUnreachable
+    from ottla.client.errors import ClientClosed as ClientClosed
+    from ottla.client.errors import ClientError as ClientError
+    from ottla.client.errors import ConnectionLost as ConnectionLost
+    from ottla.client.errors import NotKafka as NotKafka
+    from ottla.client.errors import TimedOut as TimedOut
+    from ottla.client.errors import TlsFailed as TlsFailed
+    from ottla.client.errors import TransactionAborted as TransactionAborted
+    from ottla.client.errors import TransactionFailed as TransactionFailed
+    from ottla.client.errors import WrongTransactionState as WrongTransactionState
+    from ottla.client.group_types import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from ottla.client.group_types import OffsetAndMetadata as OffsetAndMetadata
+    from ottla.client.producer import AsyncProducer as AsyncProducer
+    from ottla.client.producer import Delivery as Delivery
+    from ottla.client.producer import PreparedTransaction as PreparedTransaction
+    from ottla.client.producer import Producer as Producer
+    from ottla.client.producer import ProducerInterceptor as ProducerInterceptor
+    from ottla.client.producer import ProducerOptions as ProducerOptions
+    from ottla.client.producer import ProducerRecord as ProducerRecord
+    from ottla.client.producer import RecordMetadata as RecordMetadata
+    from ottla.common.config import ConfigError as ConfigError
+    from ottla.common.ids import TopicPartition as TopicPartition
+    from ottla.protocol.errors import KafkaError as KafkaError
+
+_HOMES = {
+    "Address": "ottla.client.address",
+    "Admin": "ottla.client.admin",
+    "AdminOptions": "ottla.client.admin",
+    "AsyncAdmin": "ottla.client.admin",
+    "AsyncConsumer": "ottla.client.consumer",
+    "AsyncProducer": "ottla.client.producer",
+    "AuthenticationFailed": "ottla.client.errors",
+    "BrokerUnreachable": "ottla.client.errors",
+    "ClientClosed": "ottla.client.errors",
+    "ClientError": "ottla.client.errors",
+    "CommitFailed": "ottla.client.consumer",
+    "ConfigError": "ottla.common.config",
+    "ConnectionLost": "ottla.client.errors",
+    "Consumer": "ottla.client.consumer",
+    "ConsumerGroupMetadata": "ottla.client.group_types",
+    "ConsumerOptions": "ottla.client.consumer",
+    "ConsumerRecord": "ottla.client.consumer",
+    "Delivery": "ottla.client.producer",
+    "DeserializationFailed": "ottla.client.consumer",
+    "KafkaError": "ottla.protocol.errors",
+    "LogTruncated": "ottla.client.consumer",
+    "NewTopic": "ottla.client.admin",
+    "NoOffset": "ottla.client.consumer",
+    "NotKafka": "ottla.client.errors",
+    "OffsetAndMetadata": "ottla.client.group_types",
+    "PreparedTransaction": "ottla.client.producer",
+    "Producer": "ottla.client.producer",
+    "ProducerInterceptor": "ottla.client.producer",
+    "ProducerOptions": "ottla.client.producer",
+    "ProducerRecord": "ottla.client.producer",
+    "RebalanceListener": "ottla.client.consumer",
+    "RecordMetadata": "ottla.client.producer",
+    "TimedOut": "ottla.client.errors",
+    "TlsFailed": "ottla.client.errors",
+    "TopicPartition": "ottla.common.ids",
+    "TransactionAborted": "ottla.client.errors",
+    "TransactionFailed": "ottla.client.errors",
+    "WrongTransactionState": "ottla.client.errors",
+}
+"""Where each public name lives; it is imported when it is first used: the command line must start fast."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

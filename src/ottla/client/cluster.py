@@ -1,17 +1,16 @@
-"""The cluster as a client sees it: brokers, topics, who leads what, one connection to each.
+"""The cluster as a client sees it: what is known of it, and one connection to each broker.
 
 A `Cluster` starts from the addresses the user gave, asks any of them for metadata, and from then
-on talks to brokers at the addresses that they advertise. What it knows may be stale at any time:
-callers that are told so by a broker (NotLeaderOrFollower and the like) ask again, and `retrying`
-does that for them with a growing pause.
+on talks to brokers at the addresses that they advertise; should none of these answer, it goes back to the
+user's. What it knows may be stale at any time: callers that are told so by a broker (NotLeaderOrFollower
+and the like) `forget`, and `retrying` asks again for them, with a growing pause.
 """
 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -21,14 +20,26 @@ from kio.schema.metadata.v12.request import MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponseTopic
 
 from ottla.client.address import Address
-from ottla.client.connection import DEFAULT_TIMEOUT_MS, Connection
-from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NoLeader, raise_for
+from ottla.client.backoff import Backoff
+from ottla.client.client_options import ClientOptions
+from ottla.client.connection import Connection
+from ottla.client.connections import Connections
+from ottla.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    ConnectionLost,
+    NoLeader,
+    error_for,
+    raise_for,
+)
+from ottla.client.metadata import Broker, Metadata, PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, LeaderNotAvailable
 from ottla.protocol.types import TopicName
 
-RETRY_MIN_MS = 50
-RETRY_MAX_MS = 1_000
+__all__ = ["TRANSIENT", "Broker", "Cluster", "PartitionInfo", "TopicInfo"]
+
+DEFAULTS = ClientOptions(default_api_timeout_ms=30_000)
 CREATION_TIMEOUT_MS = 3_000
 
 TRANSIENT = frozenset(
@@ -53,64 +64,30 @@ _UNKNOWN = frozenset({ErrorCode.unknown_topic_or_partition})
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A broker and the address that it advertises."""
-
-    node_id: int
-    address: Address
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """One partition: who leads it, who follows; `leader` is -1 if nobody leads it now."""
-
-    index: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """A topic and its partitions, by index."""
-
-    name: str
-    topic_id: uuid.UUID | None
-    is_internal: bool
-    partitions: dict[int, PartitionInfo] = field(default_factory=dict)
-
-    @property
-    def replication_factor(self) -> int:
-        """The number of replicas of its partitions (of the first one, should they differ)."""
-        return len(self.partitions[min(self.partitions)].replicas) if self.partitions else 0
-
-
 class Cluster:
     """Metadata and connections; use it as `async with Cluster(addresses) as cluster`."""
 
     def __init__(
         self,
-        bootstrap: Sequence[Address],
+        bootstrap: Sequence[Address] | None = None,
         *,
-        client_id: str = "ottla",
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        client_id: str | None = None,
+        timeout_ms: int | None = None,
+        options: ClientOptions | None = None,
     ) -> None:
-        self.bootstrap = tuple(bootstrap)
-        self.cluster_id: str | None = None
-        self.controller_id = -1
-        self.brokers: dict[int, Broker] = {}
-        self.timeout_ms = timeout_ms
-        self._client_id = client_id
-        self._topics: dict[str, TopicInfo] = {}
-        self._connections: dict[Address, Connection] = {}
-        self._opening: dict[Address, asyncio.Lock] = {}
+        options = options or DEFAULTS
+        if client_id is not None:
+            options = replace(options, client_id=client_id)
+        self.options = options
+        self.bootstrap = options.addresses if bootstrap is None else tuple(bootstrap)
+        self.metadata = Metadata()
+        self.connections = Connections(options)
+        self.timeout_ms = options.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        self.backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
+        self._asking = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        await self.refresh([])
+        await self.start()
         return self
 
     async def __aexit__(
@@ -118,27 +95,53 @@ class Cluster:
     ) -> None:
         await self.close()
 
+    async def start(self) -> None:
+        """Connect to a broker and learn who the others are."""
+        try:
+            await self.refresh([])
+        except BaseException:
+            await self.close()
+            raise
+
     async def close(self) -> None:
         """Close every connection; return when what was written has left."""
-        connections = list(self._connections.values())
-        self._connections.clear()
-        for connection in connections:
-            connection.close()
-        await asyncio.gather(*(connection.wait_closed() for connection in connections))
+        await self.connections.close()
+
+    @property
+    def features(self) -> dict[str, int]:
+        """The cluster's finalized features and their levels, as the last broker we connected to told."""
+        return self.connections.features
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id."""
+        return self.metadata.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """The broker to ask for changes; -1 if none is known."""
+        return self.metadata.controller_id
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """The brokers by node id."""
+        return self.metadata.brokers
 
     async def any_broker(self) -> Connection:
         """Return a connection to whichever broker answers: one that is open, known, or given by the user."""
-        for connection in self._connections.values():
-            if connection.is_open:
-                return connection
+        if (connection := self.connections.least_busy()) is not None:
+            return connection
         known = dict.fromkeys([*self.bootstrap, *(broker.address for broker in self.brokers.values())])
-        failures: list[BrokerUnreachable] = []
+        failures: list[ClientError] = []
         for address in known:
             try:
-                return await self._connect(address)
-            except BrokerUnreachable as failure:
+                return await self.connections.to(address)
+            except ClientError as failure:
                 failures.append(failure)
-        reasons = dict.fromkeys(failure.reason for failure in failures)
+        unreachable = [each for each in failures if isinstance(each, BrokerUnreachable)]
+        if len(unreachable) < len(failures):
+            raise next(each for each in failures if not isinstance(each, BrokerUnreachable))
+        reasons = dict.fromkeys(failure.reason for failure in unreachable)
         raise BrokerUnreachable(tuple(known), "; ".join(reasons))
 
     async def broker(self, node_id: int) -> Connection:
@@ -149,7 +152,7 @@ class Cluster:
             raise NoLeader(f"broker {node_id} is not in the cluster now")
         address = self.brokers[node_id].address
         try:
-            return await self._connect(address)
+            return await self.connections.to(address)
         except BrokerUnreachable as failure:
             if address in self.bootstrap:
                 raise
@@ -167,41 +170,53 @@ class Cluster:
         Raises the error of the first topic that has one. With `create`, the broker may create the
         topics that it does not know, if its configuration says so.
         """
-        wanted = None if topics is None else tuple(_by_name(name) for name in topics)
-        request = MetadataRequest(
-            topics=wanted, allow_auto_topic_creation=create, include_topic_authorized_operations=False
-        )
-        connection = await self.any_broker()
-        response = await connection.request(request, MetadataResponse, timeout_ms=self.timeout_ms)
-        self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
-        self.brokers = {
-            each.node_id: Broker(each.node_id, Address(each.host, each.port), each.rack)
-            for each in response.brokers
-        }
-        for each in response.topics:
-            self._topics.pop(each.name or "", None)
-        found = {topic.name: topic for topic in map(_topic_info, response.topics)}
-        self._topics.update(found)
+        names = None if topics is None else list(dict.fromkeys(topics))
+        answers = await self._ask(names, create)
+        for each in answers:
+            raise_for(each.error_code, each.name)
+        now = asyncio.get_running_loop().time()
+        return {topic.name: topic for topic in (self.metadata.learn_topic(each, now) for each in answers)}
+
+    async def refresh_some(self, names: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
+        """Ask for the metadata of topics; return by name what is known of each now, or its error."""
+        found: dict[str, TopicInfo | KafkaError] = {}
+        answers = await self._ask(list(dict.fromkeys(names)), create=False)
+        now = asyncio.get_running_loop().time()
+        for each in answers:
+            name = each.name or ""
+            if each.error_code:
+                found[name] = error_for(each.error_code, name)
+            else:
+                found[name] = self.metadata.learn_topic(each, now)
         return found
 
     async def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """Return what is known of a topic; ask if nothing is.
+        """Return what is known of a topic; ask if nothing is, or if it was learned too long ago.
 
         With `create`, a broker that is willing creates it: it answers that it does not know the
         topic first, so that answer is believed only after a while.
         """
-        if name not in self._topics:
-            await self.retrying(
-                lambda: self.refresh([name], create=create),
-                also=_UNKNOWN if create else frozenset(),
-                timeout_ms=CREATION_TIMEOUT_MS if create else None,
-            )
-        return self._topics[name]
+        known = self.known(name)
+        if known is None:
+            async with self._asking:  # whoever waited here finds what the first one has asked for
+                known = self.known(name)
+                if known is None:
+                    found = await self.retrying(
+                        lambda: self.refresh([name], create=create),
+                        also=_UNKNOWN if create else frozenset(),
+                        timeout_ms=CREATION_TIMEOUT_MS if create else None,
+                    )
+                    known = found[name]
+        return known
+
+    def known(self, name: str) -> TopicInfo | None:
+        """Return what is known of a topic without asking; None if it has to be asked for."""
+        oldest = asyncio.get_running_loop().time() - self.options.metadata_max_age_ms / 1000
+        return self.metadata.topic(name, oldest)
 
     def forget(self, name: str) -> None:
-        """Drop what is known of a topic: a broker said that it is stale."""
-        self._topics.pop(name, None)
+        """Do not use what is known of a topic any more: a broker said that it is stale."""
+        self.metadata.mark_stale(name)
 
     async def leader(self, partition: TopicPartition) -> int:
         """Return the node id of the partition's leader; raise LeaderNotAvailable if it has none now."""
@@ -217,34 +232,47 @@ class Cluster:
         *,
         also: frozenset[ErrorCode] = frozenset(),
         patient: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: float | None = None,
+        backoff: Backoff | None = None,
     ) -> Result:
         """Return what `attempt` returns; repeat it while it fails in ways that pass by themselves.
 
         `also` names further error codes worth waiting for; `patient` waits for brokers to come back.
         """
+        backoff = backoff or self.backoff
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self.timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        pause_ms = RETRY_MIN_MS
+        failures = 0
         while True:
             try:
                 return await attempt()
             except (KafkaError, ClientError) as error:
-                if not _passes(error, also, patient) or loop.time() + pause_ms / 1000 > deadline:
+                failures += 1
+                pause_ms = backoff.pause_ms(failures)
+                if not passes(error, also, patient) or loop.time() + pause_ms / 1000 > deadline:
                     raise
             await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
 
-    async def _connect(self, address: Address) -> Connection:
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
-                connection = await Connection.open(address, client_id=self._client_id)
-                self._connections[address] = connection
-            return connection
+    async def _ask(self, names: Sequence[str] | None, create: bool) -> Sequence[MetadataResponseTopic]:
+        """Ask for metadata, take over the brokers, and return what was said of each topic."""
+        wanted = None if names is None else tuple(_by_name(name) for name in names)
+        request = MetadataRequest(
+            topics=wanted, allow_auto_topic_creation=create, include_topic_authorized_operations=False
+        )
+        connection = await self.any_broker()
+        timeout_ms = min(self.timeout_ms, self.options.request_timeout_ms)
+        response = await connection.request(request, MetadataResponse, timeout_ms=timeout_ms)
+        self.metadata.learn(response)
+        for each in response.topics:
+            if each.error_code in _UNKNOWN:
+                self.metadata.forget(each.name or "")
+        return response.topics
 
 
-def _passes(error: KafkaError | ClientError, also: frozenset[ErrorCode], patient: bool) -> bool:
+def passes(
+    error: KafkaError | ClientError, also: frozenset[ErrorCode] = frozenset(), patient: bool = True
+) -> bool:
+    """Return whether an error passes by itself, so that what failed is worth another try."""
     if isinstance(error, KafkaError):
         return error.code in TRANSIENT or error.code in also
     return isinstance(error, ConnectionLost) or (patient and isinstance(error, BrokerUnreachable | NoLeader))
@@ -252,19 +280,3 @@ def _passes(error: KafkaError | ClientError, also: frozenset[ErrorCode], patient
 
 def _by_name(name: str) -> MetadataRequestTopic:
     return MetadataRequestTopic(topic_id=None, name=TopicName(name))
-
-
-def _topic_info(topic: MetadataResponseTopic) -> TopicInfo:
-    raise_for(topic.error_code, topic.name)
-    partitions = {
-        int(each.partition_index): PartitionInfo(
-            index=each.partition_index,
-            leader=each.leader_id,
-            leader_epoch=each.leader_epoch,
-            replicas=tuple(each.replica_nodes),
-            isr=tuple(each.isr_nodes),
-            offline=tuple(each.offline_replicas),
-        )
-        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
-    }
-    return TopicInfo(topic.name or "", topic.topic_id, topic.is_internal, partitions)

@@ -1,92 +1,131 @@
 """One socket to one broker: requests go out, replies come back, matched by correlation id.
 
-The first request of every connection is ApiVersions; after that each request goes out in the
-newest version that both sides know. Callers see one version of the message classes only:
-`request` takes a request of it and returns the reply lifted to the same version.
+The first request of every connection is ApiVersions, then comes the login, if there is one; after that
+each request goes out in the newest version that both sides know. Two ways to ask:
+
+    request   takes a message of kio in one version and returns the reply lifted to the same version
+    post      takes an encoded body and returns a future of the reply's frame: for the hot paths
+
+A request that is not answered in time closes the connection: what comes later could not be told apart
+from the answer to something else, and the broker is not well.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import socket
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
-from kio.schema.api_versions.v0 import ApiVersionsRequest as OldApiVersionsRequest
-from kio.schema.api_versions.v0 import ApiVersionsResponse as OldApiVersionsResponse
-from kio.schema.api_versions.v3 import ApiVersionsRequest, ApiVersionsResponse
-from kio.schema.errors import ErrorCode
-
-from ottla import __version__
 from ottla.client.address import Address
-from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NotKafka, raise_for
-from ottla.protocol.api_keys import ApiKey
+from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NotKafka, TlsFailed
+from ottla.client.handshake import Session, shake_hands
+from ottla.client.reasons import api_name, reason_of, tls_reason
+from ottla.client.response_reader import MAX_RESPONSE_BYTES, BadFrame, ResponseReader
+from ottla.client.unanswered import Reply, Unanswered, reply_of
 from ottla.protocol.errors import KafkaError, UnsupportedVersion
-from ottla.protocol.frames import (
-    SIZE,
-    RequestHeader,
-    decode_response_header,
-    encode_frame,
-    encode_request_header,
-)
+from ottla.protocol.frames import SIZE, RequestHeader, encode_request_header
 from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
     from kio.static.primitive import i32Timedelta
     from kio.static.protocol import Payload
 
-MAX_RESPONSE_BYTES = 512 * 1024 * 1024
+    from ottla.client.security import Security
+
+__all__ = ["MAX_RESPONSE_BYTES", "Connection", "Reply", "milliseconds"]
+
 DEFAULT_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_MS = 5_000
 
+_HINT = " (if that stays so: is security_protocol what this listener wants?)"
+
 Response = TypeVar("Response", bound="Payload")
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection to one broker; many requests may be under way at once."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.address = address
-        self.versions: dict[int, tuple[int, int]] = {}
+        self.session = Session()
+        """What the broker said when we came: its versions and features, and until when the login holds."""
+        self.last_used = 0.0
+        """When, by the loop's clock, something was last sent or received."""
         self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
-        self._waiting: dict[int, asyncio.Future[memoryview]] = {}
+        self._reader = ResponseReader()
+        self._unanswered = Unanswered(self._loop, self._too_late)
         self._next_correlation_id = 0
         self._writable = asyncio.Event()
         self._writable.set()
         self._failure: ClientError | None = None
         self._gone = asyncio.Event()
+        self._security: Security | None = None
+        self._login = asyncio.Lock()
 
     @classmethod
     async def open(
-        cls, address: Address, *, client_id: str = "ottla", timeout_ms: int = CONNECT_TIMEOUT_MS
-    ) -> Connection:
-        """Connect and agree on versions; raise BrokerUnreachable or NotKafka if that fails."""
-        loop = asyncio.get_running_loop()
+        cls,
+        address: Address,
+        *,
+        client_id: str = "ottla",
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        security: Security | None = None,
+        socket_options: Sequence[tuple[int, int, int]] = (),
+    ) -> Self:
+        """Connect, agree on versions and log in; raise BrokerUnreachable, NotKafka, TlsFailed or
+        AuthenticationFailed if that fails."""
+        connection: Self | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                _, connection = await loop.create_connection(
-                    lambda: cls(address, client_id), address.host, address.port
-                )
+                connection = await cls._connect(address, client_id, security)
+                connection._security = security
+                connection._set_socket_options(socket_options)
+                connection.session = await shake_hands(connection, security)
         except TimeoutError:
-            raise BrokerUnreachable([address], f"no answer within {timeout_ms // 1000} s") from None
-        except OSError as error:
-            raise BrokerUnreachable([address], _reason(error)) from None
-        try:
-            await connection._agree_on_versions(timeout_ms)
+            if connection is not None:
+                connection.close()
+            raise BrokerUnreachable([address], f"no answer within {timeout_ms / 1000:g} s") from None
+        except ConnectionLost as lost:
+            raise BrokerUnreachable([address], f"{lost.reason} during the handshake{_HINT}") from None
         except BaseException:
-            connection.close()
+            if connection is not None:
+                connection.close()
             raise
         return connection
+
+    @classmethod
+    async def _connect(cls, address: Address, client_id: str, security: Security | None) -> Self:
+        loop = asyncio.get_running_loop()
+        tls = None if security is None else security.tls
+        try:
+            _, connection = await loop.create_connection(
+                lambda: cls(address, client_id), address.host, address.port, ssl=tls
+            )
+        except OSError as error:  # of which ssl.SSLError is one
+            if (reason := tls_reason(error)) is not None:
+                raise TlsFailed(address, reason) from None
+            raise BrokerUnreachable([address], reason_of(error)) from None
+        return connection
+
+    @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """The oldest and the newest version of each API that the broker serves."""
+        return self.session.versions
 
     @property
     def is_open(self) -> bool:
         """Whether requests can still be sent."""
         return self._failure is None
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for their reply."""
+        return len(self._unanswered)
 
     def close(self) -> None:
         """Close the socket; whoever still waits for a reply gets ConnectionLost."""
@@ -108,77 +147,114 @@ class Connection(asyncio.Protocol):
         if version < oldest_served:
             served = f"only versions {oldest_served}-{newest_served}" if newest_served >= 0 else "no version"
             raise UnsupportedVersion(
-                f"{self.address} serves {served} of {_name(api_key)}, this client speaks {newest}"
+                f"{self.address} serves {served} of {api_name(api_key)}, this client speaks {newest}"
             )
         return version
 
     async def request(
-        self, request: Payload, response_type: type[Response], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self,
+        request: Payload,
+        response_type: type[Response],
+        *,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        version: int | None = None,
     ) -> Response:
-        """Send `request`, wait for its reply and return it."""
-        version = self.version_of(request.__api_key__, request.__version__)
-        return await self._exchange(request, version, response_type, timeout_ms)
+        """Send `request`, wait for its reply and return it; in `version`, or the newest that both know."""
+        if version is None:
+            version = self.version_of(request.__api_key__, request.__version__)
+        await self.ready()
+        return await self.exchange(request, version, response_type, timeout_ms)
+
+    async def exchange(
+        self, request: Payload, version: int, response_type: type[Response], timeout_ms: float
+    ) -> Response:
+        """Do what `request` does, but in this version, and without asking whether the login still holds."""
+        frame, at = await self.post_message(request, version, timeout_ms)
+        return self.decode(frame, at, int(request.__api_key__), version, response_type)
+
+    async def post_message(self, request: Payload, version: int, timeout_ms: float) -> Reply:
+        """Send `request` in `version` and return its reply, undecoded."""
+        api_key = int(request.__api_key__)
+        body = request_encoder(api_key, version, int(request.__version__))(request)
+        return await self.post(api_key, version, (body,), timeout_ms)
 
     async def send_only(self, request: Payload) -> None:
         """Send a request that gets no reply (produce with acks=0)."""
         version = self.version_of(request.__api_key__, request.__version__)
-        await self._send(request, version)
+        await self.ready()
+        api_key = int(request.__api_key__)
+        body = request_encoder(api_key, version, int(request.__version__))(request)
+        self._write(self._next_id(), api_key, version, (body,))
 
-    async def _agree_on_versions(self, timeout_ms: int) -> None:
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-        reply: ApiVersionsResponse | OldApiVersionsResponse
-        frame = await self._exchange_raw(request, 3, timeout_ms)
-        if _peek_error(frame) == ErrorCode.unsupported_version:  # then the rest is written in version 0
-            reply = await self._exchange(OldApiVersionsRequest(), 0, OldApiVersionsResponse, timeout_ms)
-        else:
-            reply = self._decode(frame, ApiKey.API_VERSIONS, 3, ApiVersionsResponse)
-        raise_for(reply.error_code, f"{self.address} refused to say which versions it speaks")
-        self.versions = {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
-
-    async def _exchange(
-        self, request: Payload, version: int, response_type: type[Response], timeout_ms: int
-    ) -> Response:
-        frame = await self._exchange_raw(request, version, timeout_ms)
-        return self._decode(frame, request.__api_key__, version, response_type)
-
-    async def _exchange_raw(self, request: Payload, version: int, timeout_ms: int) -> memoryview:
-        correlation_id = await self._send(request, version)
-        reply = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                frame: memoryview = await reply
-                return frame
-        except TimeoutError:
-            error = ConnectionLost(self.address, f"no reply within {timeout_ms / 1000:g} s")
-            self._fail(error)
-            raise error from None
-        finally:
-            self._waiting.pop(correlation_id, None)
-
-    async def _send(self, request: Payload, version: int) -> int:
+    async def ready(self) -> None:
+        """Wait until the socket takes more, and the login holds."""
+        if self.session.is_over(self._loop.time()):
+            await self._log_in_again()
         await self._writable.wait()
+
+    def post(
+        self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: float
+    ) -> asyncio.Future[Reply]:
+        """Send an encoded request and return the future of its reply; call `ready` before."""
+        correlation_id = self._next_id()
+        self._write(correlation_id, api_key, version, body)
+        return self._unanswered.add(correlation_id, api_key, version, timeout_ms)
+
+    def post_only(self, api_key: int, version: int, body: Sequence[Buffer]) -> None:
+        """Send an encoded request that gets no reply; call `ready` before."""
+        self._write(self._next_id(), api_key, version, body)
+
+    def decode(
+        self, frame: memoryview, at: int, api_key: int, version: int, response_type: type[Response]
+    ) -> Response:
+        """Return the reply whose body begins at `at`; a garbled one closes the connection."""
+        try:
+            decoder = response_decoder(api_key, version, int(response_type.__version__))
+            return cast("Response", decoder(frame, at))
+        except KafkaError as error:
+            raise self.garbled(api_key, version, error) from error
+
+    def garbled(self, api_key: int, version: int, error: Exception) -> NotKafka:
+        """Close the connection, because a reply made no sense, and return the error to raise."""
+        name = api_name(api_key)
+        failure = NotKafka(self.address, f"its reply to {name} v{version} is garbled ({error})")
+        self._fail(failure)
+        return failure
+
+    def _next_id(self) -> int:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        return correlation_id
+
+    def _write(self, correlation_id: int, api_key: int, version: int, body: Sequence[Buffer]) -> None:
         if self._failure is not None:
             raise self._failure
         assert self._transport is not None
-        api_key = int(request.__api_key__)
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(api_key, version, correlation_id, self._client_id)
-        body = request_encoder(api_key, version, int(request.__version__))(request)
-        self._transport.write(encode_frame(encode_request_header(header), body))
-        return correlation_id
+        header = encode_request_header(RequestHeader(api_key, version, correlation_id, self._client_id))
+        size = SIZE.pack(len(header) + sum(map(len, body)))
+        self.last_used = self._loop.time()
+        self._transport.writelines((size + header, *body))
 
-    def _decode(
-        self, frame: memoryview, api_key: int, version: int, response_type: type[Response]
-    ) -> Response:
-        as_version = int(response_type.__version__)
-        try:
-            _, position = decode_response_header(frame, api_key, version)
-            return cast("Response", response_decoder(api_key, version, as_version)(frame, position))
-        except KafkaError as error:
-            failure = NotKafka(self.address, f"its reply to {_name(api_key)} v{version} is garbled ({error})")
-            self._fail(failure)
-            raise failure from error
+    def _too_late(self, what: str) -> None:
+        self._fail(ConnectionLost(self.address, what))
+
+    async def _log_in_again(self) -> None:
+        """Prove anew who we are, while everybody else who wants to send waits."""
+        async with self._login:
+            if not self.session.is_over(self._loop.time()):
+                return
+            try:
+                self.session = await shake_hands(self, self._security)
+            except (ClientError, KafkaError):
+                self.close()
+                raise
+
+    def _set_socket_options(self, options: Sequence[tuple[int, int, int]]) -> None:
+        assert self._transport is not None
+        raw = self._transport.get_extra_info("socket")
+        for level, name, value in options:
+            if raw is not None:
+                raw.setsockopt(level, name, value)
 
     # What asyncio calls.
 
@@ -186,21 +262,29 @@ class Connection(asyncio.Protocol):
         """Remember the socket."""
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand every complete frame to whoever waits for it."""
-        self._received += data
-        while len(self._received) >= 8:
-            (size,) = SIZE.unpack_from(self._received)
-            if not 4 <= size <= MAX_RESPONSE_BYTES:
-                self._fail(NotKafka(self.address, f"it sent a frame of {size} bytes"))
-                return
-            if len(self._received) < 4 + size:
-                return
-            frame = memoryview(bytes(memoryview(self._received)[4 : 4 + size]))
-            del self._received[: 4 + size]
-            waiter = self._waiting.get(SIZE.unpack_from(frame)[0])
-            if waiter is not None and not waiter.done():
-                waiter.set_result(frame)
+        try:
+            frames = self._reader.received(nbytes)
+        except BadFrame as error:
+            self._fail(NotKafka(self.address, str(error)))
+            return
+        self.last_used = self._loop.time()
+        for frame in frames:
+            self._hand_over(frame)
+
+    def _hand_over(self, frame: memoryview) -> None:
+        waiting = self._unanswered.take(frame)
+        if waiting is None:
+            return
+        try:
+            waiting.reply.set_result(reply_of(waiting, frame))
+        except KafkaError as error:
+            waiting.reply.set_exception(self.garbled(waiting.api_key, waiting.version, error))
 
     def pause_writing(self) -> None:
         """Make senders wait until the socket has drained."""
@@ -212,16 +296,13 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who waits."""
-        reason = _reason(exc) if exc is not None else "closed by the broker"
-        self._fail(ConnectionLost(self.address, reason))
+        self._fail(ConnectionLost(self.address, reason_of(exc) if exc else "closed by the broker"))
         self._gone.set()
 
     def _fail(self, error: ClientError) -> None:
         if self._failure is None:
             self._failure = error
-        for waiter in self._waiting.values():
-            if not waiter.done():
-                waiter.set_exception(self._failure)
+        self._unanswered.fail(self._failure)
         self._writable.set()
         if self._transport is not None:
             self._transport.close()
@@ -230,21 +311,3 @@ class Connection(asyncio.Protocol):
 def milliseconds(value: int) -> i32Timedelta:
     """Return a duration as kio's messages want it."""
     return cast("i32Timedelta", timedelta(milliseconds=value))
-
-
-def _name(api_key: int) -> str:
-    return ApiKey(api_key).name.title().replace("_", "")
-
-
-def _peek_error(frame: memoryview) -> int:
-    return int.from_bytes(frame[4:6], "big", signed=True)
-
-
-def _reason(error: Exception) -> str:
-    """Return what the operating system said, in words (asyncio overwrites them with its own)."""
-    if isinstance(error, socket.gaierror):
-        return "the host name is not known"
-    if isinstance(error, OSError) and (error.errno is not None or "Errno 111" in str(error)):
-        text = os.strerror(error.errno or errno.ECONNREFUSED)
-        return text[0].lower() + text[1:]
-    return str(error) or type(error).__name__

@@ -57,9 +57,53 @@ class NoLeader(ClientError):
     """A partition has had no leader for as long as we were willing to wait."""
 
 
+class AuthenticationFailed(ClientError):
+    """The broker does not accept who we say we are; trying again would not help."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"{address} refused the login: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class TlsFailed(ClientError):
+    """No encrypted connection can be made; trying again would not help."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"no encrypted connection to {address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class TimedOut(ClientError):
+    """What was asked for did not happen in the time that was given for it."""
+
+
+class ClientClosed(ClientError):
+    """The client has been closed, so it takes nothing more."""
+
+
+class WrongTransactionState(ClientError):
+    """The call does not fit the state of the transaction; says what to call first."""
+
+
+class TransactionFailed(ClientError):
+    """The transaction cannot be committed any more; abort it, and do its work again in a new one."""
+
+
+class TransactionAborted(ClientError):
+    """The record was not sent, or will not be seen, because its transaction was aborted."""
+
+
 def error_for(code: int, message: str | None = None) -> KafkaError:
     """Return the error that a broker's `code` stands for."""
     return _class_of(code)(message or "")
+
+
+def meaning_of(code: int) -> str:
+    """Return what a broker's `code` means, in a few words without a full stop."""
+    sentence = (_class_of(code).__doc__ or "").strip().splitlines()[0].rstrip(".")
+    return sentence[0].lower() + sentence[1:]
 
 
 def raise_for(code: int, message: str | None = None) -> None:

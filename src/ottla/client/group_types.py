@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
 
@@ -48,3 +49,23 @@ class CommittedOffset:
     offset: int
     leader_epoch: int
     metadata: str
+
+
+class OffsetAndMetadata(NamedTuple):
+    """The next offset to read in a partition, and what to note beside it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    """The leader epoch of the record before it; -1 if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """Who a consumer is in its group: what a transaction needs to commit the consumer's offsets safely."""
+
+    group_id: str
+    generation_id: int = -1
+    """The generation, or the member epoch of the consumer protocol; -1 for a group without members."""
+    member_id: str = ""
+    group_instance_id: str | None = None

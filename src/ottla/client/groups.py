@@ -15,9 +15,6 @@ from kio.schema.consumer_group_describe.v1 import ConsumerGroupDescribeRequest, 
 from kio.schema.delete_groups.v2 import DeleteGroupsRequest, DeleteGroupsResponse
 from kio.schema.describe_groups.v6 import DescribeGroupsRequest, DescribeGroupsResponse
 from kio.schema.describe_groups.v6.response import DescribedGroup
-from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator import v3 as find_one
-from kio.schema.find_coordinator import v6 as find_many
 from kio.schema.list_groups.v5 import ListGroupsRequest, ListGroupsResponse
 from kio.schema.offset_commit.v9 import OffsetCommitRequest, OffsetCommitResponse
 from kio.schema.offset_commit.v9.request import OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -30,19 +27,23 @@ from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, find_coordinator
 from ottla.client.errors import raise_for
-from ottla.client.group_types import CommittedOffset, GroupDescription, GroupMember, ListedGroup
+from ottla.client.group_types import (
+    CommittedOffset,
+    GroupDescription,
+    GroupMember,
+    ListedGroup,
+    OffsetAndMetadata,
+)
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import GroupIdNotFound, InvalidRequest
-from ottla.protocol.types import GroupId, TopicName, i8, i32, i64
+from ottla.protocol.types import GroupId, TopicName, i32, i64
 
-FIRST_FIND_OF_MANY = 4
 FIRST_FETCH_OF_MANY = 8
 DEAD = "Dead"
 
-_GROUP = i8(0)
-_NOT_COORDINATOR = frozenset({ErrorCode.not_coordinator})
 
 Result = TypeVar("Result")
 
@@ -80,13 +81,17 @@ class Groups:
         """Return every offset that the group has committed; none if it does not exist."""
         return await self._ask(group_id, lambda _, connection: _committed(connection, group_id))
 
-    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Set offsets from outside; brokers refuse it while the group has members (UnknownMemberId)."""
         topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for (topic, partition), offset in offsets.items():
+        for (topic, partition), given in offsets.items():
+            noted = OffsetAndMetadata(given) if isinstance(given, int) else given
             topics[topic].append(
                 OffsetCommitRequestPartition(
-                    partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=""
+                    partition_index=i32(partition),
+                    committed_offset=i64(noted.offset),
+                    committed_leader_epoch=i32(noted.leader_epoch),
+                    committed_metadata=noted.metadata,
                 )
             )
         request = OffsetCommitRequest(
@@ -140,23 +145,14 @@ class Groups:
 
     async def coordinator(self, group_id: str) -> int:
         """Return the node id of the broker that coordinates a group."""
-        connection = await self.cluster.any_broker()
-        if connection.version_of(ApiKey.FIND_COORDINATOR, 6) < FIRST_FIND_OF_MANY:
-            one = find_one.FindCoordinatorRequest(key=group_id, key_type=_GROUP)
-            answer = await connection.request(one, find_one.FindCoordinatorResponse)
-            raise_for(answer.error_code, answer.error_message or group_id)
-            return answer.node_id
-        many = find_many.FindCoordinatorRequest(coordinator_keys=(group_id,), key_type=_GROUP)
-        (found,) = (await connection.request(many, find_many.FindCoordinatorResponse)).coordinators
-        raise_for(found.error_code, found.error_message or group_id)
-        return found.node_id
+        return await find_coordinator(self.cluster, CoordinatorKind.GROUP, group_id)
 
     async def _ask(self, group_id: str, ask: Callable[[int, Connection], Awaitable[Result]]) -> Result:
         async def attempt() -> Result:
             node_id = await self.coordinator(group_id)
             return await ask(node_id, await self.cluster.broker(node_id))
 
-        return await self.cluster.retrying(attempt, also=_NOT_COORDINATOR)
+        return await self.cluster.retrying(attempt, also=NOT_COORDINATOR)
 
 
 async def _describe(connection: Connection, node_id: int, group_id: str) -> GroupDescription:

@@ -23,6 +23,7 @@ from ottla.common.config import (
     Update,
 )
 from ottla.common.config_types import BOOLEAN, INT, STRING, at_least
+from ottla.common.controller_keys import ControllerKeys
 from ottla.common.coordinator_keys import (
     ClassicGroupKeys,
     ConsumerGroupKeys,
@@ -33,7 +34,10 @@ from ottla.common.kafka_keys import UNIMPLEMENTED_BROKER_KEYS, UNIMPLEMENTED_PRE
 from ottla.common.listeners import Listener, parse_listeners
 from ottla.common.log_keys import SegmentKeys
 from ottla.common.network_keys import NetworkKeys
+from ottla.common.replication_keys import ReplicationKeys, check_replication
+from ottla.common.transaction_keys import TransactionKeys
 from ottla.common.units import MIB
+from ottla.common.zookeeper_keys import ZooKeeperKeys
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -118,12 +122,16 @@ class ServerKeys(Config):
 class BrokerConfig(
     ServerKeys,
     NetworkKeys,
+    ReplicationKeys,
     SegmentKeys,
     AppendKeys,
     CleanerKeys,
     OffsetKeys,
     ClassicGroupKeys,
     ConsumerGroupKeys,
+    TransactionKeys,
+    ControllerKeys,
+    ZooKeeperKeys,
 ):
     """All of a broker's values. Raises ConfigError for keys and values that will not do."""
 
@@ -227,6 +235,7 @@ class BrokerConfig(
                 "log.cleaner.min.compaction.lag.ms", "must not exceed log.cleaner.max.compaction.lag.ms"
             )
         check_group_limits(self)
+        check_replication(self)
 
     @classmethod
     def _elsewhere(cls, name: str) -> str | None:

@@ -10,15 +10,15 @@ from typing import Final
 
 _GENERAL = """
     alter.config.policy.class.name background.threads broker.id.generation.enable
-    controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+    controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     create.topic.policy.class.name num.io.threads process.roles reserved.broker.max.id
-    request.timeout.ms server.max.startup.time.ms transaction.two.phase.commit.enable
+    request.timeout.ms server.max.startup.time.ms
     unstable.api.versions.enable unstable.feature.versions.enable
 """
 
 _NETWORK = """
     connection.failed.authentication.delay.ms control.plane.listener.name controller.listener.names
-    early.start.listeners inter.broker.listener.name max.connection.creation.rate
+    early.start.listeners max.connection.creation.rate
     max.connections.per.ip.overrides num.network.threads socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms socket.listen.backlog.size
 """
@@ -33,16 +33,13 @@ _LOG = """
 """
 
 _REPLICATION = """
-    auto.leader.rebalance.enable controller.socket.timeout.ms
+    controller.socket.timeout.ms
     delete.records.purgatory.purge.interval.requests eligible.leader.replicas.enable
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-    follower.replication.throttled.rate inter.broker.protocol.version
-    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-    leader.replication.throttled.rate num.replica.fetchers producer.purgatory.purge.interval.requests
-    replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.backoff.ms replica.fetch.max.bytes
-    replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-    replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
-    replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+    inter.broker.protocol.version
+    num.replica.fetchers producer.purgatory.purge.interval.requests
+    replica.alter.log.dirs.io.max.bytes.per.second
+    replica.socket.receive.buffer.bytes
     unclean.leader.election.interval.ms
 """
 
@@ -70,12 +67,7 @@ _GROUPS = """
 """
 
 _TRANSACTIONS = """
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-    transaction.partition.verification.enable
-    transaction.remove.expired.transaction.cleanup.interval.ms
-    transaction.state.log.load.buffer.size transaction.state.log.min.isr
-    transaction.state.log.num.partitions transaction.state.log.replication.factor
-    transaction.state.log.segment.bytes transactional.id.expiration.ms
+    transaction.state.log.load.buffer.size
 """
 
 _SECURITY = """
@@ -101,11 +93,14 @@ _METADATA = """
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+    zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.ssl.cipher.suites
+    zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols zookeeper.ssl.keystore.type
+    zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.password
+    zookeeper.ssl.truststore.type zookeeper.sync.time.ms
 """
 
 _TOPIC = """
     compression.gzip.level compression.lz4.level compression.zstd.level
-    follower.replication.throttled.replicas leader.replication.throttled.replicas
     local.retention.bytes local.retention.ms message.downconversion.enable message.format.version
     message.timestamp.difference.max.ms preallocate remote.log.copy.disable
     remote.log.delete.on.disable remote.storage.enable
@@ -139,7 +134,6 @@ UNIMPLEMENTED_PREFIXES: Final = (
     "rsm.config.",
     "sasl.",
     "ssl.",
-    "zookeeper.",
 )
 """Families of broker keys of which Ottla implements none."""
 

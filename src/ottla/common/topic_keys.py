@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.config import Config, ConfigEntry, ConfigError, ConfigSource, Key, Synonym
-from ottla.common.config_types import LONG, Check, at_least
+from ottla.common.config_types import LIST, LONG, Check, at_least
 from ottla.common.kafka_keys import UNIMPLEMENTED_TOPIC_KEYS
+from ottla.common.replication_keys import THROTTLED_REPLICAS
 from ottla.common.units import HOUR_MS, MINUTE_MS
 
 T = TypeVar("T")
@@ -86,7 +87,23 @@ class TopicConfig(Config):
         BrokerConfig.log_flush_interval_ms,
         (BrokerConfig.log_flush_scheduler_interval_ms, 1),
     )
+    follower_replication_throttled_replicas = TopicKey(
+        "follower.replication.throttled.replicas",
+        LIST,
+        (),
+        "Replicas that `follower.replication.throttled.rate` slows down: `PARTITION:BROKER`, several with "
+        "commas, or `*` for all.",
+        check=THROTTLED_REPLICAS,
+    )
     index_interval_bytes = _same_as(BrokerConfig.log_index_interval_bytes)
+    leader_replication_throttled_replicas = TopicKey(
+        "leader.replication.throttled.replicas",
+        LIST,
+        (),
+        "Replicas that `leader.replication.throttled.rate` slows down: `PARTITION:BROKER`, several with "
+        "commas, or `*` for all.",
+        check=THROTTLED_REPLICAS,
+    )
     max_compaction_lag_ms = _same_as(BrokerConfig.log_cleaner_max_compaction_lag_ms)
     max_message_bytes = _same_as(BrokerConfig.message_max_bytes)
     message_timestamp_after_max_ms = _same_as(BrokerConfig.log_message_timestamp_after_max_ms)
@@ -152,7 +169,7 @@ class TopicConfig(Config):
         return ConfigEntry(
             name=key.name,
             value=key.write(getattr(self, key.attribute)),
-            source=synonyms[0].source,
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
             read_only=False,
             sensitive=key.kind.sensitive,
             type_code=key.kind.code,

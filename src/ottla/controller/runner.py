@@ -1,39 +1,61 @@
-"""The controller as the rest of the broker sees it: what can be asked of it, and when it answers.
+"""The controller as the rest of the broker sees it, whichever broker is the controller.
 
-Each method asks the machine (pure) and has its decisions carried out by the writer (IO). Requests for many
-things are decided in chunks, with everyone else's work in between; one that is only to be validated is
-decided on images that are then thrown away.
+When it is this one, requests are decided here (office.py); when it is another, those that this broker has
+of its own (more producer ids, an ISR, a topic that clients ask for) are sent to it (remote.py).
+All others are passed on to the controller as they come, and asked of its office there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
 from ottla.common.ids import new_uuid, uuid_text
 from ottla.controller import machine
-from ottla.controller.chunks import chunks
-from ottla.controller.machine import ConfigAlteration, Decision, NewPartitions, NewTopic, TopicSelector
-from ottla.controller.writer import MetadataWriter
-from ottla.metadata.image import ClusterImage, TopicImage
+from ottla.controller.machine import IsrChange, NewTopic
+from ottla.controller.membership import Membership
+from ottla.controller.office import PRODUCER_IDS_PER_BLOCK, Office
+from ottla.controller.term import Term
+from ottla.metadata.follower import MetadataFollower
+from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.records import Endpoint, MetadataError
-from ottla.metadata.state import ClusterState
-from ottla.metadata.store import MetadataStore, Session
-from ottla.protocol.errors import KafkaError, RequestTimedOut
+from ottla.metadata.registration import BrokerRegistration
+from ottla.metadata.state import ClusterState, Subscriber
+from ottla.metadata.store import MetadataStore
+from ottla.protocol.errors import (
+    BrokerNotAvailable,
+    KafkaError,
+    NetworkException,
+    NotController,
+    RequestTimedOut,
+    TopicAlreadyExists,
+    UnknownServerError,
+)
+
+if TYPE_CHECKING:
+    from ottla.controller.remote import Caller, RemoteController
 
 __all__ = ["ClusterState", "Controller"]
 
-I = TypeVar("I")  # noqa: E741  an item of a request
-R = TypeVar("R")
+logger = logging.getLogger(__name__)
 
-PRODUCER_IDS_PER_BLOCK = 1_000
+T = TypeVar("T")
+
+PATIENCE_MS = 10_000
+"""How long a request of this broker waits for a controller."""
+RETRY_S = 0.1
+COMPLAIN_S = 10.0
+LEAVING_S = 15.0
+"""How long a broker that stops waits for others to lead its partitions."""
 
 
 class Controller:
-    """Runs the cluster from this broker. `config` returns the broker's current configuration."""
+    """Runs the cluster, or knows who does. `config` returns the broker's current configuration."""
 
     def __init__(
         self,
@@ -42,154 +64,231 @@ class Controller:
         clock: Clock,
         node_id: int,
         config: Callable[[], BrokerConfig],
+        peers: Caller | None = None,
     ) -> None:
         self._store = store
         self._state = state
         self._clock = clock
         self._node_id = node_id
         self._config = config
-        self._writer = MetadataWriter(store, state)
-        self._session: Session | None = None
+        self._peers = peers
+        self._follower = MetadataFollower(store, state)
+        self._members = Membership(
+            store, node_id, self._new_term, lambda: self.on_session_lost(), self._follower.show_again
+        )
+        incarnation_id = uuid_text(new_uuid())
+        self._identity = BrokerRegistration(incarnation_id=incarnation_id, directory_id=incarnation_id)
+        self.on_session_lost: Callable[[], None] = lambda: None
+        """Called at once when this broker must no longer lead."""
 
     # Service
 
-    async def start(self, cluster_id: str | None = None) -> None:
-        """Load the image, become the controller, and create the cluster if there is none.
+    async def start(self, cluster_id: str | None = None, directory_id: str | None = None) -> None:
+        """Load the image and take a session; if there is no cluster, take part in creating it.
 
         `cluster_id` is the cluster that the logs of this broker belong to, if it has logs: without their
-        metadata, or with that of another cluster, it must not start. Raise MetadataError for that, and
-        for a store that cannot be trusted.
+        metadata, or with that of another cluster, it must not start. `directory_id` is that of the
+        directory, which this process has locked. Raise MetadataError for that, and for a store that
+        cannot be trusted.
         """
         await self._store.open()
         try:
-            await self._writer.catch_up()
+            await self._follower.catch_up()
             _check_cluster(self._state.image.cluster_id, cluster_id)
-            self._session = await self._store.open_session(self._node_id)
-            epoch = await self._store.stand_for_election(self._session)
-            self._writer.start(epoch)
-            new_id = uuid_text(new_uuid())
-            await self._writer.change(lambda image: machine.create_cluster(image, new_id))
-            await self._writer.change(lambda image: machine.elect_controller(image, self._node_id, epoch))
+            if directory_id is not None:
+                self._identity = replace(self._identity, directory_id=directory_id)
+            await self._members.open(self._identity)
+            self._follower.start()
+            if not self._state.image.cluster_id:
+                self._members.stand()
+                await self._state.wait_until(lambda image: bool(image.cluster_id))
         except BaseException:
             await self.stop()
             raise
 
+    async def register_broker(
+        self,
+        endpoints: Sequence[Endpoint],
+        rack: str | None = None,
+        *,
+        after_unclean_stop: bool = True,
+        may_have_lost_records: bool = True,
+    ) -> int:
+        """Tell the cluster where this broker is; return its broker epoch once it is in the cluster.
+
+        Call it when partitions can be served: the broker may be given some to lead.
+        """
+        registration = replace(
+            self._identity,
+            endpoints=tuple(endpoints),
+            rack=rack,
+            after_unclean_stop=after_unclean_stop,
+            may_have_lost_records=may_have_lost_records,
+        )
+        await self._members.register(registration)
+        self._members.stand()
+        while not self.is_registered:
+            try:
+                async with asyncio.timeout(COMPLAIN_S):
+                    await self._state.wait_until(lambda _: self.is_registered)
+            except TimeoutError:
+                logger.warning("this broker waits for a controller to let it into the cluster")
+        return self.broker_epoch
+
+    async def follow(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Show `subscriber` the cluster as it is, then every change; return what ends that."""
+        return await self._follower.subscribe(subscriber)
+
+    async def leave(self) -> None:
+        """Let others lead this broker's partitions, as far as there are any that can, before it stops."""
+        others = [each for each in self._state.image.brokers.values() if each.can_lead]
+        if not self.is_registered or all(each.node_id == self._node_id for each in others):
+            return
+        try:
+            async with asyncio.timeout(LEAVING_S):
+                await self._members.ask_to_stop()
+                await self._state.wait_until(
+                    lambda image: not machine.waits_for_leaders_to_move(image, self._node_id)
+                )
+        except (TimeoutError, MetadataError):
+            pass  # it stops all the same; the end of its session has the same effect
+
     async def stop(self) -> None:
         """Finish the changes that are queued, refuse new ones, and close the store."""
-        await self._writer.stop()
+        await self._members.close()
+        await self._follower.stop()
         await self._store.close()
 
-    # Changes
+    # Who is who
 
-    async def register_broker(
-        self, endpoints: Sequence[Endpoint], rack: str | None = None, *, after_unclean_stop: bool = True
-    ) -> int:
-        """Tell the cluster where this broker is; return its broker epoch.
+    @property
+    def is_active(self) -> bool:
+        """Return whether this broker is the controller, as far as it knows."""
+        return self._office is not None
 
-        Call it before partitions are served: after an unclean stop, leader epochs change.
-        """
-        assert self._session is not None, "start the controller first"
-        node_id, broker_epoch = self._node_id, self._session.broker_epoch
-        (result,) = await self._writer.change(
-            lambda image: machine.register_broker(
-                image, node_id, broker_epoch, rack, tuple(endpoints), after_unclean_stop=after_unclean_stop
-            )
-        )
-        return _or_raise(result)
+    @property
+    def broker_epoch(self) -> int:
+        """Return the epoch of this broker's session; -1 while it has none."""
+        return self._members.broker_epoch
+
+    @property
+    def is_registered(self) -> bool:
+        """Return whether this broker is in the cluster and alive: only then may it lead."""
+        broker = self._state.image.brokers.get(self._node_id)
+        return broker is not None and not broker.fenced and broker.epoch == self.broker_epoch
+
+    @property
+    def office(self) -> Office:
+        """Return where the controller is asked; raise NotController if that is not here."""
+        office = self._office
+        if office is None:
+            raise NotController(f"broker {self._node_id} is not the controller")
+        return office
+
+    async def catch_up(self) -> None:
+        """See what has been written to the metadata until now."""
+        try:
+            await self._follower.catch_up()
+        except MetadataError as error:
+            raise RequestTimedOut(f"the metadata cannot be read: {error}") from error
+
+    # Changes that this broker may need of its own
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
         """Create topics; return each of them, or why not."""
-        refused = machine.refuse_new_topics(topics, self._config())
 
-        def decide(image: ClusterImage, chunk: Sequence[NewTopic]) -> Decision[TopicImage]:
-            return machine.create_topics(image, chunk, [new_uuid() for _ in chunk], self._config())
+        async def elsewhere(controller: RemoteController) -> list[TopicImage | KafkaError]:
+            made = await controller.create_topics(topics)
+            await self.catch_up()
+            return [self._created(topic.name, made.get(topic.name)) for topic in topics]
 
-        def weight(topic: NewTopic) -> int:
-            return max(topic.partition_count, len(topic.assignments), 1)
-
-        return await self._in_chunks(topics, refused, weight, decide, validate_only, timeout_ms)
-
-    async def delete_topics(
-        self, selectors: Sequence[TopicSelector], *, timeout_ms: int = 60_000
-    ) -> list[TopicImage | KafkaError]:
-        """Delete topics; return what each of them was, or why not."""
-        refused = machine.refuse_selectors(self._state.image, selectors, self._config())
-        image = self._state.image
-
-        def weight(selector: TopicSelector) -> int:
-            topic = machine.find_topic(image, selector)
-            return 1 if topic is None else len(topic.partitions)
-
-        return await self._in_chunks(selectors, refused, weight, machine.delete_topics, False, timeout_ms)
-
-    async def create_partitions(
-        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 60_000
-    ) -> list[TopicImage | KafkaError]:
-        """Give topics more partitions; return each topic as it then is, or why not."""
-        refused = machine.refuse_new_partitions(self._state.image, wanted)
-        return await self._in_chunks(
-            wanted,
-            refused,
-            lambda each: max(1, each.count),
-            machine.create_partitions,
-            validate_only,
-            timeout_ms,
+        return await self._ask(
+            lambda office: office.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms),
+            elsewhere,
         )
 
-    async def alter_configs(
-        self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False, replacing: bool = False
-    ) -> list[KafkaError | None]:
-        """Change configs of topics and brokers; `replacing` resets those that are not named."""
-        refused = machine.refuse_alterations(alterations)
-        decide_on = machine.replace_configs if replacing else machine.alter_configs
+    async def alter_partitions(self, changes: Sequence[IsrChange]) -> list[PartitionImage | KafkaError]:
+        """Ask for other ISRs of partitions that this broker leads; return each as it then is, or why not."""
+        node_id, broker_epoch = self._node_id, self.broker_epoch
 
-        def decide(image: ClusterImage, chunk: Sequence[ConfigAlteration]) -> Decision[None]:
-            return decide_on(image, chunk, self._config())
+        async def elsewhere(controller: RemoteController) -> list[PartitionImage | KafkaError]:
+            epochs = await controller.alter_partitions(changes)
+            if any(isinstance(each, int) for each in epochs.values()):
+                await self.catch_up()
+            return [self._altered(each, epochs.get((each.topic_id, each.partition))) for each in changes]
 
-        return await self._in_chunks(alterations, refused, lambda _: 1, decide, validate_only, None)
+        return await self._ask(
+            lambda office: office.alter_partitions(node_id, broker_epoch, changes), elsewhere
+        )
 
     async def allocate_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
         """Return producer ids that nobody else ever gets."""
-        (result,) = await self._writer.change(lambda image: machine.allocate_producer_ids(image, count))
-        return _or_raise(result)
+        return await self._ask(
+            lambda office: office.allocate_producer_ids(count),
+            lambda controller: controller.allocate_producer_ids(),
+        )
 
     # How
 
-    async def _in_chunks(
-        self,
-        items: Sequence[I],
-        refused: Sequence[KafkaError | None],
-        weight: Callable[[I], int],
-        decide: Callable[[ClusterImage, Sequence[I]], Decision[R]],
-        validate_only: bool,
-        timeout_ms: int | None,
-    ) -> list[R | KafkaError]:
-        """Decide what is not refused, a chunk at a time; what has not begun in time has timed out."""
-        results: list[R | KafkaError | None] = list(refused)
-        allowed = [index for index, error in enumerate(refused) if error is None]
-        deadline_ms = None if timeout_ms is None else self._clock.mono_ms() + timeout_ms
-        scratch = self._state.image
-        for chunk in chunks(allowed, lambda index: weight(items[index])):
-            part = [items[index] for index in chunk]
-            if chunk[0] != allowed[0] and deadline_ms is not None and self._clock.mono_ms() >= deadline_ms:
-                decided: Sequence[R | KafkaError] = [RequestTimedOut("not begun in time")] * len(chunk)
-            elif validate_only:
-                decision = decide(scratch, part)
-                scratch, decided = scratch.apply(decision.records), decision.results
-                await asyncio.sleep(0)
-            else:
-                outcome = await self._decide_part(decide, part)
-                decided = outcome
-            for index, result in zip(chunk, decided, strict=True):
-                results[index] = result
-        return cast("list[R | KafkaError]", results)
+    @property
+    def _office(self) -> Office | None:
+        term = self._members.term
+        return None if term is None else term.office
 
-    async def _decide_part(
-        self, decide: Callable[[ClusterImage, Sequence[I]], Decision[R]], part: Sequence[I]
-    ) -> tuple[R | KafkaError, ...]:
-        return await self._writer.change(lambda image: decide(image, part))
+    def _new_term(self, controller_epoch: int) -> Term:
+        return Term(
+            self._store,
+            self._state,
+            self._follower,
+            self._clock,
+            self._node_id,
+            self._config,
+            controller_epoch,
+        )
+
+    async def _ask(
+        self,
+        here: Callable[[Office], Awaitable[T]],
+        elsewhere: Callable[[RemoteController], Awaitable[T]],
+    ) -> T:
+        """Ask the controller, wherever it is; wait a while if there is none that answers."""
+        deadline_ms = self._clock.mono_ms() + PATIENCE_MS
+        while True:
+            try:
+                office = self._office
+                if office is not None:
+                    return await here(office)
+                return await elsewhere(self._remote())
+            except (NotController, BrokerNotAvailable, NetworkException):
+                if self._peers is None or self._clock.mono_ms() >= deadline_ms:
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    def _remote(self) -> RemoteController:
+        # A broker that stands alone never needs it: it starts without these message classes.
+        from ottla.controller.remote import RemoteController
+
+        controller_id = self._state.image.controller_id
+        if self._peers is None or controller_id in (self._node_id, -1):
+            raise NotController("there is no controller at the moment")
+        return RemoteController(self._peers, controller_id, self._node_id, self.broker_epoch)
+
+    def _created(self, name: str, error: KafkaError | None) -> TopicImage | KafkaError:
+        topic = self._state.image.topics.get(name)
+        if error is None or (isinstance(error, TopicAlreadyExists) and topic is not None):
+            return topic or error or UnknownServerError(f"{name} was created but is not there")
+        return error
+
+    def _altered(self, change: IsrChange, outcome: KafkaError | int | None) -> PartitionImage | KafkaError:
+        if isinstance(outcome, KafkaError):
+            return outcome
+        topic = self._state.image.topic_by_id(change.topic_id)
+        partition = None if topic is None else self._state.image.partition(topic.name, change.partition)
+        if outcome is None or partition is None:
+            return UnknownServerError("the controller did not answer for this partition")
+        return partition
 
 
 def _check_cluster(found: str, expected: str | None) -> None:
@@ -199,9 +298,3 @@ def _check_cluster(found: str, expected: str | None) -> None:
         )
     if expected is not None and found != expected:
         raise MetadataError(f"the logs belong to cluster {expected}, the metadata to cluster {found}")
-
-
-def _or_raise(result: R | KafkaError) -> R:
-    if isinstance(result, KafkaError):
-        raise result
-    return result

@@ -16,11 +16,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.controller.machine import Decision
+from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import MetadataError
 from ottla.metadata.state import ClusterState
-from ottla.metadata.store import ControllerFenced, MetadataStore, VersionConflict, fold
-from ottla.protocol.errors import KafkaError, KafkaStorageError, NotController
+from ottla.metadata.store import (
+    ControllerFenced,
+    MetadataStore,
+    SessionLost,
+    StoreUnavailable,
+    VersionConflict,
+)
+from ottla.protocol.errors import KafkaError, KafkaStorageError, NotController, RequestTimedOut
 
 logger = logging.getLogger(__name__)
 
@@ -40,18 +47,27 @@ class _Change(NamedTuple):
 class MetadataWriter:
     """Changes the metadata, as the controller of one epoch."""
 
-    def __init__(self, store: MetadataStore, state: ClusterState) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        state: ClusterState,
+        follower: MetadataFollower,
+        controller_epoch: int,
+        on_fenced: Callable[[], None],
+    ) -> None:
         self._store = store
         self._state = state
+        self._follower = follower
+        self._controller_epoch = controller_epoch
         self._changes: asyncio.Queue[_Change | None] = asyncio.Queue(QUEUED_CHANGES)
         self._worker: asyncio.Task[None] | None = None
-        self._controller_epoch = 0
-        self._records_since_snapshot = 0
         self._is_behind = True
+        self._on_fenced = on_fenced
+        self.is_fenced = False
+        """Whether another controller is known to have been elected."""
 
-    def start(self, controller_epoch: int) -> None:
+    def start(self) -> None:
         """Take changes from here on."""
-        self._controller_epoch = controller_epoch
         self._worker = asyncio.create_task(self._work(), name="metadata writer")
 
     async def stop(self) -> None:
@@ -61,23 +77,18 @@ class MetadataWriter:
             await self._changes.put(None)
             await worker
 
+    async def give_up(self) -> None:
+        """Refuse new changes and those that are queued: this broker is not the controller any more."""
+        self._fence()
+        await self.stop()
+
     async def change(self, decide: Decide[R]) -> tuple[R | KafkaError, ...]:
         """Carry out what `decide` makes of the newest image; return its results once they are durable."""
         if self._worker is None:
-            raise NotController("the broker is stopping")
+            raise NotController("this broker is not the controller any more")
         done: asyncio.Future[tuple[R | KafkaError, ...]] = asyncio.get_running_loop().create_future()
         await self._changes.put(_Change(decide, done))
         return await done
-
-    async def catch_up(self) -> None:
-        """Read what the log has beyond our image."""
-        image = self._state.image
-        entries = await self._store.read(image.version)
-        newest = fold(image, entries)
-        self._records_since_snapshot += sum(len(each.records) for each in entries if not each.is_snapshot)
-        if newest is not image:
-            await self._state.publish(newest)
-        self._is_behind = False
 
     async def _work(self) -> None:
         while (change := await self._changes.get()) is not None:
@@ -93,9 +104,12 @@ class MetadataWriter:
 
     async def _carry_out(self, decide: Decide[R]) -> tuple[R | KafkaError, ...]:
         for _ in range(ATTEMPTS):
+            if self.is_fenced:
+                raise NotController("another broker is the controller now")
             try:
                 if self._is_behind:
-                    await self.catch_up()
+                    await self._follower.catch_up()
+                    self._is_behind = False
                 image = self._state.image
                 decision = decide(image)
                 if not decision.records:
@@ -106,19 +120,25 @@ class MetadataWriter:
                 )
             except VersionConflict:
                 continue
-            except ControllerFenced as error:
+            except (ControllerFenced, SessionLost) as error:
+                self._fence()
                 raise NotController(str(error)) from error
+            except StoreUnavailable as error:
+                raise RequestTimedOut(f"the store of the metadata does not answer: {error}") from error
             except MetadataError as error:
                 logger.error("the metadata cannot be changed: %s", error)
                 raise KafkaStorageError(f"the metadata cannot be changed: {error}") from error
-            await self._state.publish(image.apply(decision.records, version))
+            await self._follower.take(decision.records, version)
             self._is_behind = False
-            self._records_since_snapshot += len(decision.records)
             return decision.results
         raise NotController("other changes to the metadata kept coming first")
 
+    def _fence(self) -> None:
+        self.is_fenced = True
+        self._on_fenced()
+
     async def _compact_if_due(self) -> None:
-        image, grown = self._state.image, self._records_since_snapshot
+        image, grown = self._state.image, self._follower.records_read
         if grown < RECORDS_BEFORE_SNAPSHOT or grown < image.record_count:
             return
         try:
@@ -126,4 +146,4 @@ class MetadataWriter:
         except Exception:
             logger.exception("no snapshot of the metadata")
         # Also after a failure: the next attempt is due only when the log has grown as much again.
-        self._records_since_snapshot = 0
+        self._follower.records_read = 0

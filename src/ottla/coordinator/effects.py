@@ -52,12 +52,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The outcome of one event: write the records, change the state, and once committed reply."""
+    """The outcome of one event: write the records, change the state, and once committed reply and send."""
 
     records: tuple[object, ...] = ()
     changes: tuple[object, ...] = ()
     replies: tuple[Reply, ...] = ()
     timers: tuple[Timer, ...] = ()
+    sends: tuple[object, ...] = ()
+    """What others may hear of only once the records are committed: the runtime's owner passes it on."""
 
 
 NOTHING = Step()

@@ -7,14 +7,13 @@ unloaded. Requests find their partition by the hash of the group id.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from uuid import UUID
 
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
@@ -23,39 +22,20 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import FetchRequest
 from ottla.coordinator.lag import LedPartition, PartitionLag, RecordTimes, group_lag
 from ottla.coordinator.partition_writer import PartitionWriter
-from ottla.coordinator.placement import partition_for
 from ottla.coordinator.runtime import Runtime
+from ottla.coordinator.shards import Shard, Shards
 from ottla.metadata.image import ClusterImage, changes
 from ottla.metadata.state import ClusterState
-from ottla.protocol.errors import (
-    CoordinatorNotAvailable,
-    KafkaError,
-    NotCoordinator,
-    TopicAlreadyExists,
-)
+from ottla.protocol.control_records import Marker
+from ottla.protocol.errors import KafkaError, NotCoordinator
+from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
-
-logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOADS_AT_ONCE = 4
 LAGS_PER_TURN = 50
 """How many lags are computed before other work gets its turn: each may read and decompress a batch."""
-RETRY_S = 5.0
-"""How long to wait before loading a partition again that could not be read."""
-
-
-class Shard:
-    """One partition of the topic: its runtime, and since when this broker leads it."""
-
-    __slots__ = ("loading", "runtime", "since")
-
-    def __init__(self, since: tuple[UUID, int], runtime: Runtime[GroupMachine]) -> None:
-        self.since = since
-        self.runtime = runtime
-        self.loading: asyncio.Task[None] | None = None
 
 
 class GroupCoordinator:
@@ -70,35 +50,25 @@ class GroupCoordinator:
         config: Callable[[], BrokerConfig],
         clock: Clock,
     ) -> None:
-        self._node_id = node_id
         self._cluster = cluster
-        self._controller = controller
         self._partitions = partitions
         self._config = config
         self._clock = clock
-        self._shards: dict[int, Shard] = {}
+        self._shards: Shards[GroupMachine] = Shards(
+            CONSUMER_OFFSETS_TOPIC, self, node_id, cluster, controller, partitions, clock
+        )
         self._waiting: dict[object, asyncio.Future[Any]] = {}
-        self._unsubscribe: Callable[[], None] | None = None
-        self._creating = asyncio.Lock()
-        self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
         self._times = RecordTimes()
 
     # Service
 
     async def start(self) -> None:
         """Load the partitions that this broker leads, in the background, and follow the cluster."""
-        self._unsubscribe = self._cluster.subscribe(self._follow)
-        self._lead(self._cluster.image)
+        await self._shards.start()
 
     async def stop(self) -> None:
         """Unload everything."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
-        loading = [shard.loading for shard in self._shards.values() if shard.loading is not None]
-        for index in list(self._shards):
-            self._unload(index)
-        await asyncio.gather(*loading, return_exceptions=True)
+        await self._shards.stop()
 
     # Requests
 
@@ -110,7 +80,23 @@ class GroupCoordinator:
         **kwargs: P.kwargs,
     ) -> Any:
         """Run an event on the machine of a group; return its reply, or a future for it."""
-        return self._shard(group_id).runtime.call(event, *args, **kwargs)
+        return self._shards.of(group_id).runtime.call(event, *args, **kwargs)
+
+    def led_partition(self, group_id: str) -> Partition:
+        """Return the partition that a group lives on, which this broker leads."""
+        return self._partitions.get(CONSUMER_OFFSETS_TOPIC, self._shards.of(group_id).index)
+
+    def end_transaction(self, index: int, marker: Marker) -> asyncio.Future[None] | None:
+        """Append a marker to a partition of the topic, and let what it decides count.
+
+        Returns None if that is committed, else a future for when it is.
+        """
+        self._shards.check_started()
+        shard = self._shards.at(index)
+        if shard is None:
+            raise NotCoordinator(f"{CONSUMER_OFFSETS_TOPIC}-{index} is led elsewhere")
+        committed: asyncio.Future[None] | None = shard.runtime.call(GroupMachine.end_transaction, marker)
+        return committed
 
     async def call_all(
         self,
@@ -119,9 +105,9 @@ class GroupCoordinator:
         **kwargs: P.kwargs,
     ) -> list[Any]:
         """Run an event on every machine here, and return all replies."""
-        self._check_started()
+        self._shards.check_started()
         replies = []
-        for shard in list(self._shards.values()):
+        for shard in self._shards:
             reply = shard.runtime.call(event, *args, **kwargs)
             replies.append(await reply if isawaitable(reply) else reply)
         return replies
@@ -145,16 +131,11 @@ class GroupCoordinator:
 
     async def find(self, group_id: str) -> int:
         """Return the node id of the broker that coordinates a group; the topic is made on first use."""
-        topic = self._cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
-        if topic is None:
-            await self.create_topic()
-            topic = self._cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
-        if topic is None:
-            raise CoordinatorNotAvailable(f"there is no {CONSUMER_OFFSETS_TOPIC}")
-        leader = topic.partitions[partition_for(group_id, len(topic.partitions))].leader
-        if leader < 0:
-            raise CoordinatorNotAvailable(f"a partition of {CONSUMER_OFFSETS_TOPIC} has no leader")
-        return leader
+        return await self._shards.find(group_id)
+
+    async def find_partition(self, group_id: str) -> TopicPartition:
+        """Return the partition of `__consumer_offsets` of a group; the topic is made on first use."""
+        return await self._shards.partition_of(group_id)
 
     async def lag(self, group_id: str) -> list[PartitionLag]:
         """Return how far a group is behind, by partition: in records and in seconds."""
@@ -173,113 +154,46 @@ class GroupCoordinator:
         except KafkaError:
             return None
 
-    def _shard(self, group_id: str) -> Shard:
-        self._check_started()
-        topic = self._cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
-        shard = None
-        if topic is not None:
-            shard = self._shards.get(partition_for(group_id, len(topic.partitions)))
-        if shard is None:
-            raise NotCoordinator(f"broker {self._node_id} does not coordinate {group_id}")
-        return shard
-
-    def _check_started(self) -> None:
-        if self._unsubscribe is None:
-            raise CoordinatorNotAvailable("the coordinator is not running")
-
-    # The topic
+    # The topic, and the machines on it
 
     async def create_topic(self) -> None:
         """Make `__consumer_offsets`, unless it exists; raise CoordinatorNotAvailable if it cannot be made."""
-        async with self._creating:
-            if CONSUMER_OFFSETS_TOPIC in self._cluster.image.topics:
-                return
-            config = self._config()
-            brokers = len(self._cluster.image.brokers)
-            (made,) = await self._controller.create_topics(
-                [
-                    NewTopic(
-                        CONSUMER_OFFSETS_TOPIC,
-                        config.offsets_topic_num_partitions,
-                        min(config.offsets_topic_replication_factor, brokers),
-                        configs=(
-                            ("cleanup.policy", "compact"),
-                            ("compression.type", "producer"),
-                            ("segment.bytes", str(config.offsets_topic_segment_bytes)),
-                        ),
-                    )
-                ]
-            )
-        if isinstance(made, KafkaError) and not isinstance(made, TopicAlreadyExists):
-            logger.error("%s cannot be created: %s", CONSUMER_OFFSETS_TOPIC, made)
-            raise CoordinatorNotAvailable(f"{CONSUMER_OFFSETS_TOPIC} cannot be created: {made}")
-        # Nothing is in them yet: this saves the first member of the first group a second attempt.
-        loading = [shard.loading for shard in self._shards.values() if shard.loading is not None]
-        await asyncio.gather(*loading, return_exceptions=True)
+        await self._shards.create_topic()
 
-    def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Take over a new cluster image."""
-        if old.topics is new.topics:
-            return
-        difference = changes(old, new)
-        for shard in self._shards.values():
-            if shard.runtime.is_active:
-                shard.runtime.tell(GroupMachine.new_image, new, difference)
-        if old.topics.get(CONSUMER_OFFSETS_TOPIC) is not new.topics.get(CONSUMER_OFFSETS_TOPIC):
-            self._lead(new)
+    def new_topic(self, broker_count: int) -> NewTopic:
+        """Return what `__consumer_offsets` is to be made of."""
+        config = self._config()
+        return NewTopic(
+            CONSUMER_OFFSETS_TOPIC,
+            config.offsets_topic_num_partitions,
+            min(config.offsets_topic_replication_factor, broker_count),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+            ),
+        )
 
-    def _lead(self, image: ClusterImage) -> None:
-        """Load and unload partitions, so that they are those that this broker leads."""
-        topic = image.topics.get(CONSUMER_OFFSETS_TOPIC)
-        led = {}
-        if topic is not None:
-            led = {
-                each.index: (topic.topic_id, each.leader_epoch)
-                for each in topic.partitions
-                if each.leader == self._node_id
-            }
-        for index, shard in list(self._shards.items()):
-            if led.get(index) != shard.since:
-                self._unload(index)
-        for index, since in led.items():
-            if index not in self._shards:
-                self._begin_to_load(index, since)
-
-    def _begin_to_load(self, index: int, since: tuple[UUID, int]) -> None:
-        try:
-            partition = self._partitions.get(CONSUMER_OFFSETS_TOPIC, index)
-        except KafkaError as error:
-            logger.error("%s-%d cannot be loaded: %s", CONSUMER_OFFSETS_TOPIC, index, error)
-            return
+    def open_shard(self, index: int, partition: Partition) -> Runtime[GroupMachine]:
+        """Return a machine on a partition of `__consumer_offsets`."""
         config = self._config()
         writer = PartitionWriter(partition, self._clock, config.offsets_topic_compression_codec)
         machine = GroupMachine(config, self._cluster.image)
-        shard = Shard(since, Runtime(machine, writer, self._clock, config.offsets_commit_timeout_ms))
-        self._shards[index] = shard
-        name = f"load {CONSUMER_OFFSETS_TOPIC}-{index}"
-        shard.loading = asyncio.get_running_loop().create_task(self._load(index, shard), name=name)
+        return Runtime(machine, writer, self._clock, config.offsets_commit_timeout_ms)
 
-    async def _load(self, index: int, shard: Shard) -> None:
-        runtime = shard.runtime
-        try:
-            async with self._loads:
-                start_ms = self._clock.mono_ms()
-                await runtime.load()
-            runtime.machine.apply(self._cluster.image)
-            runtime.activate()
-        except Exception:
-            logger.exception("%s-%d cannot be loaded", CONSUMER_OFFSETS_TOPIC, index)
-            await asyncio.sleep(RETRY_S)
-            self._unload(index)
-            self._begin_to_load(index, shard.since)
-            return
-        shard.loading = None
-        groups, took_ms = len(runtime.machine.groups), self._clock.mono_ms() - start_ms
-        if groups:
-            logger.info("%s-%d: %d groups loaded in %d ms", CONSUMER_OFFSETS_TOPIC, index, groups, took_ms)
+    def loaded(self, shard: Shard[GroupMachine]) -> str:
+        """Begin to coordinate the groups of a partition."""
+        machine = shard.runtime.machine
+        machine.apply(self._cluster.image)
+        shard.runtime.activate()
+        return f"{len(machine.groups)} groups" if machine.groups else ""
 
-    def _unload(self, index: int) -> None:
-        shard = self._shards.pop(index)
-        if shard.loading is not None and shard.loading is not asyncio.current_task():
-            shard.loading.cancel()
-        shard.runtime.unload()
+    def unloaded(self, shard: Shard[GroupMachine]) -> None:
+        """Do nothing: the runtime has answered everybody."""
+
+    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Tell every machine what has changed."""
+        difference = changes(old, new)
+        for shard in self._shards:
+            if shard.runtime.is_active:
+                shard.runtime.tell(GroupMachine.new_image, new, difference)

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ottla.common.lag import CAUGHT_UP, Lag, first_unread, lag
+from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffsets
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
@@ -53,7 +54,7 @@ def group_lag(
     """Yield how far behind each committed offset is, one partition at a time."""
     for topic, partitions in offsets:
         for index, kept in partitions:
-            if kept is None:
+            if not isinstance(kept, OffsetValue):
                 continue
             partition = find(topic, index)
             if partition is None:

@@ -1,4 +1,4 @@
-"""The log under a group machine: records to batches, and all of them back when a partition is loaded."""
+"""The log under a state machine: records to batches, and all of them back when a partition is loaded."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from ottla.common.clock import Clock
 from ottla.common.file_range import FileRange
-from ottla.coordinator.group.record_codec import decode_record, encode_record
-from ottla.coordinator.group.records import Record
+from ottla.coordinator.group import record_codec
+from ottla.coordinator.in_transaction import InTransaction
+from ottla.protocol.control_records import Marker, decode_marker
 from ottla.protocol.errors import InvalidRecord, KafkaError
-from ottla.protocol.record_batch import decode_header, iter_batches
+from ottla.protocol.record_batch import BatchHeader, decode_header, iter_batches
 from ottla.protocol.records import Record as LogRecord
 from ottla.protocol.records import encode_batch, iter_records
 from ottla.replication.partition import Partition
@@ -26,27 +28,53 @@ BATCH_BYTES = 512 * 1024
 """How large a batch becomes at most, unless one record alone is larger."""
 RECORD_OVERHEAD_BYTES = 20
 
+Encode = Callable[[Any], tuple[bytes, bytes | None]]
+"""From a machine's record to the bytes of its key and value."""
+Decode = Callable[[bytes | None, bytes | None], Any]
+"""The way back; None for a record that is not known."""
+
 
 class PartitionWriter:
     """Appends the records of one machine to its partition."""
 
-    def __init__(self, partition: Partition, clock: Clock, codec: int = 0) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        clock: Clock,
+        codec: int = 0,
+        encode: Encode = record_codec.encode_record,
+        decode: Decode = record_codec.decode_record,
+    ) -> None:
         self._partition = partition
         self._clock = clock
         self._codec = codec
+        self._encode = encode
+        self._decode = decode
 
-    def append(self, records: tuple[Record, ...]) -> tuple[int, int]:
+    def append(self, records: tuple[Any, ...]) -> tuple[int, int]:
         """Append as many of the records as make one batch; return the offset after it, and how many."""
+        first = records[0]
+        self._partition.check_in_sync()
+        if isinstance(first, Marker):
+            return self._partition.append_marker(first).last_offset + 1, 1
+        producer: dict[str, Any] = {}
+        if isinstance(first, InTransaction):
+            records = tuple(each.record for each in records)
+            producer = {
+                "producer_id": first.producer_id,
+                "producer_epoch": first.producer_epoch,
+                "transactional": True,
+            }
         now_ms = self._clock.wall_ms()
         batch: list[LogRecord] = []
         size, largest = 0, min(BATCH_BYTES, self._partition.log.config.max_message_bytes // 2)
         for record in records:
-            key, value = encode_record(record)
+            key, value = self._encode(record)
             size += len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD_BYTES
             if size > largest and batch:
                 break
             batch.append(LogRecord(len(batch), now_ms, key, value))
-        encoded = memoryview(encode_batch(batch, codec=self._codec))
+        encoded = memoryview(encode_batch(batch, codec=self._codec, **producer))
         appended = self._partition.append(encoded, decode_header(encoded))
         return appended.last_offset + 1, len(batch)
 
@@ -54,8 +82,11 @@ class PartitionWriter:
         """Return None if all below `offset` is committed, else a future for when it is."""
         return self._partition.committed(offset)
 
-    async def load(self, replay: Callable[[Record], None]) -> None:
-        """Replay the whole partition. What cannot be read is left out, and said so in the log."""
+    async def load(self, replay: Callable[[Any], None]) -> int:
+        """Replay the whole partition, and return where it ends.
+
+        What cannot be read is left out, and said so in the log.
+        """
         partition = self._partition
         offset, end_offset = partition.log_start_offset, partition.log.log_end_offset
         left_out: Counter[str] = Counter()
@@ -65,10 +96,13 @@ class PartitionWriter:
             data = found.records.read() if isinstance(found.records, FileRange) else found.records
             for header, batch in iter_batches(data):
                 if header.is_control:
+                    marker = decode_marker(header, batch)
+                    if marker is not None:
+                        replay(marker)
                     continue
                 for each in iter_records(batch):
                     if each.offset >= offset:
-                        _replay_one(each, replay, left_out)
+                        _replay_one(header, each, self._decode, replay, left_out)
                         replayed += 1
                         if replayed % RECORDS_PER_TURN == 0:
                             await asyncio.sleep(0)
@@ -77,15 +111,24 @@ class PartitionWriter:
             offset = found.next_offset
         for reason, count in left_out.items():
             logger.warning("%s: left out %d records: %s", partition.topic_partition, count, reason)
+        return end_offset
 
 
-def _replay_one(each: LogRecord, replay: Callable[[Record], None], left_out: Counter[str]) -> None:
+def _replay_one(
+    header: BatchHeader,
+    each: LogRecord,
+    decode: Decode,
+    replay: Callable[[Any], None],
+    left_out: Counter[str],
+) -> None:
     try:
-        record = decode_record(each.key, each.value)
+        record = decode(each.key, each.value)
     except KafkaError as error:
         left_out[str(error)] += 1
         return
     if record is None:
         left_out["they are of a type that Ottla does not know"] += 1
+    elif header.is_transactional:
+        replay(InTransaction(header.producer_id, header.producer_epoch, record))
     else:
         replay(record)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ from ottla.protocol.errors import (
     MessageTooLarge,
     NotCoordinator,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RecordListTooLarge,
     RequestTimedOut,
@@ -38,7 +39,7 @@ from ottla.protocol.errors import (
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
-"""When to try again to handle a timer whose records could not be appended."""
+"""When to try again what failed for want of replicas: a timer's records, or a commit that sends wait for."""
 
 Replay = Callable[[Any], None]
 P = ParamSpec("P")
@@ -67,11 +68,15 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 
 
+def _nobody_listens(message: object) -> None:
+    raise ValueError(f"nobody sends {message}")
+
+
 class Writer(Protocol):
     """The partition under a machine."""
 
-    async def load(self, replay: Replay) -> None:
-        """Replay all records, with other work in between."""
+    async def load(self, replay: Replay) -> int:
+        """Replay all records, with other work in between; return the offset after the last."""
         ...
 
     def append(self, records: tuple[Any, ...]) -> tuple[int, int]:
@@ -86,8 +91,16 @@ class Writer(Protocol):
 class Runtime(Generic[M]):
     """One machine, one partition, one event at a time."""
 
-    def __init__(self, machine: M, writer: Writer, clock: Clock, commit_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        machine: M,
+        writer: Writer,
+        clock: Clock,
+        commit_timeout_ms: int,
+        send: Callable[[object], None] = _nobody_listens,
+    ) -> None:
         self.machine = machine
+        self._send = send
         self._writer = writer
         self._clock = clock
         self._commit_timeout_ms = commit_timeout_ms
@@ -109,8 +122,8 @@ class Runtime(Generic[M]):
         return len(self._parked)
 
     async def load(self) -> None:
-        """Replay the partition."""
-        await self._writer.load(self.machine.replay)
+        """Replay the partition. A new leader may not have committed all of it yet: answers wait for that."""
+        self._end_offset = await self._writer.load(self.machine.replay)
 
     def activate(self) -> None:
         """Take requests from now on."""
@@ -142,8 +155,10 @@ class Runtime(Generic[M]):
         commit = self._writer.committed(self._end_offset)
         if commit is not None:
             parked = self._park(token)
-            self._settle_later(step.replies, commit)
+            self._settle_later(step, commit)
             return parked
+        for message in step.sends:
+            self._send(message)
         own: Reply | None = None
         for reply in step.replies:
             if reply.token == token:
@@ -161,11 +176,13 @@ class Runtime(Generic[M]):
         now_ms = self._clock.wall_ms()
         step = event(self.machine, now_ms, *args, **kwargs)
         self._take(step, now_ms)
-        if step.replies:
+        if step.replies or step.sends:
             commit = self._writer.committed(self._end_offset)
             if commit is not None:
-                self._settle_later(step.replies, commit)
+                self._settle_later(step, commit)
             else:
+                for message in step.sends:
+                    self._send(message)
                 for reply in step.replies:
                     self._settle(reply)
 
@@ -215,11 +232,13 @@ class Runtime(Generic[M]):
         else:
             future.set_result(reply.response)
 
-    def _settle_later(self, replies: tuple[Reply, ...], commit: asyncio.Future[None]) -> None:
-        """Send replies once their records are committed, or say in time that they are not."""
+    def _settle_later(self, step: Step, commit: asyncio.Future[None]) -> None:
+        """Send messages and replies once their records are committed, or say in time that they are not."""
+        if step.sends:
+            self._send_when_committed(step.sends, self._end_offset)
 
         def give_up() -> None:
-            for reply in replies:
+            for reply in step.replies:
                 self._settle(Reply(reply.token, CoordinatorNotAvailable("not committed in time")))
 
         timeout = self._loop.call_later(self._commit_timeout_ms / 1000, give_up)
@@ -227,18 +246,46 @@ class Runtime(Generic[M]):
         def settle(commit: asyncio.Future[None]) -> None:
             timeout.cancel()
             error = NotCoordinator("stopped") if commit.cancelled() else commit.exception()
-            for reply in replies:
+            for reply in step.replies:
                 if error is not None:
                     reply = Reply(reply.token, as_coordinator_error(error))
                 self._settle(reply)
 
         commit.add_done_callback(settle)
 
+    def _send_when_committed(self, messages: Sequence[object], offset: int) -> None:
+        """Send what is decided by records below `offset`, whenever they are committed.
+
+        Too few replicas in sync are no reason to give up: the records are in the log, and count as soon as
+        there are enough again. Whoever asked has been told by then that it failed, and may ask again; but
+        a decision that is in the state must be carried out, or it would be for ever under way.
+        """
+        if not self.is_active:
+            return
+        commit = self._writer.committed(offset)
+        if commit is None:
+            for message in messages:
+                self._send(message)
+            return
+
+        def settled(commit: asyncio.Future[None]) -> None:
+            if commit.cancelled() or commit.exception() is not None:
+                self._loop.call_later(RETRY_MS / 1000, self._send_when_committed, messages, offset)
+            else:
+                self._send_when_committed(messages, offset)
+
+        commit.add_done_callback(settled)
+
 
 def as_coordinator_error(error: BaseException) -> KafkaError:
     """Return what a client of the coordinator is told when its partition fails."""
     match error:
-        case UnknownTopicOrPartition() | NotEnoughReplicas() | RequestTimedOut():
+        case (
+            UnknownTopicOrPartition()
+            | NotEnoughReplicas()
+            | NotEnoughReplicasAfterAppend()
+            | RequestTimedOut()
+        ):
             return CoordinatorNotAvailable(str(error))
         case NotLeaderOrFollower() | KafkaStorageError():
             return NotCoordinator(str(error))

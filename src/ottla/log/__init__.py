@@ -7,7 +7,10 @@ Reading order
     sparse_index, offset_index, time_index  finding a batch by offset, by time
     batch_walk, segment_*, indexed_file,    a .log file with its indexes; all segments of a log
       segment, segments
-    producer_state, snapshots, epoch_cache  what else follows from the batches: producers, leader epochs
+    transaction_index, aborted_lookup       which transactions were aborted
+    producer_*, open_transactions,          what else follows from the batches: producers, transactions,
+      snapshots, epoch_cache                  leader epochs
+    verification                            asking before a transaction's first batch is appended
     admission, roll_rule, flush             what an append must pass; when to roll; when it is durable
     log_files, log_lookup, time_search, log a log
     scan, tidy, recovery, quarantine,       a log that is opened, after a clean stop or a crash

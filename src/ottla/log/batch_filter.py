@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ottla.log.key_map import KeyMap
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producer_entry import ProducerEntry
 from ottla.log.transaction_scan import AbortedTransactions
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.record_batch import BatchHeader, check_crc

@@ -21,15 +21,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ottla.log.batch_filter import BatchFilter, Pace, paced
+from ottla.log.batch_filter import Batch, BatchFilter, Pace, paced
 from ottla.log.batch_walk import walk_batches, walk_headers
 from ottla.log.compaction import Dirt, group_segments
 from ottla.log.key_map import DEFAULT_LOAD_FACTOR, KeyMap
 from ottla.log.log import Log
 from ottla.log.names import CLEANED
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producer_entry import ProducerEntry
 from ottla.log.segment import Segment
-from ottla.log.transaction_scan import AbortedTransactions
+from ottla.log.transaction_scan import AbortedTransactions, KeptTransactions
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.record_batch import BatchHeader, check_crc, decode_header
 from ottla.protocol.records import iter_records
@@ -79,6 +79,7 @@ class Round:
             dirt.first_uncleanable_offset - dirt.first_dirty_offset, map_bytes, load_factor
         )
         self._aborted = AbortedTransactions()
+        self._kept = KeptTransactions()
         self._filter: BatchFilter | None = None
         cleanable = dirt.first_uncleanable_offset
         sources = [_Source(segment, segment.size_bytes) for segment in log.segments]
@@ -123,6 +124,8 @@ class Round:
             log.storage, log.path, first.base_offset, self._config, now_ms=self._now_ms, suffix=CLEANED
         )
         try:
+            if first.txn_index is not None:
+                cleaned.create_txn_index()
             changed = len(group) > 1
             for segment in group:
                 changed |= self._copy_segment(segment, cleaned, is_last=segment is group[-1])
@@ -215,11 +218,18 @@ class Round:
             changed |= kept is not batch
             stats.bytes_read += len(batch)
             if kept is not None:
-                cleaned.append(kept, header if kept is batch else decode_header(kept))
+                self._append(cleaned, kept, header if kept is batch else decode_header(kept))
                 stats.bytes_written += len(kept)
             self._pace(len(batch))
         stats.undecodable_batches = self._filter.undecodable
         return changed
+
+    def _append(self, cleaned: Segment, batch: Batch, header: BatchHeader) -> None:
+        cleaned.append(batch, header)
+        if header.is_transactional:
+            aborted = self._kept.saw(header, batch)
+            if aborted is not None:
+                cleaned.note_aborted(aborted)
 
 
 @dataclass(frozen=True, slots=True)

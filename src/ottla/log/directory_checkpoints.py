@@ -106,6 +106,11 @@ class DirectoryCheckpoints:
 
         return write
 
+    def capture_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Write:
+        """Return what writes these high watermarks alone."""
+        self.high_watermarks = self._carried(self.high_watermarks) | dict(high_watermarks)
+        return self._files[HIGH_WATERMARKS].capture(self._present(self.high_watermarks))
+
     def capture_recovery_points(self) -> Write:
         """Return what writes the recovery points alone."""
         points = {key: log.recovery_point for key, log in self._logs.items()}

@@ -21,6 +21,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from ottla.log.mount_id import boot_and_mount_id
+
 Bytes = bytes | bytearray | memoryview
 
 
@@ -105,6 +107,13 @@ class Disk(Protocol):
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory; no error if it is gone already."""
+        ...
+
+    def boot_id(self, path: str) -> str:
+        """Return what names the time since the file system of `path` was last mounted, on this machine.
+
+        It changes with a power cut. Empty if it is not known.
+        """
         ...
 
     def fsync_dir(self, path: str) -> None:
@@ -243,6 +252,10 @@ class RealDisk:
             os.rmdir(path)
         except FileNotFoundError:
             pass
+
+    def boot_id(self, path: str) -> str:
+        """Return the kernel's ids of its start and of the mount."""
+        return boot_and_mount_id(path)
 
     def fsync_dir(self, path: str) -> None:
         """Return once the directory's entries would survive a power cut."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ottla.log import dump_entries, names
+from ottla.log.dump_aborted import AbortedEntry, dump_txn_index
 from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.record_batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader, crc_of, decode_header
@@ -44,7 +45,7 @@ class BatchReport:
         return self.actual_crc == self.header.crc
 
 
-Report = BatchReport | OffsetEntry | TimeEntry | ProducerEntry | EpochEntry | Gap
+Report = BatchReport | OffsetEntry | TimeEntry | AbortedEntry | ProducerEntry | EpochEntry | Gap
 
 
 class NotALogFile(Exception):
@@ -64,14 +65,16 @@ def dump(path: str | Path, *, deep: bool = False) -> Iterator[Report]:
             return dump_entries.dump_offset_index(path)
         case names.TIME_INDEX:
             return dump_entries.dump_time_index(path)
+        case names.TXN_INDEX:
+            return dump_txn_index(path)
         case names.SNAPSHOT:
             return dump_entries.dump_snapshot(path)
         case names.EPOCH_CHECKPOINT:
             return dump_entries.dump_epochs(path)
         case _:
             raise NotALogFile(
-                f"{path.name} is no file of a log: a name ends with .log, .index, .timeindex or .snapshot, "
-                f"or is {names.EPOCH_CHECKPOINT}"
+                f"{path.name} is no file of a log: a name ends with .log, .index, .timeindex, .txnindex or "
+                f".snapshot, or is {names.EPOCH_CHECKPOINT}"
             )
 
 
@@ -82,7 +85,7 @@ def kind_of(name: str) -> str | None:
     if name == names.EPOCH_CHECKPOINT:
         return name
     kind = Path(name).suffix
-    return kind if kind in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.SNAPSHOT) else None
+    return kind if kind in (*names.SEGMENT_KINDS, names.SNAPSHOT) else None
 
 
 def dump_batches(path: Path, *, deep: bool = False) -> Iterator[BatchReport | Gap]:

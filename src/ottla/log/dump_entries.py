@@ -1,6 +1,6 @@
 """Reads the small files of a log for a human: indexes, producer snapshots, leader epochs. See dump.py.
 
-The layouts are described where they are written: offset_index.py, time_index.py, producer_state.py,
+The layouts are described where they are written: offset_index.py, time_index.py, producer_snapshot.py,
 epoch_cache.py.
 """
 

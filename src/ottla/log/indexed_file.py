@@ -1,8 +1,9 @@
-"""A .log file together with its two indexes: loading, completing, rebuilding and renaming them.
+"""A .log file together with its indexes: loading, completing, rebuilding and renaming them.
 
 Indexes load when they are first needed. An entry is believed only as far as the log bears it out: the
 batch that it points to must be the one that it names. If it is not (or a file is missing, or has half
-an entry), both indexes are rebuilt from the log on the spot.
+an entry), both indexes are rebuilt from the log on the spot. (The third one, of aborted transactions, cannot
+be rebuilt from one segment alone: see replay.py.)
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from ottla.log import segment_lookup as lookup
 from ottla.log.batch_walk import in_order, walk_headers
 from ottla.log.disk import OpenFile
 from ottla.log.file_pool import PooledFile
-from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX
+from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from ottla.log.segment_files import SegmentFiles
 from ottla.log.segment_index import SegmentIndex
 from ottla.log.sparse_index import CorruptIndex
+from ottla.log.transaction_index import TransactionIndex
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.record_batch import HEADER_BYTES, BatchHeader
 
@@ -42,10 +44,17 @@ class IndexedFile:
         "index_interval_bytes",
         "is_sealed",
         "size_bytes",
+        "txn_index",
     )
 
     def __init__(
-        self, files: SegmentFiles, index_interval_bytes: int, *, size_bytes: int, is_sealed: bool
+        self,
+        files: SegmentFiles,
+        index_interval_bytes: int,
+        *,
+        size_bytes: int,
+        is_sealed: bool,
+        txn_index_bytes: int = 0,
     ) -> None:
         self.files = files
         self.base_offset = files.base_offset
@@ -59,6 +68,10 @@ class IndexedFile:
         """What `latest` has found, of a sealed segment."""
         self._next_offset = -1 if size_bytes else files.base_offset
         self._positions: dict[int, int] = {}
+        self.txn_index: TransactionIndex | None = None
+        """The aborted transactions whose markers are here; None if there are none."""
+        if txn_index_bytes:
+            self.txn_index = TransactionIndex(files.handle(TXN_INDEX), txn_index_bytes)
 
     # Reading
     @property
@@ -140,12 +153,14 @@ class IndexedFile:
         self.is_sealed = True
         self._latest = None
         index.complete()
-        index.write_out()
+        self.write_indexes()
 
     def write_indexes(self) -> None:
         """Write to the index files what is only in memory."""
         if self._index is not None:
             self._index.write_out()
+        if self.txn_index is not None:
+            self.txn_index.write_out()
 
     def _loaded(self) -> SegmentIndex:
         if self._index is not None:
@@ -175,13 +190,16 @@ class IndexedFile:
 
     # Files
     def fsync(self) -> None:
-        """Make the log file and both indexes durable; `seal` or `write_indexes` comes first."""
+        """Make the log file and its indexes durable; `seal` or `write_indexes` comes first."""
         for file in self.open_files():
             file.fsync()
 
     def open_files(self) -> list[OpenFile]:
-        """Return the log file and both index files, open, to fsync them in a thread."""
-        return [self.files.handle(kind).open() for kind in (LOG, OFFSET_INDEX, TIME_INDEX)]
+        """Return the log file and its index files, open, to fsync them in a thread."""
+        kinds = [LOG, OFFSET_INDEX, TIME_INDEX]
+        if self.txn_index is not None and self.txn_index.has_file:
+            kinds.append(TXN_INDEX)
+        return [self.files.handle(kind).open() for kind in kinds]
 
     def close(self) -> None:
         """Let go of descriptors, and of the indexes of a sealed segment; both come back when needed."""
@@ -194,8 +212,11 @@ class IndexedFile:
         self._index = None
         self.files.change_suffix(suffix)
         self._log = self.files.handle(LOG)
+        if self.txn_index is not None:
+            self.txn_index.move_to(self.files.handle(TXN_INDEX))
 
     def remove(self) -> None:
         """Remove all its files."""
         self._index = None
+        self.txn_index = None
         self.files.remove()

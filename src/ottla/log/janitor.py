@@ -55,10 +55,10 @@ class JanitorSettings:
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)
 
 
-def last_stable_offset(log: Log) -> int:
-    """Return where the oldest open transaction of `log` starts, or its end."""
-    still_open = log.producers.first_open_offset()
-    return log.log_end_offset if still_open is None else still_open
+def last_stable_offset(log: Log, high_watermark: int) -> int:
+    """Return where the first transaction starts whose end is not committed; the high watermark if none."""
+    first = log.producers.transactions.first_unstable_offset(high_watermark)
+    return high_watermark if first is None else min(first, high_watermark)
 
 
 class Janitor:
@@ -72,7 +72,6 @@ class Janitor:
         settings: JanitorSettings | None = None,
         *,
         high_watermark: Callable[[Log], int] = lambda log: log.log_end_offset,
-        stable_offset: Callable[[Log], int] = last_stable_offset,
     ) -> None:
         self.settings = settings or JanitorSettings()
         self.remover = FileRemover(directory.storage.disk, clock)
@@ -81,7 +80,7 @@ class Janitor:
             directory.checkpoints,
             directory.logs.values,
             clock,
-            stable_offset=lambda log: min(high_watermark(log), stable_offset(log)),
+            stable_offset=lambda log: last_stable_offset(log, high_watermark(log)),
             remove_later=self.remover.remove_later,
             settings=self.settings.cleaner,
         )

@@ -17,19 +17,34 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.log import log_lookup, time_search
+from ottla.log.aborted_lookup import aborted_between
 from ottla.log.admission import admit, check_header, check_size
 from ottla.log.log_files import LogFiles
 from ottla.log.log_types import Appended, LogRead, TimestampOffset
-from ottla.log.producer_state import marker_coordinator_epoch
+from ottla.log.refused_batches import RefusedBatches
+from ottla.log.replay import aborted_of
 from ottla.log.segment import TornAppend
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.protocol.control_records import Marker, decode_marker, encode_marker
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
-from ottla.protocol.record_batch import LOG_APPEND_TIME_BIT, BatchHeader, check_crc, iter_batches, stamp
+from ottla.protocol.record_batch import (
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    decode_header,
+    iter_batches,
+    stamp,
+)
 
 T = TypeVar("T")
 
 
 class Log(LogFiles):
     """One replica's log: append, read, look up. (What happens to its files is in `LogFiles`.)"""
+
+    _refused = RefusedBatches()
+    """Of this log, from its first failure on; until then there are none."""
 
     # Appending
     def append(
@@ -45,7 +60,7 @@ class Log(LogFiles):
         `is_inspected` says that `look_inside` has seen it already: see admission.py.
         """
         config = self._config
-        if len(batch) > config.max_message_bytes:
+        if len(batch) > config.max_message_bytes and not header.is_control:
             check_size(len(batch), config)
         append_time = -1
         if self.inspects:
@@ -56,20 +71,41 @@ class Log(LogFiles):
         ):
             check_header(header, config, now_ms)
         if header.producer_id >= 0:
-            repeated = self.producers.check(header)
+            producers = self.producers
+            repeated = self._refused.check(header, producers) if self._refused else producers.check(header)
             if repeated is not None:
                 first, last = repeated.first_offset, repeated.last_offset
                 stored_time = repeated.timestamp if config.uses_log_append_time else -1
                 return Appended(first, last, stored_time, self.log_start_offset, True)
+            if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
+                self.verifications.check(header, self.producers)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         stamp(batch, base_offset, leader_epoch)
-        self._write(batch, last_offset, header.max_timestamp, now_ms)
+        try:
+            self._write(batch, last_offset, header.max_timestamp, now_ms)
+        except KafkaStorageError:
+            self._refuse(header)
+            raise
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._update_producer(header, batch, last_offset)
+            if self._refused:
+                self._refused.forget(header.producer_id)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, False)
+
+    def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> Appended:
+        """Append the end of a producer's transaction, as the leader."""
+        self.producers.check_marker(marker)
+        batch = encode_marker(marker, now_ms)
+        return self.append(batch, decode_header(batch), leader_epoch, now_ms, is_inspected=True)
+
+    def _refuse(self, header: BatchHeader) -> None:
+        if header.producer_id >= 0:
+            if "_refused" not in vars(self):
+                self._refused = RefusedBatches()
+            self._refused.refuse(header)
 
     def append_as_follower(self, batches: memoryview) -> None:
         """Append what the leader sent, offsets and epochs as they are; a cut-off last batch is left out."""
@@ -108,10 +144,21 @@ class Log(LogFiles):
         return self.storage.write_failed(what, error)
 
     def _update_producer(self, header: BatchHeader, batch: memoryview, last_offset: int) -> None:
-        if header.is_control:
-            self.producers.end_transaction(header, marker_coordinator_epoch(batch))
-        else:
+        if header.attributes & TRANSACTIONAL_BIT:
+            self.verifications.clear(header.producer_id)
+        if not header.is_control:
             self.producers.update(header, last_offset, header.max_timestamp)
+            return
+        marker = decode_marker(header, batch)
+        if marker is None:
+            return
+        ended = self.producers.end_transaction(marker, last_offset, header.max_timestamp)
+        if ended is not None and not ended.is_commit:
+            try:
+                self.active.note_aborted(aborted_of(ended, self.producers))
+            except OSError as error:
+                # It counts already, and is written with the next one, or after a crash from the log.
+                self.storage.write_failed(f"indexing an aborted transaction of {self.path}", error)
 
     # Reading
     def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> LogRead:
@@ -127,6 +174,10 @@ class Log(LogFiles):
             return log_lookup.read_batches(self._segments, offset, max_bytes, end_offset, at_least_one)
         except OSError as error:
             raise KafkaStorageError(f"reading {self.path}: {error}") from error
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [offset, end_offset), by their first offsets."""
+        return self._read(lambda: aborted_between(self._segments, offset, end_offset))
 
     def time_lookup(self, timestamp_ms: int) -> time_search.Find:
         """Return what finds the first record that is as late as `timestamp_ms`; to be called in a thread."""

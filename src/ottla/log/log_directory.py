@@ -20,6 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid
+from ottla.log.boots import is_same_boot, note_boot
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -54,6 +55,22 @@ class LogDirectoryError(Exception):
     """The directory cannot be used at all; the message says why and what to do."""
 
 
+def lock_directory(disk: Disk, path: str) -> Callable[[], None]:
+    """Take the directory for this process; return what releases it. LogDirectoryError if another has it."""
+    file = f"{path}/{_LOCK}"
+    try:
+        release = disk.lock(file)
+        if release is None:
+            holder = disk.read_file(file).decode(errors="replace") or "another process"
+            raise LogDirectoryError(
+                f"log directory {path} is in use by {holder}: stop that broker, or use another directory"
+            )
+        disk.write_file(file, f"process {os.getpid()}".encode(), sync=False)
+    except OSError as error:
+        raise LogDirectoryError(f"log directory {path} cannot be used: {error}") from error
+    return release
+
+
 class LogDirectory:
     """The logs of one broker."""
 
@@ -77,6 +94,8 @@ class LogDirectory:
         """As they were checkpointed before this start."""
         self.was_clean = False
         """Whether the stop before this start was clean."""
+        self.may_have_lost_records = False
+        """Whether the machine lost power since then, or a log was damaged."""
         self._disk = disk
         self._clock = clock
         self._identity = (node_id, cluster_id)
@@ -85,31 +104,30 @@ class LogDirectory:
         """Of these a directory may be left that was to be deleted, or was never finished."""
 
     # Opening
-    def open(self, config_for: Callable[[str], LogConfig]) -> None:
-        """Lock the directory, check whose it is, and open every log in it."""
+    def open(
+        self,
+        config_for: Callable[[str], LogConfig],
+        lock: Callable[[], None] | None = None,
+        has_copies: Callable[[TopicPartition], bool] = lambda _: False,
+    ) -> None:
+        """Lock the directory, check whose it is, and open every log in it.
+
+        `lock` releases the lock of the directory, if that has been taken already (`lock_directory`).
+        `has_copies` says whether other brokers have what is in a log: then it is cut off where it is damaged.
+        """
         try:
             if not self._disk.exists(self.path):
                 self._disk.make_dir(self.path)
                 self._disk.fsync_dir(os.path.dirname(self.path))
-            self._take_lock()
+            self._release = lock or lock_directory(self._disk, self.path)
             self._check_owner()
-            self._open_logs(config_for)
+            self._open_logs(config_for, has_copies)
         except OSError as error:
             self._unlock()
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error}") from error
         except BaseException:
             self._unlock()
             raise
-
-    def _take_lock(self) -> None:
-        path = f"{self.path}/{_LOCK}"
-        self._release = self._disk.lock(path)
-        if self._release is None:
-            holder = self._disk.read_file(path).decode(errors="replace") or "another process"
-            raise LogDirectoryError(
-                f"log directory {self.path} is in use by {holder}: stop that broker, or use another directory"
-            )
-        self._disk.write_file(path, f"process {os.getpid()}".encode(), sync=False)
 
     def _unlock(self) -> None:
         if self._release is not None:
@@ -136,9 +154,12 @@ class LogDirectory:
                 f"this is node {node_id} of cluster {cluster_id}"
             )
 
-    def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
+    def _open_logs(
+        self, config_for: Callable[[str], LogConfig], has_copies: Callable[[TopicPartition], bool]
+    ) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = disk.exists(marker)
+        has_run_on = is_same_boot(disk, self.path)
         self.checkpoints.read()
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
         for entry in disk.list_dir(self.path):
@@ -146,7 +167,7 @@ class LogDirectory:
                 continue
             partition = parse_partition_dir(entry.name)
             if partition is not None:
-                self._open_log(partition, config_for(partition.topic))
+                self._open_log(partition, config_for(partition.topic), has_copies(partition))
             else:
                 what = "belongs to no topic" if is_stray_dir(entry.name) else "is not a partition's directory"
                 logger.warning(
@@ -154,13 +175,16 @@ class LogDirectory:
                     self.path, entry.name, what,
                 )  # fmt: skip
         self.checkpoints.opened(self.failed)
+        is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
+        self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
+        note_boot(disk, self.path)
         disk.remove(marker)
         disk.fsync_dir(self.path)
         how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"
         if self.logs:
             logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
 
-    def _open_log(self, partition: TopicPartition, config: LogConfig) -> None:
+    def _open_log(self, partition: TopicPartition, config: LogConfig, has_copies: bool) -> None:
         try:
             log = open_log(
                 self.storage,
@@ -171,6 +195,7 @@ class LogDirectory:
                 is_clean=self.was_clean,
                 recovery_point=self.checkpoints.recovery_points.get(partition, 0),
                 log_start_offset=self.checkpoints.log_starts.get(partition, 0),
+                has_copies=has_copies,
             )
         except OSError as error:
             self.failed[partition] = str(error)
@@ -269,6 +294,10 @@ class LogDirectory:
         It also makes durable what was deleted and set aside before.
         """
         return self.checkpoints.capture(high_watermarks)
+
+    def capture_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """Return what writes the high watermarks alone; that may run in a thread."""
+        return self.checkpoints.capture_high_watermarks(high_watermarks)
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Do that now, on the loop; KafkaStorageError if it fails."""

@@ -20,6 +20,7 @@ from ottla.log.replay import producers_at
 from ottla.log.roll_rule import RollRule
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
+from ottla.log.verification import Verifications
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class LogFiles:
         producers: ProducerState | None = None,
         epochs: EpochCache | None = None,
         holes: Sequence[Hole] = (),
+        is_damaged: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -53,8 +55,11 @@ class LogFiles:
         """Everything below it survives a power cut."""
         self.producers = ProducerState(log_start_offset) if producers is None else producers
         self.epochs = EpochCache() if epochs is None else epochs
+        self.verifications = Verifications()
         self.holes = tuple(holes)
         """What recovery had to cut out when the log was opened."""
+        self.is_damaged = is_damaged
+        """Whether it had to cut out or off more than half an append."""
         self.on_truncate: Callable[[LogFiles], None] | None = None
         """Called after the recovery point was lowered, before anything is cut off: to make that durable."""
         self.is_closed = False
@@ -265,6 +270,8 @@ class LogFiles:
         are sealed segments of this log, next to each other. Returns names to remove, as above.
         """
         try:
+            end = max((segment.next_offset for segment in old), default=0)
+            snapshots.remove_below(self.storage.disk, self.path, end)
             return self._segments.replace(old, new)
         except OSError as error:
             raise self.storage.write_failed(f"swapping segments of {self.path}", error) from error

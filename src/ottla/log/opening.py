@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.log import snapshots
+from ottla.log import snapshots, transaction_index
 from ottla.log.checkpoints import (
     LOG_STARTS,
     decode_partition_metadata,
@@ -31,13 +31,14 @@ from ottla.log.names import (
     OFFSET_INDEX,
     PARTITION_METADATA,
     TIME_INDEX,
+    TXN_INDEX,
     file_name,
     offset_of,
 )
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.quarantine import keep_segment
 from ottla.log.recovery import Cuts, recover
-from ottla.log.replay import producers_at, replay_epochs
+from ottla.log.replay import producers_at, rebuild_txn_indexes, replay_epochs
 from ottla.log.segment import Segment
 from ottla.log.segment_files import SegmentFiles
 from ottla.log.segments import Segments
@@ -76,8 +77,12 @@ def open_log(
     is_clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    has_copies: bool = False,
 ) -> Log:
-    """Open the log in `directory`; CorruptMessage never escapes, OSErrors do."""
+    """Open the log in `directory`; CorruptMessage never escapes, OSErrors do.
+
+    `has_copies` says that other brokers have what is in the log.
+    """
     disk = storage.disk
     entries = tidy(disk, directory)
     found = _find_segments(storage, directory, entries, config, clock.wall_ms())
@@ -86,11 +91,11 @@ def open_log(
         recovery_point = found[-1].base_offset
     _rebuild_missing_indexes(found, entries)
     holes: list[Hole] = []
+    is_damaged = False
     if not is_clean:
         is_flushed_first = config.flush_messages == 1
-        holes = recover(
-            found, recovery_point, Cuts(is_flushed_first, is_flushed_first and not config.is_compacted)
-        )
+        at_early_ends = (is_flushed_first or has_copies) and not config.is_compacted
+        holes, is_damaged = recover(found, recovery_point, Cuts(is_flushed_first, at_early_ends, has_copies))
     if found and log_start_offset > found[-1].next_offset:
         _set_aside(found, log_start_offset)
     segments = Segments(storage, directory, found)
@@ -103,6 +108,13 @@ def open_log(
     if not is_clean:
         offsets = _believed(segments, offsets, min([end, *(hole.first_offset for hole in holes)]))
     snapshots.remove_stray(disk, directory, offsets, {segment.base_offset for segment in found})
+    if is_clean:
+        _repair_txn_indexes(segments, entries, offsets)
+    else:
+        # Those of segments that end before the recovery point were fsynced after they were sealed.
+        damaged_from = min([recovery_point, *(hole.first_offset for hole in holes)])
+        wrong = segments.all[segments.index_of(max(damaged_from - 1, 0)) :]
+        rebuild_txn_indexes(segments, offsets, wrong)
     producers = producers_at(segments, offsets, end)
     topic_id = read_or_set_aside(disk, f"{directory}/{PARTITION_METADATA}", decode_partition_metadata)
     segments.close()
@@ -117,13 +129,15 @@ def open_log(
         producers=producers,
         epochs=epochs,
         holes=holes,
+        is_damaged=is_damaged,
     )
 
 
 def _find_segments(
     storage: Storage, directory: str, entries: Sequence[DirEntry], config: LogConfig, now_ms: int
 ) -> list[Segment]:
-    sizes = {base: entry.size_bytes for entry in entries if (base := offset_of(entry.name, LOG)) is not None}
+    sizes = _sizes(entries, LOG)
+    txn_sizes = _sizes(entries, TXN_INDEX)
     bases = sorted(sizes)
     return [
         Segment(
@@ -132,9 +146,15 @@ def _find_segments(
             size_bytes=sizes[base],
             created_ms=now_ms,
             is_sealed=base != bases[-1],
+            txn_index_bytes=txn_sizes.get(base, 0),
         )
         for base in bases
     ]
+
+
+def _sizes(entries: Sequence[DirEntry], kind: str) -> dict[int, int]:
+    """Return the sizes of all files of a kind, by the offset in their names."""
+    return {base: entry.size_bytes for entry in entries if (base := offset_of(entry.name, kind)) is not None}
 
 
 def _load_tail(segments: Sequence[Segment]) -> bool:
@@ -195,6 +215,17 @@ def _rebuild_missing_indexes(segments: Sequence[Segment], entries: Sequence[DirE
                 except CorruptMessage as problem:
                     logger.error("%s: %s", segment.files.path(LOG), problem)
                 break
+
+
+def _repair_txn_indexes(
+    segments: Segments, entries: Sequence[DirEntry], snapshot_offsets: Sequence[int]
+) -> None:
+    """Build indexes of aborted transactions anew that have half an entry."""
+    for base, size in _sizes(entries, TXN_INDEX).items():
+        if size % transaction_index.ENTRY.size:
+            logger.warning("%s has %d bytes; it is built anew", file_name(base, TXN_INDEX), size)
+            wrong = segments.all[segments.index_of(base)]
+            rebuild_txn_indexes(segments, snapshot_offsets, [wrong])
 
 
 def _load_epochs(segments: Segments, log_start_offset: int, believed_below: int) -> EpochCache:

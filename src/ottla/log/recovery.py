@@ -12,6 +12,8 @@ an empty segment                           removed, unless it is the last one an
 .cleaned .deleted .tmp files               removed
 .swap files                                the swap is completed
 lost pages, with flush.messages=1          the log is cut off there, and what follows is kept in .quarantine
+damage of any kind, where other brokers    the same: what follows is fetched again, and a replica with a hole
+ have the partition, too                     in it never becomes the leader of those without
 
 With flush.messages=1 nothing is acknowledged before all that is before it is on the disk. So where a power
 cut lost a page, nobody has an answer for what comes after it, and producers will send it again, in
@@ -20,9 +22,8 @@ batches are acknowledged before they are flushed, and later ones that are intact
 either setting, where bits have flipped: recovery points are checkpointed only now and then, so that batch
 and those after it may well have been acknowledged.
 
-(Kafka cuts a log off at the first bad batch and deletes the segments after it. That is right when a
-leader has the rest, and loses records when nobody has: here the hole is reported in `Log.holes`, and
-a follower can still truncate to it and fetch the rest again.)
+(Kafka cuts every log off at the first bad batch and deletes the segments after it. That is right when a
+leader has the rest, and loses records when nobody has.)
 
 After a clean stop nothing is examined. Damage done since then is met by reads: a batch with a wrong
 checksum is for its reader to refuse, and a read that has to pass a header that makes no sense fails
@@ -52,23 +53,38 @@ class Cuts(NamedTuple):
     at_lost_pages: bool = False
     """Nothing was acknowledged before all that is before it was on the disk."""
     at_early_ends: bool = False
-    """The same, and no compaction has made gaps between segments."""
+    """The same (or the next), and no compaction has made gaps between segments."""
+    at_damage: bool = False
+    """Other brokers have all that was here."""
 
 
 KEEP_ALL = Cuts()
 
 
-def recover(segments: list[Segment], recovery_point: int, cuts: Cuts = KEEP_ALL) -> list[Hole]:
-    """Examine the segments past the recovery point, repair them in place, and return the holes left."""
+class Found(NamedTuple):
+    """What is wrong with a log."""
+
+    holes: list[Hole]
+    """What is missing between batches that are intact."""
+    is_damaged: bool
+    """Whether there was more to repair than half an append at the very end."""
+
+
+def recover(segments: list[Segment], recovery_point: int, cuts: Cuts = KEEP_ALL) -> Found:
+    """Examine the segments past the recovery point, and repair them in place."""
     holes: list[Hole] = []
-    end = -1
+    end, is_damaged = -1, False
     limits = _limits(segments)
     for number, segment in enumerate(segments):
         if limits[number] < recovery_point:
             continue
         given = Expected(max(end, segment.base_offset), limits[number], recovery_point)
-        found, is_cut = _repair(segment, given, cuts, is_first=end < 0)
+        found, is_cut, was_bad = _repair(segment, given, cuts, is_first=end < 0)
         holes += found
+        if cuts.at_early_ends and end < 0 and not segment.size_bytes and segment is not segments[-1]:
+            # The log had gone on from here, or there would be no other segment: all of it is lost.
+            is_cut |= cuts.at_damage or segment.base_offset >= recovery_point
+        is_damaged |= was_bad or is_cut
         if segment.size_bytes:
             if 0 <= end < segment.base_offset:
                 path, last = segment.files.path(LOG), segment.base_offset - 1
@@ -79,7 +95,7 @@ def recover(segments: list[Segment], recovery_point: int, cuts: Cuts = KEEP_ALL)
             _cut_off_after(segments, number)
             break
     _drop_empty(segments)
-    return holes
+    return Found(holes, is_damaged or bool(holes))
 
 
 def _limits(segments: list[Segment]) -> list[int]:
@@ -111,16 +127,20 @@ def _drop_empty(segments: list[Segment]) -> None:
             before.recover_indexes(before.next_offset)
 
 
-def _repair(segment: Segment, given: Expected, cuts: Cuts, *, is_first: bool) -> tuple[list[Hole], bool]:
+def _repair(
+    segment: Segment, given: Expected, cuts: Cuts, *, is_first: bool
+) -> tuple[list[Hole], bool, bool]:
     """Take what is bad out of one segment and bring its indexes up to date.
 
-    Returns the holes inside it, and whether the log has to end with it.
+    Returns the holes inside it, whether the log has to end with it, and whether it was damaged.
     """
     file = segment.open_file()
     bad = _scan(segment, file, given).bad
     torn = bad[-1].start if bad and given.is_last and _is_torn(file, bad[-1]) else -1
-    is_cut = False
-    if cuts.at_lost_pages:
+    is_cut, is_damaged = False, any(gap.start != torn for gap in bad)
+    if bad and cuts.at_damage:
+        bad, is_cut = [bad[0]._replace(end=segment.size_bytes, resumed_offset=-1)], True
+    elif cuts.at_lost_pages:
         bad, is_cut = _cut_at_lost_page(file, bad, segment.size_bytes, given.trusted_below)
     trusted_below, ends_well = given.trusted_below, True
     if bad:
@@ -137,7 +157,7 @@ def _repair(segment: Segment, given: Expected, cuts: Cuts, *, is_first: bool) ->
     segment.recover_indexes(trusted_below)
     if cuts.at_early_ends and ends_well and (segment.size_bytes or is_first):
         is_cut = given.trusted_below <= segment.next_offset < given.end_offset < LONG_MAX
-    return [Hole(gap.expected_offset, gap.resumed_offset) for gap in bad], is_cut
+    return [Hole(gap.expected_offset, gap.resumed_offset) for gap in bad], is_cut, is_damaged
 
 
 def _cut_at_lost_page(
@@ -162,7 +182,7 @@ def _cut_off_after(segments: list[Segment], number: int) -> None:
         path = segment.files.path(LOG)
         if segment.size_bytes:
             logger.error(
-                "%s comes after offset %d, which was lost before it was acknowledged; moved to %s",
+                "%s comes after offset %d, where the log is cut off; moved to %s",
                 path, last.next_offset, keep_segment(segment, 0),
             )  # fmt: skip
         else:

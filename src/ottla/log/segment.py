@@ -1,4 +1,4 @@
-"""One segment of a log: `<base offset>.log` with its offset and time index.
+"""One segment of a log: `<base offset>.log` with its indexes by offset and time, and of aborted transactions.
 
 Segments are many and mostly idle, so one that nobody uses is a few numbers: files open through the
 pool, indexes load when they are first needed, and a sealed segment's largest timestamp is read from
@@ -14,11 +14,12 @@ from ottla.log import segment_lookup as lookup
 from ottla.log.disk import Bytes, OpenFile
 from ottla.log.indexed_file import IndexedFile
 from ottla.log.log_config import LogConfig
-from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX
+from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from ottla.log.segment_files import SegmentFiles
 from ottla.log.segment_index import SegmentIndex
 from ottla.log.storage import Storage
 from ottla.log.time_index import NO_TIMESTAMP
+from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.record_batch import BatchHeader
 
 _POSITIONS_KEPT = 16
@@ -41,8 +42,15 @@ class Segment(IndexedFile):
         size_bytes: int = 0,
         created_ms: int = 0,
         is_sealed: bool = False,
+        txn_index_bytes: int = 0,
     ) -> None:
-        super().__init__(files, index_interval_bytes, size_bytes=size_bytes, is_sealed=is_sealed)
+        super().__init__(
+            files,
+            index_interval_bytes,
+            size_bytes=size_bytes,
+            is_sealed=is_sealed,
+            txn_index_bytes=txn_index_bytes,
+        )
         self.created_ms = created_ms
         self._first_timestamp: int | None = None
 
@@ -67,6 +75,7 @@ class Segment(IndexedFile):
             segment._index = SegmentIndex.create(
                 files.handle(OFFSET_INDEX), files.handle(TIME_INDEX), base_offset
             )
+            storage.disk.remove(files.path(TXN_INDEX))
         except OSError:
             files.remove()  # an empty .log would pass for the end of the log
             raise
@@ -160,6 +169,21 @@ class Segment(IndexedFile):
         self._first_timestamp = None
         self._catch_up(index)
         self._next_offset = offset
+        if self.txn_index is not None:
+            self.txn_index.truncate_to(offset)
+
+    def create_txn_index(self) -> None:
+        """Create the file of aborted transactions, even if there will be none.
+
+        For a copy that takes a segment's place: if a crash interrupts that, the old one's must not survive.
+        """
+        self.files.handle(TXN_INDEX).create()
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Take note of a transaction whose marker was appended; it counts even after an OSError."""
+        if self.txn_index is None:
+            self.txn_index = TransactionIndex(self.files.handle(TXN_INDEX))
+        self.txn_index.append(aborted)
 
     # Finding
     def position_of(self, offset: int) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable
 
 from ottla.log.disk import DirEntry, Disk
 from ottla.log.names import CORRUPT, SNAPSHOT, file_name, offset_of
-from ottla.log.producer_state import CorruptSnapshot, ProducerState
+from ottla.log.producer_snapshot import CorruptSnapshot
+from ottla.log.producer_state import ProducerState
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,17 @@ def remove_above(disk: Disk, directory: str, offsets: Iterable[int], limit: int)
     for offset in above:
         disk.remove(snapshot_path(directory, offset))
     return bool(above)
+
+
+def remove_below(disk: Disk, directory: str, limit: int) -> None:
+    """Remove the snapshots of states from before `limit`, up to which the log is about to be compacted.
+
+    They may show transactions open whose markers are gone then: whoever went on from there would wait
+    for them for ever. The log itself, from its start, tells what is open.
+    """
+    for offset in snapshot_offsets(disk.list_dir(directory)):
+        if offset < limit:
+            disk.remove(snapshot_path(directory, offset))
 
 
 def remove_stray(disk: Disk, directory: str, offsets: Iterable[int], bases: Collection[int]) -> None:

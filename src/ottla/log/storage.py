@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable
 
+from ottla.log.boots import forget_boot
 from ottla.log.disk import Disk
 from ottla.log.file_pool import DEFAULT_OPEN_FILES, FilePool
 from ottla.protocol.errors import KafkaStorageError
@@ -25,13 +27,14 @@ class Storage:
     refused, reads go on. (Whoever reports a failure has left everything as it was before.)
     """
 
-    __slots__ = ("disk", "offline_reason", "path", "pool")
+    __slots__ = ("disk", "offline_reason", "on_offline", "path", "pool")
 
     def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
         self.path = path
         self.pool = FilePool(disk, max_open_files)
         self.offline_reason: str | None = None
+        self.on_offline: Callable[[], None] | None = None
 
     def check_writable(self) -> None:
         """Raise KafkaStorageError if the directory is offline."""
@@ -57,6 +60,9 @@ class Storage:
         """Refuse writes from now on; the first reason is kept."""
         if self.offline_reason is None:
             self.offline_reason = reason
+            forget_boot(self.disk, self.path)
             logger.error(
                 "log directory %s is offline for writes until the broker restarts: %s", self.path, reason
             )
+            if self.on_offline is not None:
+                self.on_offline()

@@ -1,9 +1,8 @@
 """Which transactions in a stretch of a log were aborted, found out by reading headers and markers.
 
-Markers are control batches: one record whose key is int16 version, int16 type (0 abort, 1 commit). A
-marker decides all transactional batches of its producer since that producer's marker before. It may lie
-beyond the stretch that is asked about, so the scan goes on until nothing is open. What is still open at
-the end of the log bounds how far the log can be cleaned.
+A marker (see protocol/control_records.py) decides all transactional batches of its producer since that
+producer's marker before. It may lie beyond the stretch that is asked about, so the scan goes on until nothing
+is open. What is still open at the end of the log bounds how far the log can be cleaned.
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from operator import itemgetter
-from struct import Struct
 
-from ottla.protocol.record_batch import BatchHeader
-from ottla.protocol.records import decode_records
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.protocol.control_records import decode_marker
+from ottla.protocol.record_batch import BatchHeader, Buffer
 
-_CONTROL_KEY = Struct(">hh")
-_ABORT = 0
 _first_offset = itemgetter(0)
 
 
@@ -56,9 +53,32 @@ class AbortedTransactions:
         return any(first < offset for first in self._open.values())
 
 
+class KeptTransactions:
+    """Feed it every batch that compaction keeps, from the log's start: it tells what to put into the index.
+
+    What is left of an aborted transaction, if anything, are batches without records. As long as there is one,
+    the transaction is in the index: it is what one would find by building the index anew.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+
+    def saw(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
+        """Take note of a batch; return the transaction that it aborts, if any."""
+        producer_id = header.producer_id
+        if not header.is_control:
+            if header.is_transactional:
+                self._open.setdefault(producer_id, header.base_offset)
+            return None
+        marker = decode_marker(header, batch)
+        first_offset = None if marker is None else self._open.pop(producer_id, None)
+        if marker is None or first_offset is None or marker.is_commit:
+            return None
+        stable = next(iter(self._open.values()), header.next_offset)
+        return AbortedTransaction(producer_id, first_offset, header.last_offset, stable)
+
+
 def is_abort(header: BatchHeader, batch: memoryview) -> bool:
     """Return whether a control batch aborts its producer's transaction."""
-    if not header.is_transactional or header.record_count == 0:
-        return False
-    key = decode_records(batch)[0].key
-    return key is not None and len(key) >= _CONTROL_KEY.size and _CONTROL_KEY.unpack_from(key)[1] == _ABORT
+    marker = decode_marker(header, batch)
+    return marker is not None and not marker.is_commit

@@ -6,7 +6,8 @@ likes, since a change makes a new one. `ClusterState` (state.py) holds the newes
 its subscribers about each change.
 
 The log itself is kept by a `MetadataStore` (store.py), of which there are several: `EmbeddedStore`
-(embedded.py over metadata_file.py: one SQLite file, one broker) and `MemoryStore` (memory.py, for
-simulations and tests). Only the controller appends, fenced by its epoch; deciding *what* to append is
-the business of `ottla.controller`.
+(embedded.py over metadata_file.py: one SQLite file, one broker), `ZooKeeperStore` (zookeeper.py: a
+cluster) and `MemoryStore` (memory.py over memory_server.py: simulations and tests). Each broker has a
+session with the store, with what it says about itself (registration.py). Only the controller appends,
+fenced by its epoch; deciding *what* to append is the business of `ottla.controller`.
 """

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from ottla.metadata.metadata_file import MetadataFile, explained
 from ottla.metadata.records import MetadataError, MetadataRecord
-from ottla.metadata.store import MetadataEntry, Session
+from ottla.metadata.registration import BrokerRegistration, SessionInfo
+from ottla.metadata.store import NO_REGISTRATION, MetadataEntry, Session, SessionLost
 
 T = TypeVar("T")
 
@@ -26,8 +27,10 @@ class EmbeddedStore:
         self._path = path
         self._worker: ThreadPoolExecutor | None = None
         self._database: MetadataFile | None = None
-        self._sessions: list[Session] = []
+        self._session: Session | None = None
+        self._registration = NO_REGISTRATION
         self._watchers: list[Callable[[int], None]] = []
+        self._session_watchers: list[Callable[[], None]] = []
 
     async def open(self) -> None:
         """Open or create the file; raise MetadataError if it is damaged, foreign or in use."""
@@ -40,9 +43,7 @@ class EmbeddedStore:
 
     async def close(self) -> None:
         """Finish what is under way and let go of the file."""
-        for session in self._sessions:
-            if not session.lost.done():
-                session.lost.set_result(None)
+        self._end_session()
         worker, self._worker = self._worker, None
         database, self._database = self._database, None
         if worker is None:
@@ -51,17 +52,49 @@ class EmbeddedStore:
             await asyncio.get_running_loop().run_in_executor(worker, database.close)
         worker.shutdown(wait=False)
 
-    async def open_session(self, node_id: int) -> Session:
+    async def open_session(self, node_id: int, registration: BrokerRegistration = NO_REGISTRATION) -> Session:
         """Take the lease; there is only this process to take it from."""
         broker_epoch = await self._run(lambda: self._db.count_up("broker_epoch"))
+        self._end_session()
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        session = Session(node_id, broker_epoch, lost)
-        self._sessions.append(session)
-        return session
+        self._session = Session(node_id, broker_epoch, lost)
+        self._register(registration)
+        return self._session
+
+    async def update_registration(self, session: Session, registration: BrokerRegistration) -> None:
+        """Change what the broker says about itself."""
+        if session is not self._session:
+            raise SessionLost(f"the session of broker {session.node_id} is over")
+        self._register(registration)
+
+    async def sessions(self) -> list[SessionInfo]:
+        """Return the one session, while it is open."""
+        session = self._session
+        if session is None:
+            return []
+        return [SessionInfo(session.node_id, session.broker_epoch, self._registration)]
+
+    def watch_sessions(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher()` when the session begins or says something else; return what ends that."""
+        self._session_watchers.append(watcher)
+        return lambda: self._session_watchers.remove(watcher)
+
+    def _register(self, registration: BrokerRegistration) -> None:
+        self._registration = registration
+        for watcher in tuple(self._session_watchers):
+            watcher()
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None and not session.lost.done():
+            session.lost.set_result(None)
 
     async def stand_for_election(self, session: Session) -> int:
         """Win at once: there is nobody else."""
         return await self._run(lambda: self._db.count_up("controller_epoch"))
+
+    async def resign(self, session: Session) -> None:
+        """There is nobody else to be elected; the next election raises the epoch."""
 
     async def append(
         self, records: Sequence[MetadataRecord], *, expected_version: int, controller_epoch: int

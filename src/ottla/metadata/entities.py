@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
 from ottla.common.topic_names import is_internal
-from ottla.metadata.records import Endpoint
+from ottla.metadata.records import Endpoint, PartitionChanged, PartitionCreated
 
 
 class BrokerImage(NamedTuple):
-    """One broker."""
+    """One broker. It is fenced when its session has ended: alive as far as nobody knows."""
 
     node_id: int
     epoch: int
     rack: str | None
     endpoints: tuple[Endpoint, ...]
+    fenced: bool = False
+    shutting_down: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return where clients of `listener` reach this broker."""
         return next((each for each in self.endpoints if each.listener == listener), None)
 
+    @property
+    def can_lead(self) -> bool:
+        """Return whether partitions may be given to this broker: it lives, and means to stay."""
+        return not (self.fenced or self.shutting_down)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who holds one partition and who leads it; a leader of -1 means none."""
+    """Who holds one partition and who leads it; a leader of -1 means none.
+
+    `elr` are the eligible leader replicas (KIP-966): out of sync, but with every committed record, because
+    nothing is committed while fewer than min.insync.replicas are in sync. When `isr` and `elr` are both
+    empty, `last_known_elr` is the last leader there was. While replicas move, `replicas` holds the new ones
+    (`adding`) and the old ones (`removing`) together.
+    """
 
     index: int
     leader: int
@@ -33,6 +48,26 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    def offline(self, reachable: Container[int]) -> tuple[int, ...]:
+        """Return the replicas that are not there."""
+        return tuple(each for each in self.replicas if each not in reachable)
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Return whether replicas are being added or removed."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Return the replicas that the partition has when its reassignment is done."""
+        if not self.removing:
+            return self.replicas
+        return tuple(each for each in self.replicas if each not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +85,25 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        """Return the number of replicas of the first partition."""
-        return len(self.partitions[0].replicas) if self.partitions else 0
+        """Return the number of replicas of the first partition, once none of them is being moved."""
+        return len(self.partitions[0].target) if self.partitions else 0
+
+
+def partition_created(topic_id: UUID, partition: PartitionImage) -> PartitionCreated:
+    """Return the record that makes `partition` where there was none."""
+    return PartitionCreated(topic_id, *_fields(partition))
+
+
+def partition_changed(topic_id: UUID, partition: PartitionImage) -> PartitionChanged:
+    """Return the record that makes a partition what `partition` says."""
+    return PartitionChanged(topic_id, *_fields(partition))
+
+
+def partition_of(record: PartitionCreated | PartitionChanged) -> PartitionImage:
+    """Return the partition that the record makes."""
+    return PartitionImage(*_RECORD_FIELDS(record))
+
+
+# An image of a partition and the records about it have the same fields in the same order.
+_fields = attrgetter(*(each.name for each in fields(PartitionImage)))
+_RECORD_FIELDS = attrgetter(*(each.name for each in fields(PartitionChanged) if each.name != "topic_id"))

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from ottla.metadata.entities import BrokerImage, PartitionImage, TopicImage
+from ottla.metadata.entities import BrokerImage, PartitionImage, TopicImage, partition_created, partition_of
 from ottla.metadata.records import (
+    BrokerChanged,
     BrokerRegistered,
+    BrokerUnregistered,
     ClusterCreated,
     ConfigChanged,
     ConfigResource,
@@ -71,6 +73,11 @@ class ClusterImage:
             return None
         return found.partitions[index]
 
+    def reachable(self, listener: str) -> frozenset[int]:
+        """Return the live brokers that clients of `listener` can reach."""
+        brokers = self.brokers.values()
+        return frozenset(each.node_id for each in brokers if not each.fenced and each.endpoint(listener))
+
     def topic_overrides(self, name: str) -> Mapping[str, str]:
         """Return the configs set on the topic itself."""
         return self.configs.get((ConfigResource.TOPIC, name), NOTHING)
@@ -104,19 +111,11 @@ class ClusterImage:
         if self.next_producer_id:
             yield ProducerIdsAllocated(self.next_producer_id)
         for broker in self.brokers.values():
-            yield BrokerRegistered(broker.node_id, broker.epoch, broker.rack, broker.endpoints)
+            yield BrokerRegistered(*broker)
         for topic in self.topics.values():
             yield TopicCreated(topic.name, topic.topic_id)
             for each in topic.partitions:
-                yield PartitionCreated(
-                    topic.topic_id,
-                    each.index,
-                    each.leader,
-                    each.leader_epoch,
-                    each.replicas,
-                    each.isr,
-                    each.partition_epoch,
-                )
+                yield partition_created(topic.topic_id, each)
         for (resource_type, name), values in self.configs.items():
             for key, value in values.items():
                 yield ConfigChanged(resource_type, name, key, value)
@@ -129,7 +128,8 @@ EMPTY = ClusterImage()
 class ImageChanges:
     """What differs between two images.
 
-    `grown` are the topics that gained partitions, or whose partitions have another leader, epoch or ISR.
+    `grown` are the topics that gained partitions, or whose partitions have another leader, epoch, ISR or
+    replicas.
     """
 
     created: tuple[TopicImage, ...]
@@ -182,9 +182,9 @@ class _Draft:
         """Take in one record."""
         match record:
             case PartitionCreated(topic_id, index):
-                self._add_partition(topic_id, index, _partition(record))
+                self._add_partition(topic_id, index, partition_of(record))
             case PartitionChanged(topic_id, index):
-                self._change_partition(topic_id, index, _partition(record))
+                self._change_partition(topic_id, index, partition_of(record))
             case TopicCreated(name, topic_id):
                 self._create_topic(name, topic_id)
             case TopicDeleted(topic_id):
@@ -193,10 +193,13 @@ class _Draft:
                 self._set_config((resource_type, name), key, value)
             case ProducerIdsAllocated(next_producer_id):
                 self._next_producer_id = max(self._next_producer_id, next_producer_id)
-            case BrokerRegistered(node_id, epoch, rack, endpoints):
-                if self._brokers is None:
-                    self._brokers = dict(self._base.brokers)
-                self._brokers[node_id] = BrokerImage(node_id, epoch, rack, endpoints)
+            case BrokerRegistered(node_id, epoch, rack, endpoints, fenced, shutting_down):
+                registered = BrokerImage(node_id, epoch, rack, endpoints, fenced, shutting_down)
+                self._brokers_draft()[node_id] = registered
+            case BrokerChanged(node_id):
+                self._change_broker(record)
+            case BrokerUnregistered(node_id):
+                self._brokers_draft().pop(node_id, None)
             case ControllerElected(node_id, controller_epoch):
                 self._controller = (node_id, controller_epoch)
             case ClusterCreated(cluster_id):
@@ -222,6 +225,20 @@ class _Draft:
             names_by_id=base.names_by_id if self._names_by_id is None else self._names_by_id,
             configs=base.configs if self._configs is None else self._configs,
         )
+
+    def _brokers_draft(self) -> dict[int, BrokerImage]:
+        if self._brokers is None:
+            self._brokers = dict(self._base.brokers)
+        return self._brokers
+
+    def _change_broker(self, record: BrokerChanged) -> None:
+        brokers = self._brokers_draft()
+        broker = brokers.get(record.node_id)
+        if broker is None or broker.epoch != record.broker_epoch:
+            raise MetadataError(
+                f"broker {record.node_id} of epoch {record.broker_epoch} changed but is not there"
+            )
+        brokers[record.node_id] = broker._replace(fenced=record.fenced, shutting_down=record.shutting_down)
 
     def _topics_draft(self) -> tuple[dict[str, TopicImage], dict[UUID, str]]:
         if self._topics is None or self._names_by_id is None:
@@ -282,14 +299,3 @@ class _Draft:
             configs[resource] = values
         else:
             configs.pop(resource, None)
-
-
-def _partition(record: PartitionCreated | PartitionChanged) -> PartitionImage:
-    return PartitionImage(
-        record.partition,
-        record.leader,
-        record.leader_epoch,
-        record.replicas,
-        record.isr,
-        record.partition_epoch,
-    )

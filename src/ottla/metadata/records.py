@@ -1,7 +1,8 @@
 """The records of the metadata log, and how they are written down.
 
 One record is one line of JSON: its type, the version of that type, then its fields in the order of
-their declaration. Ids are written as Kafka writes them (22 characters of base64).
+their declaration, without those that have their default. Ids are written as Kafka writes them (22
+characters of base64).
 
     {"type":"TopicCreated","v":1,"name":"orders","topic_id":"2b1xZ0pTQbGk4m0aG3r9Xw"}
 
@@ -66,6 +67,25 @@ class BrokerRegistered:
     broker_epoch: int
     rack: str | None
     endpoints: tuple[Endpoint, ...]
+    fenced: bool = False
+    shutting_down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanged:
+    """A registered broker is no longer alive (fenced), or is about to stop (shutting down)."""
+
+    node_id: int
+    broker_epoch: int
+    fenced: bool
+    shutting_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUnregistered:
+    """A broker has left the cluster for good."""
+
+    node_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +114,10 @@ class PartitionCreated:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +131,10 @@ class PartitionChanged:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +161,8 @@ MetadataRecord = (
     ClusterCreated
     | ControllerElected
     | BrokerRegistered
+    | BrokerChanged
+    | BrokerUnregistered
     | TopicCreated
     | TopicDeleted
     | PartitionCreated
@@ -145,6 +175,8 @@ VERSIONS: dict[type[MetadataRecord], int] = {
     ClusterCreated: 1,
     ControllerElected: 1,
     BrokerRegistered: 1,
+    BrokerChanged: 1,
+    BrokerUnregistered: 1,
     TopicCreated: 1,
     TopicDeleted: 1,
     PartitionCreated: 1,
@@ -154,12 +186,16 @@ VERSIONS: dict[type[MetadataRecord], int] = {
 }
 
 _TYPES = {each.__name__: each for each in VERSIONS}
-_FIELDS = {each: tuple(field.name for field in fields(each)) for each in VERSIONS}
+_FIELDS = {each: tuple((field.name, field.default) for field in fields(each)) for each in VERSIONS}
 # JSON has neither ids nor tuples: these fields are turned back on reading.
 _FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "topic_id": parse_uuid,
     "replicas": tuple,
     "isr": tuple,
+    "elr": tuple,
+    "last_known_elr": tuple,
+    "adding": tuple,
+    "removing": tuple,
     "endpoints": lambda endpoints: tuple(Endpoint(*each) for each in endpoints),
 }
 _to_json = json.JSONEncoder(separators=(",", ":"), default=uuid_text).encode
@@ -169,8 +205,9 @@ def encode_record(record: MetadataRecord) -> str:
     """Return the record as one line of JSON."""
     cls = type(record)
     line: dict[str, Any] = {"type": cls.__name__, "v": VERSIONS[cls]}
-    for name in _FIELDS[cls]:
-        line[name] = getattr(record, name)
+    for name, default in _FIELDS[cls]:
+        if (value := getattr(record, name)) != default:
+            line[name] = value
     return _to_json(line)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -39,3 +40,19 @@ class ClusterState:
                     await done
             except Exception:
                 logger.exception("a subscriber failed to follow the metadata to version %d", new.version)
+
+    async def wait_until(self, is_so: Callable[[ClusterImage], bool]) -> ClusterImage:
+        """Wait for an image of which this holds, and until the subscribers have followed it; return it."""
+        if is_so(self.image):
+            return self.image
+        seen: asyncio.Future[ClusterImage] = asyncio.get_running_loop().create_future()
+
+        def look(_: ClusterImage, new: ClusterImage) -> None:
+            if not seen.done() and is_so(new):
+                seen.set_result(new)
+
+        unsubscribe = self.subscribe(look)
+        try:
+            return await seen
+        finally:
+            unsubscribe()

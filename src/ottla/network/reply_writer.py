@@ -93,12 +93,16 @@ class ReplyWriter:
 
     def end(self, linger: bool) -> None:
         """Close, everything being sent; with `linger`, only after the peer had time to close first."""
-        if linger and self._transport.can_write_eof():
-            self._transport.write_eof()
-            self._transport.resume_reading()
-            asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
-        else:
+        if not linger or not self._transport.can_write_eof():
             self._transport.close()
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:  # the peer has reset the connection already
+            self._transport.abort()
+            return
+        self._transport.resume_reading()
+        asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def close(self) -> None:
         """Drop what is unsent; the transport is about to close the descriptor."""

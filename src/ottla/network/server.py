@@ -38,7 +38,7 @@ class Server:
         self.frame_bytes = Budget(limits.queued_request_bytes)
         self.listeners: tuple[Listener, ...] = ()  # with the ports really in use
         self._servers: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order they came
         self._per_host: dict[str, int] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -109,7 +109,7 @@ class Server:
             reason = f"{from_host} connections from {host} are open (max.connections.per.ip)"
         else:
             self._per_host[host] = from_host + 1
-            self._connections.add(connection)
+            self._connections[connection] = None
             self._empty.clear()
             self.stats.accepted += 1
             self.stats.connections += 1
@@ -122,7 +122,7 @@ class Server:
         """Free the place of a connection that is closed and has nothing running any more."""
         if connection not in self._connections:
             return
-        self._connections.remove(connection)
+        del self._connections[connection]
         self.stats.connections -= 1
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """Every API of Kafka 4; 4-7 belonged to the brokers of the ZooKeeper age."""
+    """Every API of Kafka 4 (4-7 belonged to the brokers of the ZooKeeper age), then our own."""
 
     PRODUCE = 0
     FETCH = 1
@@ -101,3 +101,4 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    PREPARE_TRANSACTION = 10939

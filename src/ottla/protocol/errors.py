@@ -64,12 +64,24 @@ class RequestTimedOut(KafkaError, code=ErrorCode.request_timed_out):
     """The work was not done within the client's timeout."""
 
 
+class BrokerNotAvailable(KafkaError, code=ErrorCode.broker_not_available):
+    """There is no such broker now."""
+
+
+class ReplicaNotAvailable(KafkaError, code=ErrorCode.replica_not_available):
+    """This broker's replica cannot serve the request now."""
+
+
 class MessageTooLarge(KafkaError, code=ErrorCode.message_too_large):
     """A batch is larger than max.message.bytes."""
 
 
 class OffsetMetadataTooLarge(KafkaError, code=ErrorCode.offset_metadata_too_large):
     """The metadata of a committed offset is larger than offset.metadata.max.bytes."""
+
+
+class NetworkException(KafkaError, code=ErrorCode.network_exception):
+    """Another broker cannot be reached, or the connection to it broke."""
 
 
 class CoordinatorLoadInProgress(KafkaError, code=ErrorCode.coordinator_load_in_progress):
@@ -122,6 +134,10 @@ class RebalanceInProgress(KafkaError, code=ErrorCode.rebalance_in_progress):
 
 class NotEnoughReplicas(KafkaError, code=ErrorCode.not_enough_replicas):
     """Fewer replicas are in sync than min.insync.replicas."""
+
+
+class NotEnoughReplicasAfterAppend(KafkaError, code=ErrorCode.not_enough_replicas_after_append):
+    """The records are in the log, but too few replicas are in sync to commit them."""
 
 
 class InvalidTimestamp(KafkaError, code=ErrorCode.invalid_timestamp):
@@ -184,8 +200,28 @@ class InvalidTxnState(KafkaError, code=ErrorCode.invalid_txn_state):
     """The transaction is not in a state that allows this."""
 
 
+class InvalidProducerIdMapping(KafkaError, code=ErrorCode.invalid_producer_id_mapping):
+    """The producer id is not the one that the transactional id has now, or nobody has it."""
+
+
+class InvalidTransactionTimeout(KafkaError, code=ErrorCode.invalid_transaction_timeout):
+    """The transaction timeout is longer than transaction.max.timeout.ms, or not above 0."""
+
+
+class ConcurrentTransactions(KafkaError, code=ErrorCode.concurrent_transactions):
+    """The last transaction of this id is still being finished; try again soon."""
+
+
+class TransactionCoordinatorFenced(KafkaError, code=ErrorCode.transaction_coordinator_fenced):
+    """Another broker has become the coordinator of this transaction."""
+
+
 class TransactionalIdAuthorizationFailed(KafkaError, code=ErrorCode.transactional_id_authorization_failed):
     """The principal may not use this transactional id."""
+
+
+class OperationNotAttempted(KafkaError, code=ErrorCode.operation_not_attempted):
+    """Something else in the same request failed, so this was not tried."""
 
 
 class KafkaStorageError(KafkaError, code=ErrorCode.kafka_storage_error):
@@ -224,8 +260,16 @@ class UnknownLeaderEpoch(KafkaError, code=ErrorCode.unknown_leader_epoch):
     """The client's leader epoch is newer than ours."""
 
 
+class OffsetNotAvailable(KafkaError, code=ErrorCode.offset_not_available):
+    """A new leader does not know yet how far the partition is committed."""
+
+
 class UnsupportedCompressionType(KafkaError, code=ErrorCode.unsupported_compression_type):
     """The codec is unknown, or not allowed in this version."""
+
+
+class StaleBrokerEpoch(KafkaError, code=ErrorCode.stale_broker_epoch):
+    """The request comes from an incarnation of the broker that is over."""
 
 
 class MemberIdRequired(KafkaError, code=ErrorCode.member_id_required):
@@ -236,6 +280,10 @@ class MemberIdRequired(KafkaError, code=ErrorCode.member_id_required):
         self.member_id = member_id
 
 
+class PreferredLeaderNotAvailable(KafkaError, code=ErrorCode.preferred_leader_not_available):
+    """The preferred leader is not alive, or not in sync."""
+
+
 class GroupMaxSizeReached(KafkaError, code=ErrorCode.group_max_size_reached):
     """The group has as many members as group.max.size allows."""
 
@@ -244,8 +292,32 @@ class FencedInstanceId(KafkaError, code=ErrorCode.fenced_instance_id):
     """Another process has taken over this group.instance.id."""
 
 
+class EligibleLeadersNotAvailable(KafkaError, code=ErrorCode.eligible_leaders_not_available):
+    """No replica lives that may lead."""
+
+
+class ElectionNotNeeded(KafkaError, code=ErrorCode.election_not_needed):
+    """The partition has the leader that it should have."""
+
+
+class NoReassignmentInProgress(KafkaError, code=ErrorCode.no_reassignment_in_progress):
+    """The replicas of the partition are not being moved."""
+
+
 class GroupSubscribedToTopic(KafkaError, code=ErrorCode.group_subscribed_to_topic):
     """Members of the group are subscribed to the topic, so its offsets stay."""
+
+
+class UnstableOffsetCommit(KafkaError, code=ErrorCode.unstable_offset_commit):
+    """A transaction that is still open has committed an offset there; try again when it has ended."""
+
+
+class ProducerFenced(KafkaError, code=ErrorCode.producer_fenced):
+    """A newer producer with the same transactional id has taken over."""
+
+
+class TransactionalIdNotFound(KafkaError, code=ErrorCode.transactional_id_not_found):
+    """The coordinator knows nothing of this transactional id."""
 
 
 class InvalidRecord(KafkaError, code=ErrorCode.invalid_record):
@@ -256,8 +328,16 @@ class ThrottlingQuotaExceeded(KafkaError, code=ErrorCode.throttling_quota_exceed
     """The client is over its quota."""
 
 
+class InvalidUpdateVersion(KafkaError, code=ErrorCode.invalid_update_version):
+    """The partition has changed since the leader looked."""
+
+
 class UnknownTopicId(KafkaError, code=ErrorCode.unknown_topic_id):
     """There is no topic with this id."""
+
+
+class BrokerIdNotRegistered(KafkaError, code=ErrorCode.broker_id_not_registered):
+    """There is no broker with this id."""
 
 
 class InconsistentTopicId(KafkaError, code=ErrorCode.inconsistent_topic_id):
@@ -266,6 +346,14 @@ class InconsistentTopicId(KafkaError, code=ErrorCode.inconsistent_topic_id):
 
 class FetchSessionTopicIdError(KafkaError, code=ErrorCode.fetch_session_topic_id_error):
     """A fetch session mixes topic names and topic ids."""
+
+
+class IneligibleReplica(KafkaError, code=ErrorCode.ineligible_replica):
+    """A replica that is not alive, or another incarnation, cannot be in sync."""
+
+
+class NewLeaderElected(KafkaError, code=ErrorCode.new_leader_elected):
+    """The change that the leader asked for gave the partition to another."""
 
 
 class MismatchedEndpointType(KafkaError, code=ErrorCode.mismatched_endpoint_type):
@@ -290,6 +378,10 @@ class UnsupportedAssignor(KafkaError, code=ErrorCode.unsupported_assignor):
 
 class StaleMemberEpoch(KafkaError, code=ErrorCode.stale_member_epoch):
     """The member's epoch has changed; it has to learn the new one by a heartbeat, and try again."""
+
+
+class TransactionAbortable(KafkaError, code=ErrorCode.transaction_abortable):
+    """The transaction cannot go on; the producer may abort it and begin another."""
 
 
 class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expression):

@@ -19,11 +19,13 @@ from ottla.protocol.primitives import (
     encode_compact_string,
     encode_string,
     encode_uvarint,
+    read_compact_nullable_string,
     read_compact_string,
     read_string,
     read_tag,
     read_tag_count,
     read_uvarint,
+    skip_tagged_fields,
     truncated,
 )
 
@@ -144,3 +146,22 @@ def encode_endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:
         value += _INT32.pack(node_id) + encode_compact_string(host)
         value += _INT32.pack(port) + encode_compact_string(rack) + b"\x00"
     return b"\x01" + encode_tag(0, bytes(value))
+
+
+def read_endpoints_section(frame: memoryview, at: int) -> list[NodeEndpoint]:
+    """Return the node endpoints in the tagged fields that end a response."""
+    endpoints = []
+    tags, at = read_tag_count(frame, at)
+    for _ in range(tags):
+        tag, start, at = read_tag(frame, at)
+        if tag != 0:
+            continue
+        count, start = read_count(frame, start, True, 11, MAX_REQUEST_ELEMENTS)
+        for _ in range(count):
+            (node_id,) = _INT32.unpack_from(frame, start)
+            host, start = read_compact_string(frame, start + 4)
+            (port,) = _INT32.unpack_from(frame, start)
+            rack, start = read_compact_nullable_string(frame, start + 4)
+            start = skip_tagged_fields(frame, start)
+            endpoints.append(NodeEndpoint(node_id, host, port, rack))
+    return endpoints

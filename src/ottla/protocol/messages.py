@@ -20,6 +20,7 @@ from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.message_decoding import compile_decoder
 from ottla.protocol.message_encoding import compile_encoder
 from ottla.protocol.message_schema import EntityType
+from ottla.protocol.own_messages import OWN_REQUESTS, OWN_RESPONSES
 from ottla.protocol.primitives import Buffer
 
 MAX_REQUEST_ELEMENTS = 24_576
@@ -34,7 +35,9 @@ Encoder = Callable[[Any], bytes]
 
 
 def request_class(api_key: int, version: int) -> EntityType:
-    """Return kio's class for a request; UnsupportedVersion if there is none."""
+    """Return the class of a request, kio's or ours; UnsupportedVersion if there is none."""
+    if (api_key, version) in OWN_REQUESTS:
+        return OWN_REQUESTS[api_key, version]
     try:
         return load_request_schema(api_key, version)
     except KioIndexError:
@@ -42,7 +45,9 @@ def request_class(api_key: int, version: int) -> EntityType:
 
 
 def response_class(api_key: int, version: int) -> EntityType:
-    """Return kio's class for a response; UnsupportedVersion if there is none."""
+    """Return the class of a response, kio's or ours; UnsupportedVersion if there is none."""
+    if (api_key, version) in OWN_RESPONSES:
+        return OWN_RESPONSES[api_key, version]
     try:
         return load_response_schema(api_key, version)
     except KioIndexError:

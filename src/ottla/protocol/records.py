@@ -112,10 +112,15 @@ def _open(batch: Buffer, max_bytes: int) -> tuple[BatchHeader, bytes]:
         raise CorruptMessage(f"{len(batch)} bytes are not one whole batch of format 2")
     if header.record_count == 0:
         return header, b""
+    return header, record_data(header, batch, max_bytes)
+
+
+def record_data(header: BatchHeader, batch: Buffer, max_bytes: int) -> bytes:
+    """Return the records of one whole batch, which has some, decompressed."""
     data = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], max_bytes)
     if not 0 < header.record_count * SMALLEST_RECORD_BYTES <= len(data):
         raise InvalidRecord(f"{header.record_count} records do not fit into {len(data)} bytes")
-    return header, data
+    return data
 
 
 def _read_front(data: bytes, at: int, header: BatchHeader) -> tuple[int, int, int, int]:

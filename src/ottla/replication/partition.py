@@ -1,15 +1,19 @@
-"""One partition that this broker leads: appends, commits and reads.
+"""One partition of which this broker has a replica: appends, commits and reads.
 
 What is committed is below the `high_watermark`; consumers see nothing above it. With one replica
 an append is committed as soon as it is in the log. With `flush.messages=1` it is committed only once
 it is on the disk, so that nobody ever reads a record that a power cut could take back; appends that
 arrive while a flush runs share the next one (group commit).
+
+With several replicas the leader commits what all in-sync replicas have: see leader.py. A follower
+copies (follower.py) and learns from its leader what is committed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,21 +22,26 @@ from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_types import Appended, LogRead
+from ottla.protocol.control_records import MARKER_BYTES, Marker
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.record_batch import BatchHeader
+from ottla.replication.log_end import EndOfLog, Uncommitted
+from ottla.replication.truncation import EpochEnd, diverges
 
 if TYPE_CHECKING:
+    from ottla.replication.leader import Leading
     from ottla.replication.purgatory import Watcher
 
 
 class Partition:
-    """The leader's view of one partition."""
+    """One partition, led from here unless a `high_watermark` is given: then it is known only so far."""
 
     def __init__(
         self,
@@ -42,13 +51,17 @@ class Partition:
         flusher: Flusher,
         clock: Clock,
         tasks: set[asyncio.Task[None]],
+        high_watermark: int | None = None,
     ) -> None:
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
         self.high_watermark = log.log_end_offset
-        self.watchers: dict[Watcher, None] = {}
+        self.epoch_start_offset = log.log_end_offset
+        """Where this leader's epoch begins; until that is committed, the last one may have committed more."""
+        self.watchers: dict[Watcher, int | None] = {}
+        """With the last stable offset that those know who wait for committed records."""
         self._flusher = flusher
         self._clock = clock
         self._tasks = tasks
@@ -56,7 +69,17 @@ class Partition:
         self._unflushed_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
-        if log.config.flush_messages == 1 and log.recovery_point < log.log_end_offset:
+        self.is_leader = high_watermark is None
+        self.replication: Leading | None = None
+        """How this leader commits if there are followers."""
+        self.log_end = EndOfLog()
+        self.min_insync_replicas = 1
+        self.throttled_as_leader = self.throttled_as_follower = False
+        """Whether copying this replica is slowed down while it is not in sync; see throttle.py."""
+        self._uncommitted = Uncommitted()
+        if high_watermark is not None:
+            self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        elif log.config.flush_messages == 1 and log.recovery_point < log.log_end_offset:
             # What a crash left unflushed counts once it is on the disk, like any other append.
             self.high_watermark = max(log.recovery_point, log.log_start_offset)
             self._unflushed_bytes = log.size_bytes
@@ -69,8 +92,18 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Return the offset below which no transaction is open."""
-        return self.high_watermark
+        """Return the offset below which every transaction has ended: the end for read_committed."""
+        high_watermark = self.high_watermark
+        transactions = self.log.producers.transactions
+        first = transactions.first_unstable_offset(high_watermark) if transactions else None
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return max(first, self.log.log_start_offset)
+
+    @property
+    def is_end_known(self) -> bool:
+        """Return whether all is committed that the last leader may have told to be."""
+        return self.high_watermark >= self.epoch_start_offset
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client whose view of the leadership is older or newer than ours."""
@@ -82,17 +115,47 @@ class Partition:
 
     def append(self, batch: memoryview, header: BatchHeader, is_inspected: bool = False) -> Appended:
         """Append one checked batch; see `committed` for when it counts."""
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log
         appended = log.append(batch, header, self.leader_epoch, self._clock.wall_ms(), is_inspected)
-        if log.config.flush_messages == 1:
-            self._unflushed_bytes += 0 if appended.is_duplicate else len(batch)
+        self._appended(log, appended, len(batch))
+        return appended
+
+    def append_marker(self, marker: Marker) -> Appended:
+        """Append the end of a transaction; see `committed` for when it counts."""
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
+        log = self.log
+        log.producers.transactions.committed_up_to(self.high_watermark)
+        appended = log.append_marker(marker, self.leader_epoch, self._clock.wall_ms())
+        self._appended(log, appended, MARKER_BYTES)
+        return appended
+
+    def _appended(self, log: Log, appended: Appended, size_bytes: int) -> None:
+        if self.replication is not None:
+            self._appended_for_followers(self.replication, appended, size_bytes)
+        elif log.config.flush_messages == 1:
+            self._unflushed_bytes += 0 if appended.is_duplicate else size_bytes
             if self.high_watermark < log.log_end_offset:
                 self._start_flush()
         elif not appended.is_duplicate:
-            self._advance(log.log_end_offset, len(batch))
+            self._advance(log.log_end_offset, size_bytes)
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                 self._start_flush()
-        return appended
+
+    def check_in_sync(self) -> None:
+        """Refuse a producer who wants its records committed, while too few replicas are in sync."""
+        if self.replication is not None:
+            self.replication.check_in_sync()
+
+    def written(self, offset: int) -> asyncio.Future[None] | None:
+        """Return None if all below `offset` is as durable here as the topic asks, else a future for that."""
+        if self.replication is None:
+            return self.committed(offset)
+        if self.log.config.flush_messages != 1 or offset <= self.log.recovery_point:
+            return None
+        return self._in_task(self._flusher.flushed(self.log, offset))
 
     def committed(self, offset: int) -> asyncio.Future[None] | None:
         """Return None if all below `offset` is committed, else a future for when it is."""
@@ -106,6 +169,13 @@ class Partition:
         """Return the records from `offset` on, up to `end_offset` and about `max_bytes`."""
         return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
 
+    def aborted_in(self, offset: int, found: LogRead) -> Sequence[tuple[int, int]]:
+        """Return (producer id, first offset) of the aborted transactions in what was read from `offset`."""
+        if not found.records:
+            return ()
+        aborted = self.log.aborted_transactions(offset, found.next_offset)
+        return [(each.producer_id, each.first_offset) for each in aborted]
+
     def epoch_at(self, offset: int) -> int:
         """Return the leader epoch of the record at `offset`, -1 if there is none."""
         return self.log.epoch_for_offset(offset)
@@ -114,6 +184,10 @@ class Partition:
         """Return the largest epoch up to `epoch`, and where it ends; -1 for unknown."""
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
+        latest = self.log.epochs.latest_epoch
+        if latest < epoch < self.leader_epoch:
+            # A leader that has written nothing yet: whatever its predecessors wrote ends where it begins.
+            return (epoch if latest < 0 else latest), self.log.log_end_offset
         return self.log.end_offset_for_epoch(epoch)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
@@ -124,9 +198,8 @@ class Partition:
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
             raise OffsetOutOfRange(f"nothing is known of leader epoch {last_fetched_epoch}")
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return epoch, end_offset
-        return None
+        found = EpochEnd(epoch, end_offset)
+        return found if diverges(last_fetched_epoch, fetch_offset, found) else None
 
     def delete_records(self, offset: int) -> int:
         """Move the log start to `offset` (-1: to the high watermark) and return it."""
@@ -137,29 +210,114 @@ class Partition:
         self._wake_watchers()
         return low_watermark
 
+    # Roles
+
+    def lead(self, leader_epoch: int, replication: Leading | None) -> None:
+        """Lead in a new epoch, or with other replicas; `replication` is None without followers."""
+        if not self.is_leader or leader_epoch > self.leader_epoch:
+            self.epoch_start_offset = self.log.log_end_offset
+        self.leader_epoch = leader_epoch
+        self.is_leader = True
+        self._replace_replication(replication)
+        if replication is not None:
+            replication.advance()
+        elif self.log.config.flush_messages == 1 and self.log.recovery_point < self.log.log_end_offset:
+            self._start_flush()
+        else:
+            self.commit(self.log.log_end_offset)
+
+    def follow(self, leader_epoch: int) -> None:
+        """Lead no longer: producers who wait, and readers, have to look for the new leader."""
+        was_leader, self.is_leader = self.is_leader, False
+        self.leader_epoch = leader_epoch
+        self._replace_replication(None)
+        if was_leader:
+            self.fail_waiting(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere"))
+        self._wake_watchers()
+
+    def _replace_replication(self, replication: Leading | None) -> None:
+        if self.replication is not None:
+            self.replication.end()
+        self.replication = replication
+
+    def commit(self, high_watermark: int) -> None:
+        """Count everything below `high_watermark` as committed."""
+        size_bytes = self._uncommitted.commit(high_watermark)
+        if high_watermark > self.high_watermark:
+            self._advance(high_watermark, max(1, size_bytes))
+            transactions = self.log.producers.transactions
+            if transactions:
+                transactions.committed_up_to(high_watermark)
+
+    def copied(self, size_bytes: int) -> None:
+        """Take note that so much was appended as a follower."""
+        self._uncommitted.add(self.log.log_end_offset, size_bytes)
+
+    def truncated(self) -> None:
+        """Take note that the log was cut off: nothing above its end is committed, or ever was."""
+        self._uncommitted.clear()
+        self.high_watermark = max(
+            min(self.high_watermark, self.log.log_end_offset), self.log.log_start_offset
+        )
+
+    def fail_waiting(self, error: KafkaError) -> None:
+        """Tell every producer who waits for a commit that it will not come."""
+        self._fail(error)
+
     def close(self) -> None:
         """Let go of everyone who waits: the partition is gone from this broker."""
         self._closed = True
+        self.is_leader = False
+        self._replace_replication(None)
         self._fail(UnknownTopicOrPartition(str(self.topic_partition)))
         self._wake_watchers()
 
     def _advance(self, high_watermark: int, grown_bytes: int) -> None:
-        self.high_watermark = high_watermark
+        before, self.high_watermark = self.high_watermark, high_watermark
         if self.watchers:
-            for watcher in list(self.watchers):
-                watcher.grown(grown_bytes)
+            self._tell_watchers(before, grown_bytes)
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             _, future = waiting.popleft()
             if not future.done():
                 future.set_result(None)
 
+    def _tell_watchers(self, before: int, grown_bytes: int) -> None:
+        """Tell those who wait that `grown_bytes` more are committed; some care only for what is stable."""
+        stable = -1
+        for watcher, known in list(self.watchers.items()):
+            if known is None:
+                watcher.grown(grown_bytes)
+                continue
+            stable = self.last_stable_offset if stable < 0 else stable
+            if known >= before and stable == self.high_watermark:
+                self.watchers[watcher] = stable
+                watcher.grown(grown_bytes)
+            elif stable > known:
+                watcher.wake()  # a transaction has ended: how much can be read now only a read can tell
+
+    def _appended_for_followers(self, replication: Leading, appended: Appended, size_bytes: int) -> None:
+        if appended.is_duplicate:
+            return
+        log = self.log
+        self._uncommitted.add(log.log_end_offset, size_bytes)
+        if self.log_end.watchers:
+            self.log_end.grown(size_bytes)
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            self._start_flush()
+        if replication.is_alone:
+            replication.advance()
+
     def _start_flush(self) -> None:
         if not self._flushing:
             self._flushing = True
-            task = asyncio.get_running_loop().create_task(self._flush())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._in_task(self._flush())
+
+    def _in_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _flush(self) -> None:
         """Flush until what was appended in the meantime is flushed too."""
@@ -168,9 +326,13 @@ class Partition:
                 target, grown_bytes = self.log.log_end_offset, self._unflushed_bytes
                 await self._flusher.flushed(self.log, target)
                 self._unflushed_bytes -= grown_bytes
-                if self.high_watermark < target:
+                if not self.is_leader:
+                    break
+                if self.replication is not None:
+                    self.replication.advance()
+                elif self.high_watermark < target:
                     self._advance(target, grown_bytes)
-                if self.high_watermark >= self.log.log_end_offset:
+                if self.log.log_end_offset - self.log.recovery_point < self.log.config.flush_messages:
                     break
         except KafkaError as error:
             self._fail(error)
@@ -184,5 +346,5 @@ class Partition:
                 future.set_exception(error)
 
     def _wake_watchers(self) -> None:
-        for watcher in list(self.watchers):
+        for watcher in [*self.watchers, *self.log_end.watchers]:
             watcher.wake()

@@ -29,25 +29,33 @@ class Watcher(Protocol):
 class Watched(Protocol):
     """A partition, as the purgatory sees it."""
 
-    watchers: dict[Watcher, None]
+    watchers: dict[Watcher, int | None]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the offset below which every transaction has ended."""
+        ...
 
 
 class Parked(Generic[T]):
     """One waiting request. Its future gets what `finish` returns, once."""
 
-    __slots__ = ("_finish", "_needed_bytes", "_timer", "_watched", "future")
+    __slots__ = ("_committed_only", "_finish", "_needed_bytes", "_timer", "_watched", "future")
 
-    def __init__(self, needed_bytes: int, watched: Collection[Watched], finish: Callable[[], T]) -> None:
+    def __init__(
+        self, needed_bytes: int, watched: Collection[Watched], finish: Callable[[], T], committed_only: bool
+    ) -> None:
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._needed_bytes = needed_bytes
         self._watched = watched
         self._finish = finish
+        self._committed_only = committed_only
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, timeout_ms: int) -> None:
         """Register with the partitions and set the timer."""
         for partition in self._watched:
-            partition.watchers[self] = None
+            partition.watchers[self] = partition.last_stable_offset if self._committed_only else None
         self._timer = self.future.get_loop().call_later(timeout_ms / 1000, self.wake)
         # `Purgatory.leave` cancels the future when the client goes away.
         self.future.add_done_callback(self._leave)
@@ -97,12 +105,15 @@ class Purgatory:
         needed_bytes: int,
         timeout_ms: int,
         finish: Callable[[], T],
+        *,
+        committed_only: bool = False,
     ) -> asyncio.Future[T]:
         """Return a future for `finish()`, called when the partitions grew enough or time is up.
 
+        With `committed_only`, what belongs to open transactions does not count until they have ended.
         `owner` waits for one thing at a time; when it goes away, `leave` ends the wait.
         """
-        parked = Parked(needed_bytes, watched, finish)
+        parked = Parked(needed_bytes, watched, finish, committed_only)
         self._parked[owner] = parked
         parked.future.add_done_callback(lambda _future: self._forget(owner, parked))
         parked.start(0 if self._stopping else timeout_ms)

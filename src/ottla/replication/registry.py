@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from uuid import UUID
 
 from ottla.common.broker_keys import BrokerConfig
@@ -22,7 +22,10 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.replication.leader import Leading
 from ottla.replication.partition import Partition
+from ottla.replication.replicator import Replicator
+from ottla.replication.topic_settings import configure
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +34,7 @@ LOGS_PER_TURN = 20
 
 
 class PartitionRegistry:
-    """Every partition here, by topic name and by topic id."""
+    """Every partition here, by topic name and by topic id. `replicator` may be missing with one broker."""
 
     def __init__(
         self,
@@ -40,28 +43,36 @@ class PartitionRegistry:
         flusher: Flusher,
         config: BrokerConfig,
         clock: Clock,
+        replicator: Replicator | None = None,
     ) -> None:
         self._node_id = node_id
         self._log_directory = log_directory
         self._flusher = flusher
         self._config = config
         self._clock = clock
-        self._by_name: dict[str, dict[int, Partition]] = {}
-        self._by_id: dict[UUID, dict[int, Partition]] = {}
+        self._replicator = replicator
+        self._led_by_name: dict[str, dict[int, Partition]] = {}
+        self._led_by_id: dict[UUID, dict[int, Partition]] = {}
+        self._hosted: dict[str, dict[int, Partition]] = {}
+        """All that have a replica here, led or followed."""
         self._image = ClusterImage()
+        self._fenced = False
         self._tasks: set[asyncio.Task[None]] = set()
+        if replicator is not None:
+            replicator.partitions = self
+            replicator.step_down = self.step_down
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in list(self._by_name.values()):
+        for partitions in list(self._hosted.values()):
             yield from list(partitions.values())
 
     def __len__(self) -> int:
-        return sum(len(partitions) for partitions in self._by_name.values())
+        return sum(len(partitions) for partitions in self._hosted.values())
 
     def get(self, topic: str, index: int) -> Partition:
         """Return a partition that this broker leads, by name."""
         try:
-            return self._by_name[topic][index]
+            return self._led_by_name[topic][index]
         except KeyError:
             pass
         if self._image.partition(topic, index) is None:
@@ -71,38 +82,63 @@ class PartitionRegistry:
     def get_by_id(self, topic_id: UUID, index: int) -> Partition:
         """Return a partition that this broker leads, by topic id."""
         try:
-            return self._by_id[topic_id][index]
+            return self._led_by_id[topic_id][index]
         except KeyError:
             pass
-        topic = self._image.topic_by_id(topic_id)
-        if topic is None:
-            raise UnknownTopicId(str(topic_id))
-        return self.get(topic.name, index)
+        return self.get(self._name_of(topic_id), index)
+
+    def get_replica(self, topic: str | UUID, index: int) -> Partition:
+        """Return a partition that this broker leads or follows, by name or topic id."""
+        name = self._name_of(topic) if isinstance(topic, UUID) else topic
+        partition = self._hosted.get(name, {}).get(index)
+        return self.get(name, index) if partition is None or self._fenced else partition
 
     def high_watermark(self, at: TopicPartition) -> int:
         """Return how far a partition is committed; 0, which is safe, if it is not served here."""
-        partition = self._by_name.get(at.topic, {}).get(at.partition)
+        partition = self._hosted.get(at.topic, {}).get(at.partition)
         return 0 if partition is None else partition.high_watermark
 
+    def _name_of(self, topic_id: UUID) -> str:
+        topic = self._image.topic_by_id(topic_id)
+        if topic is None:
+            raise UnknownTopicId(str(topic_id))
+        return topic.name
+
+    # Following the cluster
+
     async def apply(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Make and remove logs so that they match the new image."""
+        """Make and remove logs, and take up and end roles, so that they match the new image."""
         self._image = new
         difference = changes(old, new)
         if difference.deleted:
             await self._remove(difference.deleted)
-        made = 0
-        for topic in (*difference.created, *difference.grown):
-            for each in topic.partitions:
-                if self._open(topic, each):
-                    made += 1
-                    if made % LOGS_PER_TURN == 0:
-                        await asyncio.sleep(0)
-        self._reconfigure(difference.configs)
+        await self._place_all(difference.created, {})
+        await self._place_all(difference.grown, old.topics)
+        self._reconfigure(name for kind, name in difference.configs if kind == ConfigResource.TOPIC)
 
     def replace_config(self, config: BrokerConfig) -> None:
         """Take over new broker settings, which topics without their own inherit."""
         self._config = config
-        self._reconfigure((ConfigResource.TOPIC, name) for name in self._by_name)
+        self._reconfigure(list(self._hosted))
+
+    def fence(self) -> None:
+        """Lead nothing any more, at once: this broker has lost its session, and others may lead by now."""
+        self._fenced = True
+        for partition in self:
+            self.step_down(partition)
+
+    async def unfence(self, image: ClusterImage) -> None:
+        """Take up the roles of `image` again, in which this broker is registered anew."""
+        self._image = image
+        self._fenced = False
+        await self._place_all(image.topics.values(), {})
+
+    def step_down(self, partition: Partition) -> None:
+        """Stop leading a partition, until the image says what is to become of it."""
+        at = partition.topic_partition
+        self._led_by_name.get(at.topic, {}).pop(at.partition, None)
+        if partition.is_leader:
+            partition.follow(partition.leader_epoch)
 
     async def stop(self) -> None:
         """Wait for the flushes under way."""
@@ -113,45 +149,108 @@ class PartitionRegistry:
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _open(self, topic: TopicImage, image: PartitionImage) -> bool:
-        """Open one partition if it belongs here and is not open yet."""
-        partitions = self._by_name.setdefault(topic.name, {})
-        known = partitions.get(image.index)
-        if known is not None:
-            known.leader_epoch = max(known.leader_epoch, image.leader_epoch)
-            return False
-        if image.leader != self._node_id:
-            return False
+    async def _place_all(self, topics: Iterable[TopicImage], known: Mapping[str, TopicImage]) -> None:
+        """Give partitions their roles, except where they are as they were in `known`."""
+        done = 0
+        for topic in topics:
+            before = known[topic.name].partitions if topic.name in known else ()
+            for each in topic.partitions:
+                if each.index < len(before) and before[each.index] is each:
+                    continue
+                self._place(topic, each)
+                done += 1
+                if done % LOGS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+    def _place(self, topic: TopicImage, image: PartitionImage) -> None:
+        """Open or remove the log of one partition, and give it its role."""
+        hosted = self._hosted.setdefault(topic.name, {})
+        partition = hosted.get(image.index)
+        if self._node_id not in image.replicas:
+            if partition is not None:
+                self._drop(partition)
+            return
+        if partition is None:
+            partition = self._open(topic, image)
+            if partition is None:
+                return
+            hosted[image.index] = partition
+        led = self._led_by_name.setdefault(topic.name, {})
+        self._led_by_id.setdefault(topic.topic_id, led)
+        if image.leader == self._node_id and not self._fenced:
+            self._lead(partition, image)
+            led[image.index] = partition
+        else:
+            led.pop(image.index, None)
+            self._follow(partition, image)
+
+    def _lead(self, partition: Partition, image: PartitionImage) -> None:
+        if self._replicator is not None:
+            self._replicator.leave(partition)
+        is_alone = image.replicas == (self._node_id,)
+        is_same = partition.is_leader and partition.leader_epoch == image.leader_epoch
+        if is_same and (partition.replication is None) == is_alone:
+            if partition.replication is not None:
+                partition.replication.update(image)
+            return
+        replication = None
+        if not is_alone:
+            assert self._replicator is not None, "partitions with several replicas need a replicator"
+            replication = Leading(partition, image, self._replicator)
+        partition.lead(image.leader_epoch, replication)
+
+    def _follow(self, partition: Partition, image: PartitionImage) -> None:
+        if partition.is_leader or partition.leader_epoch != image.leader_epoch:
+            partition.follow(image.leader_epoch)
+        if self._replicator is None:
+            return
+        if image.leader >= 0 and image.leader != self._node_id:
+            is_in_sync = self._node_id in image.isr
+            self._replicator.follow(partition, image.leader, image.leader_epoch, is_in_sync=is_in_sync)
+        else:
+            self._replicator.leave(partition)
+
+    # Logs
+
+    def _open(self, topic: TopicImage, image: PartitionImage) -> Partition | None:
+        """Open or make the log of a partition; None if that fails, it is offline then."""
         at = TopicPartition(topic.name, image.index)
+        config = TopicConfig(self._image.topic_overrides(topic.name), self._config)
         try:
             opened = self._log_directory.get(at)
             if opened is None:
-                opened = self._log_directory.create(
-                    at, topic.topic_id, self.log_config(self._image, topic.name)
-                )
+                opened = self._log_directory.create(at, topic.topic_id, LogConfig.from_topic_config(config))
             else:
-                opened.config = self.log_config(self._image, topic.name)
+                opened.config = LogConfig.from_topic_config(config)
                 if opened.topic_id is None:
                     self._log_directory.write_topic_id(opened, topic.topic_id)
         except (KafkaStorageError, OSError) as error:
             log.error("%s cannot be opened and is offline: %s", at, error)
-            return False
+            return None
+        committed = self._log_directory.high_watermarks.pop(at, 0)
+        leads_alone = image.replicas == (image.leader,) and not self._fenced
         partition = Partition(
-            opened, topic.topic_id, image.leader_epoch, self._flusher, self._clock, self._tasks
+            opened,
+            topic.topic_id,
+            image.leader_epoch,
+            self._flusher,
+            self._clock,
+            self._tasks,
+            None if leads_alone else committed,
         )
-        partitions[image.index] = partition
-        self._by_id.setdefault(topic.topic_id, partitions)
-        return True
+        configure(partition, config, self._node_id)
+        return partition
 
     async def _remove(self, topics: Iterable[TopicImage]) -> None:
         """Take topics out, with all that the checkpoints say of them: their names may be given again."""
         done = 0
         for topic in topics:
-            self._by_id.pop(topic.topic_id, None)
-            partitions = self._by_name.pop(topic.name, {})
+            self._led_by_id.pop(topic.topic_id, None)
+            self._led_by_name.pop(topic.name, None)
+            partitions = self._hosted.pop(topic.name, {})
             for each in topic.partitions:
                 if each.index in partitions:
-                    partitions[each.index].close()
+                    self._close(partitions[each.index])
                 self._delete(TopicPartition(topic.name, each.index))
                 done += 1
                 if done % LOGS_PER_TURN == 0:
@@ -162,18 +261,37 @@ class PartitionRegistry:
         except OSError as error:
             log.error("the checkpoints still name partitions that were deleted: %s", error)
 
+    def _drop(self, partition: Partition) -> None:
+        """Remove a replica: the partition lives on elsewhere."""
+        at = partition.topic_partition
+        log.info("%s has no replica here any more; its log is deleted", at)
+        self.step_down(partition)
+        del self._hosted[at.topic][at.partition]
+        self._close(partition)
+        self._delete(at)
+
+    def _close(self, partition: Partition) -> None:
+        if self._replicator is not None:
+            self._replicator.leave(partition)
+        partition.close()
+
     def _delete(self, at: TopicPartition) -> None:
+        self._log_directory.high_watermarks.pop(at, None)
         try:
             self._log_directory.delete(at)
         except KafkaStorageError as error:
             log.error("the files of %s are still there: %s", at, error)
 
-    def _reconfigure(self, resources: Iterable[tuple[int, str]]) -> None:
-        for resource_type, name in resources:
-            if resource_type == ConfigResource.TOPIC and name in self._by_name:
-                config = self.log_config(self._image, name)
-                for partition in self._by_name[name].values():
-                    partition.log.config = config
+    # Configuration
+
+    def _reconfigure(self, topics: Iterable[str]) -> None:
+        for name in topics:
+            if self._hosted.get(name):
+                config = TopicConfig(self._image.topic_overrides(name), self._config)
+                written = LogConfig.from_topic_config(config)
+                for partition in self._hosted[name].values():
+                    partition.log.config = written
+                    configure(partition, config, self._node_id)
 
     def log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         """Return how the logs of a topic are kept."""

@@ -74,8 +74,9 @@ def parse_ready_line(line: str) -> list[str]:
 class BrokerProcess:
     """One broker: its data, its address, and the process that runs it while it is started.
 
-    `settings` become `--set key=value`; `arguments` are passed to `ottla serve` as they are. The address
-    is chosen once, so clients that outlive the process find it again at the same place.
+    `settings` become `--set key=value`; `arguments` are passed to `ottla serve` as they are;
+    `wrapper` is a program that runs the broker in its place (`nsenter ...`). The address is chosen once, so
+    clients that outlive the process find it again at the same place.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class BrokerProcess:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         stderr_path: Path | None = None,
+        wrapper: Sequence[str] = (),
     ) -> None:
         self.data = data
         self.listen = listen or f"127.0.0.1:{free_port()}"
         self.settings = dict(settings or {})
         self.arguments = tuple(arguments)
         self.environment = dict(environment or {})
+        self.wrapper = tuple(wrapper)
         self.stderr_path = stderr_path or data.with_name(data.name + ".stderr")
         self.addresses: list[str] = []
         self._process: subprocess.Popen[str] | None = None
@@ -119,7 +122,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """Return the command line that `start` runs."""
-        command = [sys.executable, "-m", "ottla.cli.main", "serve"]
+        command = [*self.wrapper, sys.executable, "-m", "ottla.cli.main", "serve"]
         command += ["--data", str(self.data), "--listen", self.listen]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]

@@ -102,6 +102,7 @@ class SimDisk:
         self.now_ms = 0
         """What files take as the time of their last change."""
         self.boots = 0
+        self.power_cuts = 0
         self.fsyncs = 0
         self._root = SimFolder()
         self._locks: set[str] = set()
@@ -136,6 +137,7 @@ class SimDisk:
     def crash(self, rng: Random) -> None:
         """Cut the power."""
         self.kill()
+        self.power_cuts += 1
         self._root.lose_power(rng)
 
     def used_bytes(self) -> int:
@@ -189,6 +191,8 @@ class SimDisk:
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of this name."""
+        if not _parts(path):
+            return True
         try:
             parent, name = self._parent(path)
         except FileNotFoundError:
@@ -225,6 +229,10 @@ class SimDisk:
         if self.exists(path) and self.list_dir(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         self._remove(path)
+
+    def boot_id(self, path: str) -> str:
+        """Return what changes with every power cut."""
+        return f"boot-{self.power_cuts}"
 
     def fsync_dir(self, path: str) -> None:
         """Make the directory's members durable."""

@@ -45,6 +45,7 @@ class PretendedPartition:
         )
     )
     log_start_offset: int = 0
+    replication: None = None
 
     def delete_records(self, offset: int) -> int:
         target = self.high_watermark if offset == -1 else offset
@@ -62,6 +63,9 @@ class PretendedRegistry(dict[tuple[str, int], PretendedPartition]):
             return self[topic, index]
         except KeyError:
             raise UnknownTopicOrPartition(f"{topic}-{index}") from None
+
+    def get_replica(self, topic: str, index: int) -> PretendedPartition:
+        return self.get(topic, index)
 
     def __iter__(self) -> Any:
         return iter(list(self.values()))

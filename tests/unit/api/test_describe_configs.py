@@ -87,7 +87,9 @@ async def test_what_cannot_be_described_is_answered_with_the_reason(
 async def test_dynamic_broker_configs_show_at_once_with_their_source(bench: Any) -> None:
     for name, value in (("", "7"), ("1", "6")):
         change = ConfigChange("log.retention.ms", value)
-        assert await bench.controller.alter_configs([ConfigAlteration(BROKER, name, (change,))]) == [None]
+        assert await bench.controller.office.alter_configs([ConfigAlteration(BROKER, name, (change,))]) == [
+            None
+        ]
     await bench.create_topic("orders")
     response = await bench.ask(
         request(resource(BROKER, "1", "log.retention.ms"), resource(BROKER, ""), everything=True)

@@ -31,6 +31,7 @@ class PretendedPartition:
     last_stable_offset: int = 10
     log_start_offset: int = 0
     diverging: tuple[int, int] | None = None
+    is_leader: bool = True
 
     def check_leader_epoch(self, epoch: int) -> None:
         pass
@@ -40,6 +41,9 @@ class PretendedPartition:
 
     def read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> LogRead:
         return LogRead(b"", offset)
+
+    def aborted_in(self, offset: int, found: LogRead) -> list[tuple[int, int]]:
+        return [(7, 3), (9, 5)]
 
 
 class Bench:
@@ -54,7 +58,7 @@ class Bench:
             config=SimpleNamespace(fetch_max_bytes=1 << 20),
         )
 
-    def fetch(self) -> list[Any]:
+    def fetch(self, isolation_level: int = 0) -> list[Any]:
         """Fetch once more, and return the partitions of the answer."""
         partition = FetchPartition(
             partition=i32(0),
@@ -66,7 +70,7 @@ class Bench:
             max_wait=cast(Any, timedelta(0)),
             min_bytes=i32(0),
             max_bytes=i32(1024),
-            isolation_level=i8(0),
+            isolation_level=i8(isolation_level),
             session_id=i32(self._session_id),
             session_epoch=i32(self._epoch),
             topics=(FetchTopic(topic=TopicName("orders"), partitions=(partition,)),),
@@ -102,3 +106,20 @@ def test_a_session_is_told_that_its_log_has_diverged_until_it_moves(bench: Bench
         assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (2, 7)
     bench.partition.diverging = None
     assert bench.fetch() == []
+
+
+def test_readers_of_committed_records_hear_of_aborted_transactions(bench: Bench) -> None:
+    (answer,) = bench.fetch(isolation_level=1)
+    aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
+    assert aborted == [(7, 3), (9, 5)]
+
+
+def test_readers_of_everything_do_not(bench: Bench) -> None:
+    (answer,) = bench.fetch()
+    assert answer.aborted_transactions is None
+
+
+def test_readers_of_committed_records_are_told_where_those_end(bench: Bench) -> None:
+    bench.partition.last_stable_offset = 4
+    (answer,) = bench.fetch(isolation_level=1)
+    assert (answer.last_stable_offset, answer.high_watermark) == (4, 10)

@@ -13,7 +13,7 @@ from ottla.log.log_types import TimestampOffset
 from ottla.protocol.errors import KafkaStorageError
 
 
-def request(*timestamps: int) -> ListOffsetsRequest:
+def request(*timestamps: int, isolation_level: int = 0) -> ListOffsetsRequest:
     """Ask for one partition after the other."""
     wanted: Any = tuple(
         ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)  # type: ignore[arg-type]
@@ -23,7 +23,7 @@ def request(*timestamps: int) -> ListOffsetsRequest:
     timeout: Any = timedelta(0)
     return ListOffsetsRequest(
         replica_id=-1,  # type: ignore[arg-type]
-        isolation_level=0,  # type: ignore[arg-type]
+        isolation_level=isolation_level,  # type: ignore[arg-type]
         topics=topics,
         timeout=timeout,
     )
@@ -53,6 +53,7 @@ def logs(bench: Any) -> list[SearchedLog]:
         partition = bench.partitions.add("orders", index)
         partition.log = SearchedLog()
         partition.leader_epoch = partition.last_stable_offset = 5
+        partition.is_end_known = True
         partition.check_leader_epoch = lambda _epoch: None
         partition.epoch_at = lambda _offset: 3
         made.append(partition.log)
@@ -90,3 +91,22 @@ async def test_a_search_that_fails_does_not_fail_the_others(bench: Any, logs: li
     logs[0].error = KafkaStorageError("the disk is gone")
     codes = [code for *_, code in await answers(bench, 50, 50, -1)]
     assert codes == [ErrorCode.kafka_storage_error, ErrorCode.none, ErrorCode.none]
+
+
+@pytest.mark.usefixtures("logs")
+async def test_for_readers_of_committed_records_the_end_is_the_last_stable_offset(bench: Any) -> None:
+    (topic,) = (await bench.ask(request(-1, 4, 5, isolation_level=1))).topics
+    assert [each.offset for each in topic.partitions] == [5, 4, -1]
+
+
+@pytest.mark.usefixtures("logs")
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
+)
+async def test_a_new_leader_does_not_tell_an_end_that_may_be_before_the_last_ones(
+    bench: Any, version: int, code: ErrorCode
+) -> None:
+    for index in range(4):
+        bench.partitions.get("orders", index).is_end_known = False
+    (topic,) = (await bench.ask(request(-1, 50, 2000, -2), version)).topics
+    assert [each.error_code for each in topic.partitions] == [code, ErrorCode.none, code, ErrorCode.none]

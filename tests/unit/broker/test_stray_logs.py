@@ -24,7 +24,7 @@ def test_the_checkpoints_forget_a_log_that_is_set_aside() -> None:
     directory.write_checkpoints()
     assert decode_offsets(disk.read_file(f"/data/{LOG_STARTS}")) == {log.topic_partition: 2}
 
-    set_stray_logs_aside(directory, EMPTY)
+    set_stray_logs_aside(directory, EMPTY, 1)
 
     assert not directory.logs
     assert decode_offsets(disk.read_file(f"/data/{LOG_STARTS}")) == {}

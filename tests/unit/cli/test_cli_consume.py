@@ -46,15 +46,15 @@ def test_enough_is_enough(ottla, orders):
 
 
 def test_the_end_is_where_it_was_at_the_start(ottla, orders, peer, monkeypatch):
-    from ottla.client.consumer import Consumer
+    from ottla.client.consumer import AsyncConsumer
 
-    poll = Consumer.poll
+    getmany = AsyncConsumer.getmany
 
-    async def poll_while_somebody_writes(self):
+    async def getmany_while_somebody_writes(self, **options):
         orders.partitions[0].append(encode_batch([Record(0, 0, None, b"late", ())]))
-        return await poll(self)
+        return await getmany(self, **options)
 
-    monkeypatch.setattr(Consumer, "poll", poll_while_somebody_writes)
+    monkeypatch.setattr(AsyncConsumer, "getmany", getmany_while_somebody_writes)
     assert ottla("consume", "orders", "-p", "0", "-o", "start", "-e").lines == ["v0", "v1", "v2"]
 
 
@@ -130,15 +130,15 @@ def test_a_topic_is_never_created_by_reading_it(ottla, peer):
 
 
 def test_records_that_vanish_while_they_are_read_are_explained(ottla, orders, monkeypatch):
-    from ottla.client.consumer import Consumer
+    from ottla.client.consumer import AsyncConsumer
 
-    poll = Consumer.poll
+    getmany = AsyncConsumer.getmany
 
-    async def poll_after_retention(self):
+    async def getmany_after_retention(self, **options):
         orders.partitions[0].start = 2
-        return await poll(self)
+        return await getmany(self, **options)
 
-    monkeypatch.setattr(Consumer, "poll", poll_after_retention)
+    monkeypatch.setattr(AsyncConsumer, "getmany", getmany_after_retention)
     failed = ottla("consume", "orders", "-p", "0", "-o", "start")
     assert failed.code == 1
     assert "orders-0 has no offset 0: it was deleted" in failed.err

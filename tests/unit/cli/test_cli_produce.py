@@ -124,6 +124,6 @@ def test_a_record_that_is_too_large_says_how_to_allow_it(ottla, peer):
     assert failed.code == 1
     assert failed.err == (
         "0 records to orders\n"
-        "error: orders: a batch is larger than max.message.bytes (message_too_large)\n"
+        "error: orders-0: a batch is larger than max.message.bytes\n"
         "  allow larger ones: ottla topic alter orders --set max.message.bytes=N\n"
     )

@@ -5,18 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.cli.records import from_json, template, to_json
-from ottla.client.consumer import ConsumedRecord
+from ottla.client.consumer import ConsumerRecord
 
-RECORD = ConsumedRecord("orders", 3, 42, 1700000000000, b"k", b"v\xff", (("a", b"1"), ("b", None)))
-NULLS = ConsumedRecord("t", 0, 0, -1, None, None, ())
+RECORD = ConsumerRecord("orders", 3, 42, 1700000000000, 0, b"k", b"v\xff", (("a", b"1"), ("b", None)))
+NULLS = ConsumerRecord("t", 0, 0, -1, 0, None, None, ())
 
 maybe_bytes = st.none() | st.binary(max_size=20)
 records = st.builds(
-    ConsumedRecord,
+    ConsumerRecord,
     topic=st.text("abc", min_size=1, max_size=5),
     partition=st.integers(0, 100),
     offset=st.integers(0, 2**63 - 1),
     timestamp=st.integers(0, 2**62),
+    timestamp_type=st.just(0),
     key=maybe_bytes,
     value=maybe_bytes,
     headers=st.lists(st.tuples(st.text(max_size=5), maybe_bytes), max_size=3).map(tuple),

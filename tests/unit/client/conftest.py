@@ -27,9 +27,10 @@ from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
 from kio.schema.list_offsets.v7 import response as list_offsets
 from kio.schema.metadata.v12 import response as metadata
 from kio.schema.produce.v11 import response as produce
-from tests.unit.client import fake_groups
+from tests.unit.client import fake_epochs, fake_groups
 
 from ottla.client.address import Address
+from ottla.client.client_options import ClientOptions
 from ottla.common.ids import new_uuid
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
@@ -39,6 +40,7 @@ from ottla.protocol.records import decode_records
 from ottla.protocol.types import NO_THROTTLE
 
 LATEST, EARLIEST = -1, -2
+REFUSALS = (ErrorCode.invalid_record, ErrorCode.message_too_large)
 HERE = Address("fake", 9092)
 
 
@@ -48,6 +50,7 @@ class FakePartition:
     start: int = 0
     leader: int = 1
     leader_epoch: int = 3
+    preferred_replica: int = -1
 
     @property
     def end(self) -> int:
@@ -79,6 +82,8 @@ class FakeBroker:
         self.advertised = {node_id: address}
         self.topics: dict[str, FakeTopic] = {}
         self.auto_create = False
+        self.names_leaders = False
+        """Whether an answer to Produce says who leads, as brokers do since Kafka 3.7."""
         self.versions = {
             ApiKey.PRODUCE: (3, 11),
             ApiKey.FETCH: (4, 17),
@@ -91,6 +96,7 @@ class FakeBroker:
             ApiKey.DESCRIBE_CONFIGS: (1, 4),
             ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
             ApiKey.INIT_PRODUCER_ID: (0, 4),
+            **fake_epochs.VERSIONS,
             **fake_groups.VERSIONS,
         }
         self.groups: dict[str, fake_groups.FakeGroup] = {}
@@ -318,35 +324,66 @@ class FakeBroker:
         )
 
     def produce(self, request: Any, fault: ErrorCode | None) -> Any:
-        topic = request.topic_data[0]
-        asked = topic.partition_data[0]
-        error = fault or ErrorCode.none
-        if topic.name not in self.topics:
-            error = ErrorCode.unknown_topic_or_partition
-        base = (
-            -1
-            if error
-            else self._append(self.topics[topic.name].partitions[asked.index], bytes(asked.records))
-        )
+        """Append the batches; a fault hits the first partition of the request."""
+        answers = []
+        for topic in request.topic_data:
+            results = []
+            for asked in topic.partition_data:
+                error, base = self._append(topic.name, asked.index, bytes(asked.records), fault)
+                fault = None
+                has_moved = error is ErrorCode.not_leader_or_follower and self.names_leaders
+                results.append(
+                    produce.PartitionProduceResponse(
+                        index=asked.index,
+                        error_code=error,
+                        base_offset=base,
+                        log_append_time=None,
+                        record_errors=(),
+                        error_message=None,
+                        current_leader=self._leader(topic.name, asked.index)
+                        if has_moved
+                        else produce.LeaderIdAndEpoch(),
+                    )
+                )
+            answers.append(produce.TopicProduceResponse(name=topic.name, partition_responses=tuple(results)))
         if request.acks == 0:
             return None
-        result = produce.PartitionProduceResponse(
-            index=asked.index, error_code=error, base_offset=base, record_errors=(), error_message=None
+        nodes = tuple(
+            produce.NodeEndpoint(node_id=node, host=at.host, port=at.port)
+            for node, at in self.advertised.items()
+            if self.names_leaders
         )
-        answer = produce.TopicProduceResponse(name=topic.name, partition_responses=(result,))
-        return produce.ProduceResponse(responses=(answer,))
+        return produce.ProduceResponse(responses=tuple(answers), node_endpoints=nodes)
 
-    @staticmethod
-    def _append(partition: FakePartition, batch: bytes) -> int:
-        """Append, unless the batch is a duplicate: then answer with its first offset."""
+    def _leader(self, name: str, index: int) -> Any:
+        partition = self.topics[name].partitions[index]
+        return produce.LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+
+    def _append(self, name: str, index: int, batch: bytes, fault: ErrorCode | None) -> tuple[ErrorCode, int]:
+        """Append a batch as a broker does: what comes twice once, and nothing out of order."""
+        if name not in self.topics:
+            return ErrorCode.unknown_topic_or_partition, -1
+        partition = self.topics[name].partitions[index]
+        if partition.leader != self.node_id:
+            return ErrorCode.not_leader_or_follower, -1
         new = decode_header(batch)
-        for old in map(decode_header, partition.batches):
-            if new.producer_id >= 0 and (old.producer_id, old.base_sequence) == (
-                new.producer_id,
-                new.base_sequence,
-            ):
-                return old.base_offset
-        return partition.append(batch)
+        before = [
+            old for old in map(decode_header, partition.batches) if old.producer_id == new.producer_id >= 0
+        ]
+        for old in before[-5:]:
+            if (old.producer_epoch, old.base_sequence) == (new.producer_epoch, new.base_sequence):
+                # What was good once is not refused for what is in it.
+                return (ErrorCode.none, old.base_offset) if fault in (None, *REFUSALS) else (fault, -1)
+        if fault:
+            return fault, -1
+        expected = 0
+        if before and before[-1].producer_epoch == new.producer_epoch:
+            expected = before[-1].base_sequence + before[-1].record_count
+        if before and before[-1].producer_epoch > new.producer_epoch:
+            return ErrorCode.invalid_producer_epoch, -1
+        if new.producer_id >= 0 and new.base_sequence != expected:
+            return ErrorCode.out_of_order_sequence_number, -1
+        return ErrorCode.none, partition.append(batch)
 
     def fetch(self, request: Any, fault: ErrorCode | None) -> Any:
         by_id = hasattr(request.topics[0], "topic_id")
@@ -366,6 +403,7 @@ class FakeBroker:
             fault, partition = ErrorCode.unknown_topic_id, FakePartition()
         else:
             partition = self.topics[name].partitions[asked.partition]
+            fault = fault or fake_epochs.fault(self, partition, asked.current_leader_epoch)
             if not partition.start <= asked.fetch_offset <= partition.end:
                 fault = ErrorCode.offset_out_of_range
         wanted = (
@@ -378,7 +416,8 @@ class FakeBroker:
             error_code=fault or ErrorCode.none,
             high_watermark=partition.end,
             aborted_transactions=None,
-            records=b"".join(wanted),
+            **fake_epochs.redirect(self, partition),
+            records=b"".join(wanted) if fake_epochs.serves(self, partition) else b"",
         )
 
     def _name_of(self, topic_id: uuid.UUID) -> str | None:
@@ -395,6 +434,7 @@ NEWEST = {
     ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
     ApiKey.INIT_PRODUCER_ID: 4,
+    **fake_epochs.NEWEST,
 }
 
 HANDLERS: dict[ApiKey, Callable[[FakeBroker, Any, ErrorCode | None], Any]] = {
@@ -409,6 +449,7 @@ HANDLERS: dict[ApiKey, Callable[[FakeBroker, Any, ErrorCode | None], Any]] = {
     ApiKey.LIST_OFFSETS: FakeBroker.list_offsets,
     ApiKey.PRODUCE: FakeBroker.produce,
     ApiKey.FETCH: FakeBroker.fetch,
+    **fake_epochs.HANDLERS,
     **fake_groups.HANDLERS,
 }
 
@@ -417,7 +458,7 @@ class FakeTransport(asyncio.Transport):
     """The client's end of a connection to a FakeBroker, or to raw bytes."""
 
     def __init__(
-        self, protocol: asyncio.Protocol, answer: Callable[[memoryview], bytes | str | None]
+        self, protocol: asyncio.BufferedProtocol, answer: Callable[[memoryview], bytes | str | None]
     ) -> None:
         super().__init__()
         self._protocol = protocol
@@ -443,9 +484,16 @@ class FakeTransport(asyncio.Transport):
                 self._loop.call_soon(self._deliver, reply[:half])
                 self._loop.call_soon(self._deliver, reply[half:])
 
+    def writelines(self, pieces: Any) -> None:
+        self.write(b"".join(pieces))
+
     def _deliver(self, data: bytes) -> None:
-        if not self._closed:
-            self._protocol.data_received(data)
+        while data and not self._closed:
+            buffer = self._protocol.get_buffer(len(data))
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            data = data[count:]
+            self._protocol.buffer_updated(count)
 
     def lose(self) -> None:
         if not self._closed:
@@ -479,7 +527,7 @@ class FakeNetwork:
         for each in self.connections:
             each.lose()
 
-    async def connect(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> Any:
+    async def connect(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> Any:
         if (host, port) not in self.listening:
             raise ConnectionRefusedError(111, f"Connect call failed ({host!r}, {port})")
         protocol = factory()
@@ -493,12 +541,19 @@ class FakeNetwork:
 def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
     fake = FakeNetwork()
 
-    async def create_connection(loop: Any, factory: Any, host: str, port: int) -> Any:
+    async def create_connection(loop: Any, factory: Any, host: str, port: int, ssl: None = None) -> Any:
         return await fake.connect(factory, host, port)
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", create_connection)
-    monkeypatch.setattr("ottla.client.cluster.RETRY_MIN_MS", 1)
-    monkeypatch.setattr("ottla.client.cluster.CREATION_TIMEOUT_MS", 20)
+    quick = ClientOptions(
+        default_api_timeout_ms=30_000,
+        retry_backoff_ms=1,
+        retry_backoff_max_ms=3,
+        reconnect_backoff_ms=1,
+        reconnect_backoff_max_ms=3,
+    )
+    monkeypatch.setattr("ottla.client.cluster.DEFAULTS", quick)
+    monkeypatch.setattr("ottla.client.cluster.CREATION_TIMEOUT_MS", 200)
     return fake
 
 

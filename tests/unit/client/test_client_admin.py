@@ -1,10 +1,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.client.admin import Admin, ConfigSource
 from ottla.client.cluster import Cluster
+from ottla.client.config_admin import ConfigSource
 from ottla.client.errors import ConnectionLost
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
@@ -19,7 +20,7 @@ from ottla.protocol.records import Record, encode_batch
 @pytest.fixture
 async def admin(peer):
     async with Cluster([peer.address]) as cluster:
-        yield Admin(cluster)
+        yield TopicAdmin(cluster)
 
 
 async def test_a_topic_is_created_with_the_brokers_defaults(admin, peer):

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -112,11 +114,12 @@ async def test_only_the_patient_wait_for_a_broker_to_come_back(peer, network):
                 network.listening[peer.address] = answer
             return await cluster.any_broker()
 
-        await cluster.close()
+        await asyncio.sleep(0)  # the connection learns that it is lost
         with pytest.raises(BrokerUnreachable):
             await cluster.retrying(attempt)
+        assert attempts == 1
         assert (await cluster.retrying(attempt, patient=True)).is_open
-        assert attempts == 4
+        assert attempts >= 4
 
 
 async def test_leaving_waits_until_every_connection_is_really_closed(peer, network):

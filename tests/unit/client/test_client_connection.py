@@ -76,7 +76,7 @@ async def test_whoever_waits_learns_that_the_connection_broke(peer):
 async def test_a_broker_that_does_not_answer_in_time_loses_its_connection(peer):
     connection = await Connection.open(peer.address)
     peer.fail(ApiKey.METADATA, "silent")
-    with pytest.raises(ConnectionLost, match=r"no reply within 0\.01 s"):
+    with pytest.raises(ConnectionLost, match=r"no reply to Metadata within 0\.01 s"):
         await connection.request(EVERYTHING, MetadataResponse, timeout_ms=10)
     assert not connection.is_open
 

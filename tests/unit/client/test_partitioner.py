@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from ottla.client.partitioner import StickyPartition, murmur2, partition_of
+from ottla.client.producer.partitioners import PARTITIONERS, fnv1a, murmur2, partition_of, partitioner_of
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,38 @@ def test_a_key_has_one_partition_within_range(key, count):
     assert partition_of(key, count) == partition_of(key, count)
 
 
-def test_records_without_a_key_stick_until_told_to_go_on():
-    sticky = StickyPartition()
-    first = sticky.current(3)
-    assert sticky.current(3) == first
-    sticky.advance()
-    assert sticky.current(3) == (first + 1) % 3
+def test_fnv1a_takes_the_hash_as_a_signed_number_without_its_sign():
+    assert fnv1a(b"") == 0x100000000 - 0x811C9DC5
+    assert fnv1a(b"a") == 0x100000000 - 0xE40C292C
+    assert fnv1a(b"foobar") == 0x100000000 - 0xBF9CF968
+
+
+@pytest.mark.parametrize("name", PARTITIONERS)
+def test_every_partitioner_names_a_partition_whatever_the_key(name):
+    choose = partitioner_of(name)
+    for key in (None, b"", b"a", b"customer-7"):
+        assert choose(key, range(5), [1, 3]) in range(5)
+
+
+@pytest.mark.parametrize("name", ["murmur2_random", "consistent_random", "fnv1a_random", "random"])
+def test_without_a_key_any_partition_with_a_leader_may_be_chosen(name):
+    choose = partitioner_of(name)
+    assert {choose(None, range(5), [1, 3]) for _ in range(100)} == {1, 3}
+
+
+def test_librdkafkas_default_treats_an_empty_key_as_none_and_murmur2_does_not():
+    consistent, murmur = partitioner_of("consistent_random"), partitioner_of("murmur2_random")
+    assert len({consistent(b"", range(5), range(5)) for _ in range(100)}) == 5
+    assert len({murmur(b"", range(5), range(5)) for _ in range(100)}) == 1
+
+
+def test_hashes_count_all_partitions_also_those_without_a_leader():
+    choose = partitioner_of("murmur2")
+    assert choose(b"customer-7", range(5), [0]) == partition_of(b"customer-7", 5)
+
+
+def test_round_robin_takes_turns():
+    choose = partitioner_of("round_robin")
+    turns = [choose(b"same", range(3), range(3)) for _ in range(6)]
+    assert sorted(turns[:3]) == [0, 1, 2]
+    assert turns[:3] == turns[3:]

@@ -190,7 +190,7 @@ def test_log_dirs_wins_over_log_dir() -> None:
         ({"fetch.max.bytes": "1023"}, "at least 1024"),
         ({"node.id": "-1"}, "at least 0"),
         ({"num.io.threads": "8"}, "Kafka key not implemented by Ottla yet"),
-        ({"zookeeper.connect": "localhost"}, "Kafka key not implemented by Ottla yet"),
+        ({"zookeeper.max.in.flight.requests": "9"}, "Kafka key not implemented by Ottla yet"),
         ({"listener.name.internal.ssl.keystore.location": "x"}, "Kafka key not implemented by Ottla yet"),
         ({"log.retention.msec": "1"}, r"did you mean log\.retention\.ms\?"),
         ({"segment.ms": "1"}, r"a topic key, not a broker key; a broker sets its default with log\.roll\.ms"),

@@ -27,6 +27,8 @@ KAFKA_DEFAULTS = {
     "min.cleanable.dirty.ratio": "0.5",
     "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
     "retention.bytes": "-1",
     "retention.ms": "604800000",
     "segment.bytes": "1073741824",

@@ -7,7 +7,7 @@ from ottla.common.broker_keys import BrokerConfig
 from ottla.controller import machine
 from ottla.controller.machine import Decision, NewPartitions, NewTopic, TopicSelector
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
-from ottla.metadata.records import BrokerRegistered, ClusterCreated
+from ottla.metadata.records import BrokerChanged, BrokerRegistered, ClusterCreated
 from ottla.protocol.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -50,6 +50,26 @@ def the_error(results: Sequence[object]) -> KafkaError:
     return result
 
 
+def test_with_three_replicas_two_are_the_minimum_unless_someone_chose() -> None:
+    chosen = NewTopic("chosen", 1, 3, configs=(("min.insync.replicas", "1"),))
+    image, _ = create(THREE_BROKERS, NewTopic("safe", 1, 3), chosen, NewTopic("two", 1, 2))
+    overrides = {name: image.topic_overrides(name).get("min.insync.replicas") for name in image.topics}
+    assert overrides == {"safe": "2", "chosen": "1", "two": None}
+    config = BrokerConfig({"node.id": "1", "min.insync.replicas": "3"})
+    decision = machine.create_topics(THREE_BROKERS, [NewTopic("of-broker", 1, 3)], ids(1), config)
+    assert THREE_BROKERS.apply(decision.records).topic_overrides("of-broker") == {}
+
+
+def test_a_new_partition_is_in_sync_where_there_are_brokers() -> None:
+    image = THREE_BROKERS.apply([BrokerChanged(2, 1, fenced=True, shutting_down=False)])
+    assigned = NewTopic("orders", assignments=((0, (2, 3, 1)),))
+    image, _ = create(image, assigned)
+    partition = image.topics["orders"].partitions[0]
+    assert (partition.leader, partition.replicas, partition.isr) == (3, (2, 3, 1), (3, 1))
+    _, decision = create(image, NewTopic("nowhere", assignments=((0, (2,)),)))
+    assert isinstance(the_error(decision.results), InvalidReplicaAssignment)
+
+
 def test_what_is_answered_is_what_the_image_then_holds() -> None:
     image, decision = create(
         THREE_BROKERS, NewTopic("orders", 4, 3, configs=(("retention.ms", "5"),)), NewTopic("users", 1, 1)
@@ -57,7 +77,8 @@ def test_what_is_answered_is_what_the_image_then_holds() -> None:
     assert [image.topics["orders"], image.topics["users"]] == list(decision.results)
     assert len(image.topics["orders"].partitions) == 4
     assert image.topics["orders"].replication_factor == 3
-    assert image.topic_overrides("orders") == {"retention.ms": "5"}
+    assert image.topic_overrides("orders") == {"retention.ms": "5", "min.insync.replicas": "2"}
+    assert image.topic_overrides("users") == {}
 
 
 def test_minus_one_stands_for_the_defaults_of_the_broker() -> None:

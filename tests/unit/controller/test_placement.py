@@ -59,3 +59,19 @@ def test_more_replicas_than_brokers_are_refused_with_both_numbers() -> None:
 def test_nothing_can_be_placed_without_brokers() -> None:
     with pytest.raises(InvalidReplicationFactor):
         place([], range(1), 1, 0)
+
+
+def test_a_broker_that_is_away_leads_nothing_and_follows_only_if_it_must() -> None:
+    away, leaving, *there = brokers(None, None, None, None, None)
+    cluster = [away._replace(fenced=True), leaving._replace(shutting_down=True), *there]
+    alive = {each.node_id for each in there}
+    for replicas in place(cluster, range(30), 3, 7):
+        assert set(replicas) == alive
+    for replicas in place(cluster, range(30), 4, 7):
+        assert set(replicas[:3]) == alive
+
+
+def test_somebody_must_be_there() -> None:
+    (alone,) = brokers(None)
+    with pytest.raises(InvalidReplicationFactor, match="no broker is there"):
+        place([alone._replace(fenced=True)], range(1), 1, 0)

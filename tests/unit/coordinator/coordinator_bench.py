@@ -1,4 +1,4 @@
-"""A broker without a network: metadata and disk in memory, real logs, and the group coordinator on them."""
+"""A broker without a network: metadata and disk in memory, real logs, and both coordinators on them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, cast
 
 from ottla.api.dispatcher import Dispatcher
 from ottla.api.produce_turns import ProduceTurns
+from ottla.api.producer_ids import ProducerIds
+from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
@@ -17,6 +19,7 @@ from ottla.controller.runner import Controller
 from ottla.coordinator.group.record_codec import decode_record
 from ottla.coordinator.group.records import Record
 from ottla.coordinator.groups import GroupCoordinator
+from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
@@ -49,6 +52,7 @@ class CoordinatorBench:
 
     def __init__(self, **settings: int | str) -> None:
         raw = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+        raw["transaction.state.log.num.partitions"] = "4"
         raw |= {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.config = BrokerConfig(raw)
         self.clock = ManualClock()
@@ -74,6 +78,17 @@ class CoordinatorBench:
             1, self.cluster, self.controller, self.partitions, lambda: self.config, self.clock
         )
         await self.groups.start()
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.transactions = TransactionCoordinator(
+            1,
+            self.cluster,
+            self.controller,
+            self.partitions,
+            lambda: self.config,
+            self.clock,
+            self.producer_ids.next,
+            TransactionPeers(lambda: cast(Any, self.services)),
+        )
         self.services = SimpleNamespace(
             node_id=1,
             clock=self.clock,
@@ -84,11 +99,15 @@ class CoordinatorBench:
             purgatory=Purgatory(),
             config=self.config,
             groups=self.groups,
+            transactions=self.transactions,
+            producer_ids=self.producer_ids,
             produce_turns=ProduceTurns(),
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
+        await self.transactions.start()
 
     async def stop(self) -> None:
+        await self.transactions.stop()
         await self.groups.stop()
         await self.partitions.stop()
         await self.flusher.stop()
@@ -97,6 +116,7 @@ class CoordinatorBench:
 
     async def kill(self) -> None:
         """Lose all that is not on the disk, as far as one can within one process."""
+        await self.transactions.stop()
         await self.groups.stop()
         await self.flusher.stop()
         self.disk.kill()
@@ -106,11 +126,11 @@ class CoordinatorBench:
         await self.controller.create_topics([NewTopic(name, partitions) for name in names])
 
     async def delete_topics(self, *names: str) -> None:
-        await self.controller.delete_topics([TopicSelector(name) for name in names])
+        await self.controller.office.delete_topics([TopicSelector(name) for name in names])
 
     async def loaded(self) -> None:
         """Wait until every partition is loaded."""
-        for shard in list(self.groups._shards.values()):
+        for shard in (*self.groups._shards, *self.transactions._shards):
             if shard.loading is not None:
                 await shard.loading
 

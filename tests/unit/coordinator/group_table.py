@@ -15,7 +15,9 @@ from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import Record
 from ottla.coordinator.group.requests import JoinRequest, SyncRequest
+from ottla.coordinator.in_transaction import InTransaction
 from ottla.metadata.image import ClusterImage
+from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError, MemberIdRequired
 
 START_MS = 1_000_000
@@ -38,7 +40,7 @@ class Table:
         self.image = image or ClusterImage()
         self.machine = GroupMachine(self.config, self.image)
         self.now_ms = START_MS
-        self.log: list[Record] = []
+        self.log: list[Record | InTransaction | Marker] = []
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[int, Any] = {}
         self._tokens = count(1)
@@ -64,7 +66,7 @@ class Table:
     def take(self, step: Step) -> None:
         """Do what the runtime does with a step."""
         for record in step.records:
-            assert isinstance(record, Record)
+            assert isinstance(record, Record | InTransaction | Marker)
             self.log.append(record)
             self.machine.replay(record)
         for change in step.changes:

@@ -19,9 +19,10 @@ class MemoryWriter:
         self.per_batch: int | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
-    async def load(self, replay: Callable[[Any], None]) -> None:
+    async def load(self, replay: Callable[[Any], None]) -> int:
         for record in self.records:
             replay(record)
+        return len(self.records)
 
     def append(self, records: tuple[Any, ...]) -> tuple[int, int]:
         if self.failure is not None:

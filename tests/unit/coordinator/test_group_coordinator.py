@@ -169,7 +169,7 @@ async def test_records_that_cannot_be_read_are_left_out(
 
 
 async def test_a_partition_that_cannot_be_read_is_loaded_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.coordinator.groups.RETRY_S", 0.01)
+    monkeypatch.setattr("ottla.coordinator.shards.RETRY_S", 0.01)
     bench = CoordinatorBench(offsets_topic_num_partitions=1)
     await bench.start()
     await bench.create_topics("orders")

@@ -86,8 +86,8 @@ def read_values(log: Log) -> dict[int, str]:
 class LogBench:
     """One log on a simulated disk that can be closed, killed, and cut from power."""
 
-    def __init__(self, **config: Any) -> None:
-        self.disk = SimDisk()
+    def __init__(self, disk: SimDisk | None = None, **config: Any) -> None:
+        self.disk = disk or SimDisk()
         self.disk.make_dir(ROOT)
         self.disk.fsync_dir("/")
         self.clock = ManualClock(NOW_MS)

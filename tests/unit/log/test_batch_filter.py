@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.log.batch_filter import BatchFilter
 from ottla.log.key_map import KeyMap
-from ottla.log.producer_state import BatchMark, ProducerEntry
+from ottla.log.producer_entry import BatchMark, ProducerEntry
 from ottla.log.transaction_scan import AbortedTransactions
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.record_batch import BatchHeader, check_crc, decode_header

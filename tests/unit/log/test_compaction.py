@@ -370,6 +370,7 @@ def test_a_transaction_that_is_still_open_is_out_of_reach() -> None:
             transactional=True,
         )
     )
+    rig.log.verifications.begin(9, 0, 0).confirm()
     rig.log.append(batch, check_batch(batch), 0, rig.clock.wall_ms())
     rig.written[offset] = Record(offset, rig.clock.wall_ms(), b"key 1", b"perhaps")
     for number in range(10):

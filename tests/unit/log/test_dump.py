@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.log.dump import BatchReport, NotALogFile, Report, dump
+from ottla.log.dump_aborted import AbortedEntry
 from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
 from ottla.protocol.records import Record, encode_batch
 
@@ -210,3 +211,21 @@ def test_files_on_their_way_in_or_out_can_be_read_too(tmp_path: Path, suffix: st
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotALogFile, match=r"meta\.properties is no file of a log"):
         dump(write(tmp_path, "meta.properties", ""))
+
+
+def test_aborted_transactions_are_dumped_with_what_is_wrong_with_them(tmp_path: Path) -> None:
+    entries = [(0, 7, 100, 110, 111), (0, 8, 105, 109, 112), (0, 9, 130, 120, 121), (3, 9, 1, 140, 141)]
+    data = b"".join(struct.pack(">hqqqq", *each) for each in entries) + b"torn"
+    found = list(dump(write(tmp_path, f"{NAME}.txnindex", data)))
+    first = found[0]
+    assert isinstance(first, AbortedEntry)
+    assert (first.producer_id, first.first_offset, first.last_offset) == (7, 100, 110)
+    assert first.last_stable_offset == 111
+    assert [each.problem for each in found[:4]] == [
+        None,
+        "does not ascend",
+        "ends before it begins",
+        "version 3 instead of 0",
+    ]
+    assert isinstance(found[4], Gap)
+    assert (found[4].position, found[4].size_bytes) == (4 * 34, 4)

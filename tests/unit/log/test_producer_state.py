@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.log.bench import idempotent
 
 from ottla.log import producer_state
-from ottla.log.producer_state import CorruptSnapshot, ProducerState
+from ottla.log.producer_snapshot import CorruptSnapshot
+from ottla.log.producer_state import ProducerState
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.record_batch import BatchHeader, decode_header
 from ottla.protocol.records import Record, encode_batch

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage, TopicImage, changes
 from ottla.metadata.records import (
+    BrokerChanged,
     BrokerRegistered,
+    BrokerUnregistered,
     ClusterCreated,
     ConfigChanged,
     ConfigResource,
@@ -54,7 +56,9 @@ def histories(draw: st.DrawFn) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
         ids = list(image.names_by_id)
         kind = draw(
-            st.sampled_from(["topic", "topic", "grow", "change", "delete", "config", "ids", "broker"])
+            st.sampled_from(
+                ["topic", "topic", "grow", "change", "delete", "config", "ids", "broker", "fence"]
+            )
         )
         if kind == "topic":
             records = [TopicCreated(f"t{number}", UUID(int=number))]
@@ -69,6 +73,10 @@ def histories(draw: st.DrawFn) -> list[MetadataRecord]:
             records = [ProducerIdsAllocated(number * 10)]
         elif kind == "broker":
             records = [BrokerRegistered(number % 3, number, None, (HERE,)), ControllerElected(1, number + 1)]
+        elif kind == "fence" and image.brokers:
+            broker = image.brokers[draw(st.sampled_from(list(image.brokers)))]
+            change = BrokerChanged(broker.node_id, broker.epoch, draw(st.booleans()), draw(st.booleans()))
+            records = [change] if draw(st.booleans()) else [BrokerUnregistered(broker.node_id)]
         elif ids:
             topic = image.topic_by_id(draw(st.sampled_from(ids)))
             assert topic is not None
@@ -79,7 +87,9 @@ def histories(draw: st.DrawFn) -> list[MetadataRecord]:
                 records = [partition_created(topic.topic_id, size)]
             elif size:
                 index = draw(st.integers(0, size - 1))
-                records = [PartitionChanged(topic.topic_id, index, -1, number, (1, 2), (2,), number)]
+                nodes = st.sampled_from([(), (1,), (2, 3)])
+                others = [draw(nodes) for _ in range(4)]
+                records = [PartitionChanged(topic.topic_id, index, -1, number, (1, 2), (2,), number, *others)]
         image = image.apply(records)
         history += records
     return history
@@ -148,6 +158,29 @@ def test_brokers_are_reached_by_listener() -> None:
     assert broker.endpoint("SSL") is None
 
 
+def test_a_broker_whose_session_ended_is_known_but_not_reachable() -> None:
+    image = two_topics()
+    assert image.reachable("PLAINTEXT") == {1}
+    assert image.reachable("INTERNAL") == frozenset()
+    stopping = image.apply([BrokerChanged(1, 7, fenced=False, shutting_down=True)])
+    assert stopping.reachable("PLAINTEXT") == {1}
+    assert not stopping.brokers[1].can_lead
+    fenced = image.apply([BrokerChanged(1, 7, fenced=True, shutting_down=False)])
+    assert fenced.reachable("PLAINTEXT") == frozenset()
+    assert fenced.brokers[1].rack == "rack"
+    assert fenced.apply([BrokerUnregistered(1)]).brokers == {}
+
+
+def test_a_partition_on_its_way_knows_where_it_will_be() -> None:
+    change = PartitionChanged(ORDERS, 0, 1, 0, (3, 2, 1), (1, 2), 1, adding=(3,), removing=(1,))
+    topic = two_topics().apply([change]).topics["orders"]
+    assert topic.partitions[0].is_reassigning
+    assert topic.partitions[0].target == (3, 2)
+    assert topic.replication_factor == 2
+    assert topic.partitions[0].offline({1, 2}) == (3,)
+    assert not topic.partitions[1].is_reassigning
+
+
 def test_a_deleted_topic_takes_its_configs_along() -> None:
     image = two_topics().apply([TopicDeleted(ORDERS)])
     assert "orders" not in image.topics
@@ -206,6 +239,8 @@ def test_internal_topics_are_known_by_name() -> None:
         partition_created(ORDERS, 1),
         partition_created(ORDERS, 3),
         PartitionChanged(ORDERS, 2, 1, 1, (1,), (1,), 1),
+        BrokerChanged(1, 6, fenced=True, shutting_down=False),
+        BrokerChanged(2, 7, fenced=True, shutting_down=False),
     ],
 )
 def test_a_log_that_contradicts_itself_is_refused(record: MetadataRecord) -> None:

@@ -9,7 +9,8 @@ from ottla.replication.purgatory import Purgatory, Watcher
 
 class FakePartition:
     def __init__(self) -> None:
-        self.watchers: dict[Watcher, None] = {}
+        self.watchers: dict[Watcher, int | None] = {}
+        self.last_stable_offset = 7
 
     def grow(self, size_bytes: int) -> None:
         for watcher in list(self.watchers):
@@ -29,6 +30,14 @@ async def test_the_deadline_ends_the_wait_with_what_there_is() -> None:
     purgatory, partition = Purgatory(), FakePartition()
     future = purgatory.park("client", [partition], 10, 5, lambda: "too little")
     assert await asyncio.wait_for(future, 5) == "too little"
+
+
+async def test_who_waits_for_committed_records_leaves_the_last_stable_offset_it_knows() -> None:
+    purgatory, partition = Purgatory(), FakePartition()
+    purgatory.park("a", [partition], 1, 60_000, lambda: None)
+    purgatory.park("b", [partition], 1, 60_000, lambda: None, committed_only=True)
+    assert list(partition.watchers.values()) == [None, 7]
+    purgatory.stop()
 
 
 async def test_nothing_is_left_behind_after_the_answer() -> None:

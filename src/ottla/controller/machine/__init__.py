@@ -7,13 +7,18 @@ request that is only to be validated is decided in the same way and its records 
 
 from __future__ import annotations
 
-from ottla.controller.machine.cluster import (
-    allocate_producer_ids,
-    create_cluster,
-    elect_controller,
-    register_broker,
+from ottla.controller.machine.alter_partition import alter_partitions
+from ottla.controller.machine.brokers import (
+    follow_sessions,
+    settle_all,
+    unregister_broker,
+    waits_for_leaders_to_move,
+    with_elections,
 )
+from ottla.controller.machine.cluster import allocate_producer_ids, take_office
 from ottla.controller.machine.configs import alter_configs, refuse_alterations, replace_configs
+from ottla.controller.machine.leaders import ElectionType, balance_leaders, elect_leaders
+from ottla.controller.machine.reassignment import Reassignment, reassign
 from ottla.controller.machine.requests import (
     ConfigAlteration,
     ConfigChange,
@@ -33,6 +38,7 @@ from ottla.controller.machine.topics import (
     refuse_new_topics,
     refuse_selectors,
 )
+from ottla.metadata.isr_change import IsrChange
 
 __all__ = [
     "MAX_PARTITIONS_PER_REQUEST",
@@ -40,21 +46,31 @@ __all__ = [
     "ConfigChange",
     "ConfigOperation",
     "Decision",
+    "ElectionType",
+    "IsrChange",
     "NewPartitions",
     "NewTopic",
+    "Reassignment",
     "TopicSelector",
     "allocate_producer_ids",
     "alter_configs",
-    "create_cluster",
+    "alter_partitions",
+    "balance_leaders",
     "create_partitions",
     "create_topics",
     "delete_topics",
-    "elect_controller",
+    "elect_leaders",
     "find_topic",
+    "follow_sessions",
+    "reassign",
     "refuse_alterations",
     "refuse_new_partitions",
     "refuse_new_topics",
     "refuse_selectors",
-    "register_broker",
     "replace_configs",
+    "settle_all",
+    "take_office",
+    "unregister_broker",
+    "waits_for_leaders_to_move",
+    "with_elections",
 ]

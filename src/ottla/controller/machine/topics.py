@@ -7,7 +7,7 @@ functions; the runner asks them once and then decides the rest in chunks, on an 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -16,12 +16,12 @@ from ottla.common.topic_names import collision_key
 from ottla.controller.machine.configs import check_topic_configs
 from ottla.controller.machine.placement import place
 from ottla.controller.machine.requests import DEFAULT, Decision, NewPartitions, NewTopic, TopicSelector
+from ottla.metadata.entities import partition_created
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import (
     ConfigChanged,
     ConfigResource,
     MetadataRecord,
-    PartitionCreated,
     TopicCreated,
     TopicDeleted,
 )
@@ -41,6 +41,8 @@ from ottla.protocol.errors import (
 )
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
+SAFE_REPLICATION_FACTOR = 3
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 Replicas = tuple[int, ...]
 
 
@@ -105,9 +107,10 @@ def create_topics(
             results.append(error)
             continue
         names.add(topic.name)
-        partitions = _new_partitions(0, replicas)
+        partitions = _new_partitions(image, 0, replicas)
+        configs |= safe_minimum(configs, len(replicas[0]), config)
         records.append(TopicCreated(topic.name, topic_id))
-        records.extend(_created(topic_id, partitions))
+        records.extend(partition_created(topic_id, each) for each in partitions)
         records.extend(ConfigChanged(ConfigResource.TOPIC, topic.name, *each) for each in configs.items())
         results.append(TopicImage(topic.name, topic_id, partitions))
     return Decision(tuple(records), tuple(results))
@@ -137,11 +140,11 @@ def create_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> D
             topic = image.topics.get(each.name)
             if topic is None:
                 raise UnknownTopicOrPartition(f"there is no topic {each.name!r}")
-            added = _new_partitions(len(topic.partitions), _replicas_of_added(image, topic, each))
+            added = _new_partitions(image, len(topic.partitions), _replicas_of_added(image, topic, each))
         except KafkaError as error:
             results.append(error)
         else:
-            records.extend(_created(topic.topic_id, added))
+            records.extend(partition_created(topic.topic_id, partition) for partition in added)
             results.append(replace(topic, partitions=topic.partitions + added))
     return Decision(tuple(records), tuple(results))
 
@@ -216,21 +219,36 @@ def _check_assignments(image: ClusterImage, assignments: Sequence[Replicas], rep
             raise InvalidReplicaAssignment(f"the assignment {list(replicas)} names a broker twice")
         if unknown := [each for each in replicas if each not in image.brokers]:
             raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}")
+        if not any(image.brokers[each].can_lead for each in replicas):
+            raise InvalidReplicaAssignment(f"of the brokers {list(replicas)} none is there to lead")
         if len(replicas) != replication_factor:
             raise InvalidReplicaAssignment(
                 f"the assignment {list(replicas)} has {len(replicas)} replicas, others {replication_factor}"
             )
 
 
-def _new_partitions(first: int, replicas: Sequence[Replicas]) -> tuple[PartitionImage, ...]:
-    return tuple(
-        PartitionImage(index, each[0], 0, each, each, 0) for index, each in enumerate(replicas, first)
+def _new_partitions(
+    image: ClusterImage, first: int, replicas: Sequence[Replicas]
+) -> tuple[PartitionImage, ...]:
+    return tuple(_new_partition(image, index, each) for index, each in enumerate(replicas, first))
+
+
+def _new_partition(image: ClusterImage, index: int, replicas: Replicas) -> PartitionImage:
+    """Return a partition that is led by the first of its replicas that is there."""
+    isr = tuple(each for each in replicas if image.brokers[each].can_lead)
+    return PartitionImage(index, isr[0], 0, replicas, isr, 0)
+
+
+def safe_minimum(configs: Mapping[str, str], replicas: int, config: BrokerConfig) -> dict[str, str]:
+    """Return the config that a topic with so many replicas gets, if any.
+
+    With three or more, two must have a record before it counts, unless someone chose otherwise: a record
+    that is acknowledged then survives the loss of a broker.
+    """
+    is_chosen = MIN_INSYNC_REPLICAS in configs or any(
+        MIN_INSYNC_REPLICAS in set_ for _, set_ in config.layers
     )
-
-
-def _created(topic_id: UUID, partitions: Iterable[PartitionImage]) -> Iterable[PartitionCreated]:
-    for each in partitions:
-        yield PartitionCreated(topic_id, each.index, each.leader, each.leader_epoch, each.replicas, each.isr)
+    return {} if replicas < SAFE_REPLICATION_FACTOR or is_chosen else {MIN_INSYNC_REPLICAS: "2"}
 
 
 class _Names:

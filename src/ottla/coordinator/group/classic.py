@@ -186,12 +186,14 @@ class ClassicGroup:
         """Refuse offsets from anyone but a member of this generation, unless there are no members."""
         if request.generation_id < 0 and self.is_empty:
             return
-        if request.generation_id < 0 and not request.member_id and request.instance_id is None:
+        if not request.names_a_member:
+            if request.producer is not None:
+                return
             raise UnknownMemberId(f"{self.group_id} has members, only they may commit")
         self.check_member(request.member_id, request.instance_id)
         if request.generation_id != self.generation_id:
             raise IllegalGeneration(f"{self.group_id} is in generation {self.generation_id}")
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is State.COMPLETING_REBALANCE and request.producer is None:
             raise RebalanceInProgress(f"{self.group_id} waits for its leader's assignment")
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

@@ -240,7 +240,13 @@ class ConsumerGroup:
         """Refuse offsets from anyone but a member at its epoch, unless there are no members."""
         if request.generation_id < 0 and self.is_empty:
             return
+        if request.producer is not None and not request.names_a_member:
+            return
         member = self.member(request.member_id)
+        if request.producer is not None:
+            if request.generation_id != member.holding.epoch:
+                raise IllegalGeneration(f"the epoch of {member.member_id} is {member.holding.epoch}")
+            return
         if not member.is_classic and not request.knows_group_not_found:
             raise UnsupportedVersion("members of the consumer protocol need OffsetCommit v9")
         _check_epoch(member, request.generation_id)

@@ -33,7 +33,9 @@ from ottla.coordinator.group.group import Group
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.records import GroupKey, GroupValue, OffsetKey, OffsetValue, Record
 from ottla.coordinator.group.requests import CommitRequest, FetchRequest, JoinRequest, Leaver, SyncRequest
+from ottla.coordinator.in_transaction import InTransaction
 from ottla.metadata.image import ClusterImage, ImageChanges
+from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import GroupIdNotFound, IllegalGeneration, InvalidSessionTimeout, UnknownMemberId
 
 
@@ -118,6 +120,9 @@ class GroupMachine:
             unknown = GroupIdNotFound if request.knows_group_not_found else IllegalGeneration
             raise unknown(f"there is no group {request.group_id}")
         records, committed = self.offsets.commit(now_ms, request, self.config)
+        if request.producer is not None:
+            pending = tuple(InTransaction(*request.producer, each) for each in records)
+            return Step(pending, replies=(Reply(token, committed),))
         timers: tuple[SetTimer, ...] = ()
         if isinstance(group, ClassicGroup) and request.member_id in group.members:
             timers = (classic_members.session_timer(group, group.members[request.member_id], now_ms),)
@@ -129,6 +134,10 @@ class GroupMachine:
         if group is not None:
             group.check_fetch(request.member_id, request.member_epoch)
         return _reply(token, self.offsets.fetch(request))
+
+    def end_transaction(self, now_ms: int, token: int, marker: Marker) -> Step:
+        """Let what a producer has committed in its transaction count, or forget it; the reply is None."""
+        return Step((marker,), replies=(Reply(token, None),))
 
     def delete_offsets(
         self, now_ms: int, token: int, group_id: str, partitions: tuple[tuple[str, int], ...]
@@ -213,15 +222,21 @@ class GroupMachine:
 
     # State
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: Record | InTransaction | Marker) -> None:
         """Apply one record of the log."""
+        if isinstance(record, Marker):
+            for group_id in self.offsets.end_transaction(record.producer_id, record.is_commit):
+                self._keep_offsets_of(group_id)
+            return
+        if isinstance(record, InTransaction):
+            self._replay_pending(record)
+            return
         key, value = record
         match key:
             case OffsetKey() if value is None or isinstance(value, OffsetValue):
                 self.offsets.replay(key, value)
-                if value is not None and key.group_id not in self.groups:
-                    # Offsets of somebody who assigns partitions without a group.
-                    self.groups[key.group_id] = ClassicGroup(key.group_id)
+                if value is not None:
+                    self._keep_offsets_of(key.group_id)
             case GroupKey() if isinstance(value, GroupValue):
                 self.groups[key.group_id] = restore(key.group_id, value)
             case GroupKey():
@@ -229,6 +244,17 @@ class GroupMachine:
                     del self.groups[key.group_id]
             case _:
                 consumer_events.replay(self.groups, key, value)
+
+    def _replay_pending(self, pending: InTransaction) -> None:
+        if isinstance(pending.record, Record):
+            key, value = pending.record
+            if isinstance(key, OffsetKey) and (value is None or isinstance(value, OffsetValue)):
+                self.offsets.pending.add(pending.producer_id, key, value)
+
+    def _keep_offsets_of(self, group_id: str) -> None:
+        """Let a group exist, be it of somebody who assigns partitions without one."""
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id)
 
     def apply(self, change: object) -> None:
         """Put something changed in its place that need not survive."""

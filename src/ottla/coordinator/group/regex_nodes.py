@@ -1,12 +1,14 @@
-"""What regular expressions are made of: the nodes of their trees, and the characters of topic names."""
+"""What regular expressions are made of: the nodes of their trees, and the characters of names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from string import ascii_letters, digits
+from string import ascii_letters, digits, punctuation, whitespace
 
-ALPHABET = frozenset(ascii_letters + digits + "._-")
-"""Whatever else a pattern names, no topic has it."""
+OTHER = "\x7f"
+"""Stands for a character that is not ASCII and not in the pattern."""
+ALPHABET = frozenset(map(chr, range(128)))
+"""All that names are made of: ASCII, of which topics have few, and transactional ids may have all."""
 
 WORD = frozenset(ascii_letters + digits + "_")
 
@@ -52,10 +54,13 @@ Node = Chars | Place | Sequence | Choice | Repeat
 
 _UPPER = frozenset(ascii_letters[26:])
 _LOWER = frozenset(ascii_letters[:26])
-_LETTERS, _DIGITS, _PUNCTUATION = _UPPER | _LOWER, frozenset(digits), frozenset("._-")
+_LETTERS, _DIGITS, _PUNCTUATION = _UPPER | _LOWER, frozenset(digits), frozenset(punctuation)
+_GRAPH = _LETTERS | _DIGITS | _PUNCTUATION
+_SYMBOLS = frozenset("$+<=>^`|~")
+_CONTROLS = frozenset(map(chr, (*range(32), 127)))
 _NONE: frozenset[str] = frozenset()
 
-PERL = {"d": _DIGITS, "w": WORD, "s": _NONE}
+PERL = {"d": _DIGITS, "w": WORD, "s": frozenset("\t\n\f\r ")}
 CONTROLS = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 CATEGORIES = {
     "L": _LETTERS,
@@ -64,28 +69,28 @@ CATEGORIES = {
     "Latin": _LETTERS,
     "N": _DIGITS,
     "Nd": _DIGITS,
-    "P": _PUNCTUATION,
+    "P": _PUNCTUATION - _SYMBOLS,
     "Pc": frozenset("_"),
     "Pd": frozenset("-"),
-    "Po": frozenset("."),
-    "S": _NONE,
-    "Z": _NONE,
+    "Po": _PUNCTUATION - _SYMBOLS - frozenset("_-()[]{}"),
+    "S": _SYMBOLS,
+    "Z": frozenset(" "),
     "M": _NONE,
-    "C": _NONE,
+    "C": _CONTROLS,
     "Any": ALPHABET,
 }
 POSIX = {
     "alnum": _LETTERS | _DIGITS,
     "alpha": _LETTERS,
     "ascii": ALPHABET,
-    "blank": _NONE,
-    "cntrl": _NONE,
+    "blank": frozenset("\t "),
+    "cntrl": _CONTROLS,
     "digit": _DIGITS,
-    "graph": ALPHABET,
+    "graph": _GRAPH,
     "lower": _LOWER,
-    "print": ALPHABET,
+    "print": _GRAPH | {" "},
     "punct": _PUNCTUATION,
-    "space": _NONE,
+    "space": frozenset(whitespace),
     "upper": _UPPER,
     "word": WORD,
     "xdigit": frozenset("0123456789abcdefABCDEF"),

@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.coordinator.group.regex import parse
-from ottla.coordinator.group.regex_nodes import WORD, Chars, Choice, Node, Place, Repeat, Sequence
+from ottla.coordinator.group.regex_nodes import (
+    ALPHABET,
+    OTHER,
+    WORD,
+    Chars,
+    Choice,
+    Node,
+    Place,
+    Repeat,
+    Sequence,
+)
 from ottla.protocol.errors import InvalidRegularExpression
 
 MAX_INSTRUCTIONS = 5000
@@ -30,7 +40,13 @@ _END = ""
 def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
     """Return the names that a pattern matches as a whole; raise InvalidRegularExpression."""
     program = Program(parse(pattern))
-    return frozenset(name for name in names if program.matches(name))
+    named = ALPHABET.union(pattern)
+    return frozenset(name for name in names if program.matches(_known(name, named)))
+
+
+def _known(name: str, named: frozenset[str]) -> str:
+    """Return the name with one character for all those that the pattern cannot tell apart."""
+    return name if name.isascii() else "".join(char if char in named else OTHER for char in name)
 
 
 class _State:

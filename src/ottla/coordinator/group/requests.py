@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.coordinator.group.records import OffsetValue
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError, UnstableOffsetCommit
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of protocols, each with the member's metadata for it, the preferred one first."""
@@ -111,6 +111,13 @@ class CommitRequest:
     retention_ms: int | None = None
     knows_group_not_found: bool = True
     """Whether the client understands GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (OffsetCommit v9)."""
+    producer: tuple[int, int] | None = None
+    """Id and epoch of the producer in whose transaction this is; None outside of transactions."""
+
+    @property
+    def names_a_member(self) -> bool:
+        """Whether it claims to come from a member; in transactions old clients do not."""
+        return self.generation_id >= 0 or bool(self.member_id) or self.instance_id is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +135,14 @@ class FetchRequest:
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
     member_id: str | None = None
     member_epoch: int = -1
+    must_be_stable: bool = False
+    """Whether to refuse offsets that an open transaction may change any moment (OffsetFetch v7)."""
 
 
-FetchedOffsets = tuple[tuple[str, tuple[tuple[int, OffsetValue | None], ...]], ...]
-"""Offsets by topic and partition; None where nothing was ever committed."""
+FetchedOffset = OffsetValue | UnstableOffsetCommit | None
+"""An offset; None where nothing was ever committed."""
+FetchedOffsets = tuple[tuple[str, tuple[tuple[int, FetchedOffset], ...]], ...]
+"""Offsets by topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)

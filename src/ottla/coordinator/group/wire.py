@@ -81,6 +81,16 @@ class Reader:
             raise truncated()
         return tuple([read() for _ in range(count)])
 
+    def nullable_array(self, read: Callable[[], T]) -> tuple[T, ...] | None:
+        """Read an array that may be null."""
+        start = self._at
+        size, _ = read_uvarint(self._data, start) if self._flexible else (self.number(INT32) + 1, 0)
+        if size == 0:
+            self._at = start + (1 if self._flexible else INT32.size)
+            return None
+        self._at = start
+        return self.array(read)
+
     def uuid(self) -> UUID:
         """Read a topic id."""
         start, self._at = self._at, self._at + 16

@@ -10,7 +10,9 @@ from kio.schema.find_coordinator.v3 import FindCoordinatorRequest as RequestV3
 from kio.schema.find_coordinator.v6 import FindCoordinatorRequest
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
+from ottla.api import find_coordinator
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
+from ottla.protocol.errors import CoordinatorNotAvailable
 
 GROUP, TRANSACTION = 0, 1
 
@@ -37,7 +39,7 @@ async def test_the_first_to_ask_makes_the_topic(version: int) -> None:
         9092,
     )
     assert CONSUMER_OFFSETS_TOPIC in bench.cluster.image.topics
-    assert all(each.runtime.is_active for each in bench.groups._shards.values())
+    assert all(each.runtime.is_active for each in bench.groups._shards)
     await bench.stop()
 
 
@@ -49,3 +51,50 @@ async def test_many_coordinators_are_found_at_once(bench: CoordinatorBench, vers
         ("b", 1, ErrorCode.none),
         ("", -1, ErrorCode.invalid_group_id),
     ]
+
+
+class Peers:
+    """Says of every other broker that it cannot be reached, so often."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def is_cut_off(self, node_id: int, channel: str) -> bool:
+        self.times -= 1
+        return self.times >= 0
+
+
+@pytest.mark.parametrize("leaderless", [False, True])
+async def test_in_place_of_a_dead_coordinator_the_next_one_is_waited_for(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch, leaderless: bool
+) -> None:
+    monkeypatch.setattr(find_coordinator, "LOOK_EVERY_S", 0.001)
+    bench.services.peers = Peers(times=1_000)
+    await bench.ask(find("g"))
+    leaders = [CoordinatorNotAvailable("no leader") if leaderless else 7] * 3 + [1]
+
+    async def who(_: str) -> int:
+        leader = leaders.pop(0)
+        if isinstance(leader, CoordinatorNotAvailable):
+            raise leader
+        return leader
+
+    monkeypatch.setattr(bench.groups, "find", who)
+    (found,) = (await bench.ask(find("g"))).coordinators
+    assert (found.error_code, found.node_id) == (ErrorCode.none, 1)
+    assert leaders == []
+
+
+async def test_nobody_waits_for_ever_for_another_coordinator(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_coordinator, "WAIT_MS", 0)
+    bench.services.peers = Peers(times=1_000)
+    await bench.ask(find("g"))
+
+    async def who(_: str) -> int:
+        raise CoordinatorNotAvailable("no leader")
+
+    monkeypatch.setattr(bench.groups, "find", who)
+    (found,) = (await bench.ask(find("g"))).coordinators
+    assert found.error_code == ErrorCode.coordinator_not_available

@@ -35,7 +35,7 @@ async def test_the_coordinator_remembers_where_a_member_came_from(bench: Coordin
 
 async def test_the_first_version_has_one_timeout_for_both(bench: CoordinatorBench) -> None:
     await bench.ask(join(), 0)
-    (shard,) = [each for each in bench.groups._shards.values() if each.runtime.machine.groups]
+    (shard,) = [each for each in bench.groups._shards if each.runtime.machine.groups]
     (member,) = shard.runtime.machine.groups["g"].members.values()  # type: ignore[attr-defined]
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 10_000)
 
@@ -86,4 +86,4 @@ async def test_a_client_that_goes_away_is_not_waited_for(bench: CoordinatorBench
     bench.groups.leave(client)
     with pytest.raises(asyncio.CancelledError):
         await parked
-    assert all(each.runtime.parked_count == 0 for each in bench.groups._shards.values())
+    assert all(each.runtime.parked_count == 0 for each in bench.groups._shards)

@@ -1,0 +1,36 @@
+"""AddOffsetsToTxn: let a transaction commit the offsets of a group.
+
+It adds the group's partition of `__consumer_offsets` to the transaction; TxnOffsetCommit follows. v2
+announces PRODUCER_FENCED; v3 is flexible; v4 announces TRANSACTION_ABORTABLE. With
+`transaction.version=2` clients leave it out: TxnOffsetCommit v5 adds the partition by itself.
+"""
+
+from __future__ import annotations
+
+from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.group_calls import check_group_id
+from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.coordinator.transaction.transaction import Producer
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import NO_THROTTLE
+
+FIRST_WITH_FENCED = 2
+
+
+async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: RequestContext) -> AddOffsetsToTxnResponse:
+    """Add the partition of a group."""
+    code = ErrorCode.none
+    try:
+        check_transactional_id(request.transactional_id)
+        check_group_id(request.group_id)
+        producer = Producer(request.producer_id, request.producer_epoch)
+        partition = await ctx.services.groups.find_partition(request.group_id)
+        await ctx.services.transactions.add_partitions(
+            request.transactional_id, producer, frozenset({partition})
+        )
+    except KafkaError as error:
+        code = code_of_fenced(error, ctx, FIRST_WITH_FENCED)
+    return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)

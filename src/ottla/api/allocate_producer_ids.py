@@ -1,0 +1,31 @@
+"""AllocateProducerIds: a broker asks the controller for producer ids that nobody else ever gets.
+
+Brokers send it to each other; producers ask InitProducerId. v0 is the only version.
+"""
+
+from __future__ import annotations
+
+from kio.schema.allocate_producer_ids.v0 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.protocol.errors import BrokerIdNotRegistered, StaleBrokerEpoch
+from ottla.protocol.types import NO_THROTTLE, ProducerId, i32
+
+
+async def allocate_producer_ids(
+    request: AllocateProducerIdsRequest, ctx: RequestContext
+) -> AllocateProducerIdsResponse:
+    """Give the broker a block of ids."""
+    broker = ctx.services.cluster.image.brokers.get(request.broker_id)
+    if broker is None:
+        raise BrokerIdNotRegistered(f"there is no broker {request.broker_id}")
+    if broker.epoch != request.broker_epoch:
+        raise StaleBrokerEpoch(f"broker {request.broker_id} is at epoch {broker.epoch}")
+    block = await ctx.services.controller.office.allocate_producer_ids()
+    return AllocateProducerIdsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        producer_id_start=ProducerId(block.start),
+        producer_id_len=i32(len(block)),
+    )

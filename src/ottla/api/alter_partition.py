@@ -1,0 +1,68 @@
+"""AlterPartition: the leader of partitions asks the controller for other in-sync replicas.
+
+Brokers send it to each other. v3 names the epoch of every member's broker (KIP-903), so that one that
+has restarted since it caught up is not taken for in sync. v2, without epochs, is not served.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kio.schema.alter_partition.v3 import AlterPartitionRequest, AlterPartitionResponse
+from kio.schema.alter_partition.v3.response import PartitionData, TopicData
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.results import code_of
+from ottla.metadata.image import PartitionImage
+from ottla.metadata.isr_change import IsrChange
+from ottla.protocol.errors import KafkaError, StaleBrokerEpoch
+from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
+
+NOBODY: UUID = UUID(int=0)
+
+
+async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -> AlterPartitionResponse:
+    """Change the ISRs and tell what each partition then is."""
+    changes = [
+        IsrChange(
+            topic.topic_id or NOBODY,
+            each.partition_index,
+            each.leader_epoch,
+            each.partition_epoch,
+            tuple((member.broker_id, member.broker_epoch) for member in each.new_isr_with_epochs),
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    office = ctx.services.controller.office
+    results = await office.alter_partitions(request.broker_id, request.broker_epoch, changes)
+    if results and all(isinstance(each, StaleBrokerEpoch) for each in results):
+        raise StaleBrokerEpoch(str(results[0]))
+    topics: dict[UUID, list[PartitionData]] = {}
+    for change, result in zip(changes, results, strict=True):
+        topics.setdefault(change.topic_id, []).append(_answer(change, result))
+    return AlterPartitionResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        topics=tuple(TopicData(topic_id=each, partitions=tuple(of)) for each, of in topics.items()),
+    )
+
+
+def _answer(change: IsrChange, result: PartitionImage | KafkaError) -> PartitionData:
+    if isinstance(result, KafkaError):
+        return PartitionData(
+            partition_index=i32(change.partition),
+            error_code=code_of(result),
+            leader_id=BrokerId(-1),
+            leader_epoch=i32(-1),
+            partition_epoch=i32(-1),
+        )
+    return PartitionData(
+        partition_index=i32(change.partition),
+        error_code=ErrorCode.none,
+        leader_id=BrokerId(result.leader),
+        leader_epoch=i32(result.leader_epoch),
+        isr=tuple(BrokerId(each) for each in result.isr),
+        partition_epoch=i32(result.partition_epoch),
+    )

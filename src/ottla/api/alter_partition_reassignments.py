@@ -1,0 +1,61 @@
+"""AlterPartitionReassignments: move partitions to other brokers, or cancel moves that are under way.
+
+v0 is flexible; v1 lets the client forbid changes of the replication factor. The answer comes when the
+moves have begun; ListPartitionReassignments tells which of them are still under way.
+"""
+
+from __future__ import annotations
+
+from kio.schema.alter_partition_reassignments.v1 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from kio.schema.alter_partition_reassignments.v1.response import (
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.results import code_of, message_of
+from ottla.controller.machine import Reassignment
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import NO_THROTTLE, TopicName, i32
+
+MOVES_AT_ONCE = 1_000
+
+
+async def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, ctx: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    """Begin or cancel the moves and tell what became of each."""
+    moves = [
+        Reassignment(
+            topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    office = ctx.services.controller.office
+    answers: dict[str, list[ReassignablePartitionResponse]] = {each.name: [] for each in request.topics}
+    for first in range(0, len(moves), MOVES_AT_ONCE):
+        part = moves[first : first + MOVES_AT_ONCE]
+        results = await office.reassign(part, may_change_factor=request.allow_replication_factor_change)
+        for move, result in zip(part, results, strict=True):
+            answers[move.topic].append(_answer(move, result))
+    return AlterPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.none,
+        error_message=None,
+        responses=tuple(
+            ReassignableTopicResponse(name=TopicName(topic), partitions=tuple(each))
+            for topic, each in answers.items()
+        ),
+    )
+
+
+def _answer(move: Reassignment, result: KafkaError | None) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=i32(move.partition), error_code=code_of(result), error_message=message_of(result)
+    )

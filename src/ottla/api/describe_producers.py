@@ -1,0 +1,74 @@
+"""DescribeProducers: what partitions remember of their producers, open transactions included.
+
+With it one finds the transaction that holds readers back: the producer with the lowest start offset. Only a
+partition's leader answers. A partition can remember 10,000 producers, and a request can name thousands of
+partitions: the answer has 5,000 producers at most, those with open transactions first.
+"""
+
+from __future__ import annotations
+
+from kio.schema.describe_producers.v0 import DescribeProducersRequest, DescribeProducersResponse
+from kio.schema.describe_producers.v0.response import PartitionResponse, ProducerState, TopicResponse
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.turns import in_turns
+from ottla.log.producer_entry import ProducerEntry
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, i32, i64
+
+MOST_PRODUCERS = 5000
+
+
+async def describe_producers(
+    request: DescribeProducersRequest, ctx: RequestContext
+) -> DescribeProducersResponse:
+    """Describe the producers of every partition that is asked for, once."""
+    topics = []
+    room = MOST_PRODUCERS
+    for name, indexes in _asked(request).items():
+        partitions = []
+        async for index in in_turns(indexes):
+            described = _describe(ctx, name, index, room)
+            room -= len(described.active_producers)
+            partitions.append(described)
+        topics.append(TopicResponse(name=name, partitions=tuple(partitions)))
+    return DescribeProducersResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+
+
+def _asked(request: DescribeProducersRequest) -> dict[TopicName, dict[int, None]]:
+    """Return partitions by topic; naming one again and again does not make the answer longer."""
+    asked: dict[TopicName, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return asked
+
+
+def _describe(ctx: RequestContext, topic: str, index: int, room: int) -> PartitionResponse:
+    try:
+        known = list(ctx.services.partitions.get(topic, index).log.producers.producers.items())
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=i32(index),
+            error_code=error.code,
+            error_message=error.message,
+            active_producers=(),
+        )
+    if len(known) > room:
+        known.sort(key=lambda each: each[1].txn_first_offset < 0)
+    return PartitionResponse(
+        partition_index=i32(index),
+        error_code=ErrorCode.none,
+        active_producers=tuple(_producer(*each) for each in known[:room]),
+    )
+
+
+def _producer(producer_id: int, entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=ProducerId(producer_id),
+        producer_epoch=i32(entry.epoch),
+        last_sequence=i32(entry.last_sequence),
+        last_timestamp=i64(entry.last_timestamp),
+        coordinator_epoch=i32(entry.coordinator_epoch),
+        current_txn_start_offset=i64(entry.txn_first_offset),
+    )

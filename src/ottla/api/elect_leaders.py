@@ -1,0 +1,57 @@
+"""ElectLeaders: give partitions to their preferred leaders, or a leader to those that have none.
+
+v1 adds the type of the election (0: preferred, 1: unclean, which may lose records); v2 is flexible.
+Without partitions all of them are meant, and those that need no election are left out of the answer.
+"""
+
+from __future__ import annotations
+
+from kio.schema.elect_leaders.v2 import ElectLeadersRequest, ElectLeadersResponse
+from kio.schema.elect_leaders.v2.response import PartitionResult, ReplicaElectionResult
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.results import code_of, message_of
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import ElectionNotNeeded
+from ottla.protocol.types import NO_THROTTLE, TopicName, i32
+
+PARTITIONS_AT_ONCE = 1_000
+
+
+async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> ElectLeadersResponse:
+    """Elect the leaders and tell what became of each election."""
+    office = ctx.services.controller.office
+    wanted = _wanted(request, ctx)
+    answers: dict[str, list[PartitionResult]] = {}
+    for first in range(0, len(wanted), PARTITIONS_AT_ONCE):
+        part = wanted[first : first + PARTITIONS_AT_ONCE]
+        for at, result in zip(part, await office.elect_leaders(request.election_type, part), strict=True):
+            if request.topic_partitions is None and isinstance(result, ElectionNotNeeded):
+                continue
+            answers.setdefault(at.topic, []).append(
+                PartitionResult(
+                    partition_id=i32(at.partition),
+                    error_code=code_of(result),
+                    error_message=message_of(result),
+                )
+            )
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        replica_election_results=tuple(
+            ReplicaElectionResult(topic=TopicName(topic), partition_result=tuple(results))
+            for topic, results in answers.items()
+        ),
+    )
+
+
+def _wanted(request: ElectLeadersRequest, ctx: RequestContext) -> list[TopicPartition]:
+    if request.topic_partitions is not None:
+        return [
+            TopicPartition(each.topic, index)
+            for each in request.topic_partitions
+            for index in each.partitions
+        ]
+    topics = ctx.services.cluster.image.topics
+    return [TopicPartition(topic.name, each.index) for topic in topics.values() for each in topic.partitions]

@@ -1,0 +1,48 @@
+"""EndTxn: commit or abort a transaction.
+
+v2 announces PRODUCER_FENCED; v3 is flexible; v4 announces TRANSACTION_ABORTABLE; v5 belongs to
+`transaction.version=2` (KIP-890): the epoch goes up with the end of every transaction, and the answer
+says what the producer is from now on. The answer comes when the decision is safe; markers follow it.
+"""
+
+from __future__ import annotations
+
+from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.coordinator.transaction.requests import EndRequest
+from ottla.coordinator.transaction.transaction import NOBODY, Producer
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import NO_THROTTLE, ProducerId, i16
+
+FIRST_WITH_FENCED = 2
+FIRST_WITH_NEW_EPOCH = 5
+
+
+async def end_txn(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse:
+    """Commit or abort."""
+    try:
+        check_transactional_id(request.transactional_id)
+        producer = await ctx.services.transactions.end(
+            EndRequest(
+                request.transactional_id,
+                Producer(request.producer_id, request.producer_epoch),
+                is_commit=request.committed,
+                bumps_epoch=ctx.version >= FIRST_WITH_NEW_EPOCH,
+                principal=ctx.principal,
+            )
+        )
+    except KafkaError as error:
+        return _response(code_of_fenced(error, ctx, FIRST_WITH_FENCED), NOBODY)
+    return _response(ErrorCode.none, producer)
+
+
+def _response(code: ErrorCode, producer: Producer) -> EndTxnResponse:
+    return EndTxnResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=code,
+        producer_id=ProducerId(producer.producer_id),
+        producer_epoch=i16(producer.epoch),
+    )

@@ -1,0 +1,38 @@
+"""What the handlers of transactions have in common: old clients' error codes, and two-phase commit."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from ottla.api.context import RequestContext
+from ottla.protocol.errors import (
+    InvalidRequest,
+    KafkaError,
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+)
+
+
+def check_transactional_id(transactional_id: str) -> None:
+    """Refuse the empty transactional id."""
+    if not transactional_id:
+        raise InvalidRequest("the transactional id is empty")
+
+
+def check_two_phase_commit(transactional_id: str, ctx: RequestContext) -> None:
+    """Refuse a producer that may not take part in two-phase commits.
+
+    Besides the configuration, the principal needs the operation TWO_PHASE_COMMIT on the transactional
+    id; there is no authorizer yet, so everybody has it.
+    """
+    if not ctx.services.config.transaction_two_phase_commit_enable:
+        raise TransactionalIdAuthorizationFailed(
+            f"{transactional_id}: two-phase commit is switched off (transaction.two.phase.commit.enable)"
+        )
+
+
+def code_of_fenced(error: KafkaError, ctx: RequestContext, first_with_fenced: int) -> ErrorCode:
+    """Return the code of an error; old clients know a fenced producer by an older code."""
+    if isinstance(error, ProducerFenced) and ctx.version < first_with_fenced:
+        return ErrorCode.invalid_producer_epoch
+    return error.code

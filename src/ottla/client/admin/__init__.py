@@ -1,0 +1,47 @@
+"""The admin clients: topics, configs, groups, brokers, transactions; to look at, and to change.
+
+    async_admin.py     `AsyncAdmin`, the core
+    sync_admin.py      `Admin`, its twin without asyncio
+
+What they ask is next door, by subject: topic_admin, config_admin, records_admin, groups, group_members,
+cluster_admin, log_directories, transactions, partition_producers.
+"""
+
+from __future__ import annotations
+
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.options import AdminOptions
+from ottla.client.admin.sync_admin import Admin
+from ottla.client.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
+from ottla.client.config_admin import ConfigEntry, ConfigSource
+from ottla.client.group_types import CommittedOffset, GroupDescription, GroupMember, ListedGroup
+from ottla.client.lag import Measured
+from ottla.client.log_directories import LogDirectory, PartitionDescription, ReplicaSize
+from ottla.client.partition_producers import PartitionProducer
+from ottla.client.topic_admin import CreatedTopic, NewTopic
+from ottla.client.transactions import ListedTransaction, OpenTransaction, TransactionDescription
+
+__all__ = [
+    "Admin",
+    "AdminOptions",
+    "AsyncAdmin",
+    "BrokerInfo",
+    "ClusterInfo",
+    "CommittedOffset",
+    "ConfigEntry",
+    "ConfigSource",
+    "CreatedTopic",
+    "GroupDescription",
+    "GroupMember",
+    "ListedGroup",
+    "ListedTransaction",
+    "LogDirectory",
+    "Measured",
+    "MoveInfo",
+    "NewTopic",
+    "OpenTransaction",
+    "PartitionDescription",
+    "PartitionProducer",
+    "ReplicaSize",
+    "TransactionDescription",
+]

@@ -1,0 +1,210 @@
+"""The admin client for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from ottla.client.admin.options import AdminOptions
+from ottla.client.cluster import Cluster
+from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo, Outcomes
+from ottla.client.group_members import remove_members
+from ottla.client.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
+from ottla.client.groups import Groups
+from ottla.client.lag import Measured, measure
+from ottla.client.log_directories import (
+    LogDirectory,
+    PartitionDescription,
+    describe_log_dirs,
+    describe_partitions,
+)
+from ottla.client.partition_producers import PartitionProducer, describe_producers
+from ottla.client.records_admin import delete_records
+from ottla.client.signatures import accepts
+from ottla.client.topic_admin import TopicAdmin
+from ottla.client.transactions import (
+    ListedTransaction,
+    OpenTransaction,
+    TransactionDescription,
+    Transactions,
+)
+from ottla.common.clock import Clock, SystemClock
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import KafkaError
+
+
+class AsyncAdmin(TopicAdmin):
+    """Looks at a cluster and changes it: topics, configs, groups, brokers, transactions.
+
+        async with AsyncAdmin("localhost:9092") as admin:
+            await admin.create_topic("orders", partitions=6, configs={"retention.ms": "86400000"})
+            print(await admin.group_lag("billing"))
+
+    What a broker refuses is raised as the error of its code (`TopicAlreadyExists`, ...); methods that change
+    many things at once return the error of each. Questions are repeated while leaders and coordinators
+    move. Changes of topics, configs and brokers are asked for once: if the answer is lost, ConnectionLost
+    says so.
+    """
+
+    @accepts(AdminOptions)
+    def __init__(self, options: AdminOptions) -> None:
+        self._set_up(options)
+
+    @classmethod
+    def with_options(cls, options: AdminOptions) -> Self:
+        """Return a client with options that have been read."""
+        admin = cls.__new__(cls)
+        admin._set_up(options)
+        return admin
+
+    def _set_up(self, options: AdminOptions) -> None:
+        super().__init__(Cluster(options=options))
+        self.options = options
+        self._clock: Clock = SystemClock()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Connect to the cluster; raise BrokerUnreachable, AuthenticationFailed or the like if that fails."""
+        await self.cluster.start()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self.cluster.close()
+
+    # Records.
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets (-1: all that are committed); return where each starts."""
+        return await delete_records(self.cluster, before)
+
+    # Groups.
+
+    async def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
+        """Return the groups in these states (`Stable`, `Empty`, ...) and of these types, or all."""
+        return await Groups(self.cluster).list(states, types)
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Return a group and its members; raise GroupIdNotFound if it does not exist."""
+        return await Groups(self.cluster).describe(group_id)
+
+    async def group_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """Return every offset that a group has committed; none if it does not exist."""
+        return await Groups(self.cluster).committed(group_id)
+
+    async def group_lag(self, group_id: str) -> dict[TopicPartition, Measured]:
+        """Return how far behind a group is, in records and seconds, in each partition it has committed."""
+        committed = await self.group_offsets(group_id)
+        offsets = {at: each.offset for at, each in committed.items()}
+        return await measure(self.cluster, offsets, self._clock.wall_ms())
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> None:
+        """Set the offsets of a group without members; UnknownMemberId if it has some."""
+        await Groups(self.cluster).commit(group_id, offsets)
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget offsets of topics that the group does not subscribe to any more."""
+        await Groups(self.cluster).delete_offsets(group_id, partitions)
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, and its offsets."""
+        await Groups(self.cluster).delete(group_id)
+
+    async def remove_group_members(
+        self, group_id: str, member_ids: Iterable[str] = (), *, instance_ids: Iterable[str] = ()
+    ) -> dict[str, KafkaError | None]:
+        """Take members out of a classic group, static ones by instance id; return why each could not be."""
+        return await remove_members(self.cluster, group_id, member_ids, instance_ids)
+
+    # The cluster.
+
+    async def describe_cluster(self) -> ClusterInfo:
+        """Return the brokers, the controller, the partitions and the moves under way."""
+        return await ClusterAdmin(self.cluster).describe()
+
+    async def describe_partitions(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionDescription]:
+        """Return the partitions of topics, with those that may lead though they are not in sync."""
+        return await describe_partitions(self.cluster, topics)
+
+    async def describe_log_dirs(self, node_ids: Iterable[int] | None = None) -> dict[int, list[LogDirectory]]:
+        """Return what these brokers, or all, keep in their log directories, with sizes."""
+        return await describe_log_dirs(self.cluster, node_ids)
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> Outcomes:
+        """Elect preferred leaders (None: of all partitions); with `unclean` anyone, where nobody leads."""
+        return await ClusterAdmin(self.cluster).elect_leaders(partitions, unclean=unclean)
+
+    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels a move."""
+        return await ClusterAdmin(self.cluster).reassign(targets)
+
+    async def list_reassignments(self) -> dict[TopicPartition, MoveInfo]:
+        """Return the partitions that are on their way to other brokers."""
+        return await ClusterAdmin(self.cluster).moves()
+
+    async def unregister_broker(self, node_id: int) -> None:
+        """Let the cluster forget a broker that is gone."""
+        await ClusterAdmin(self.cluster).unregister(node_id)
+
+    async def features(self) -> dict[str, int]:
+        """Return the finalized features of the cluster and their levels."""
+        await self.cluster.any_broker()
+        return dict(self.cluster.features)
+
+    # Transactions.
+
+    async def list_transactions(
+        self,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        *,
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[ListedTransaction]:
+        """Return the transactional ids that pass all filters; which are prepared is said of each."""
+        return await Transactions(self.cluster).list(
+            states, producer_ids, longer_than_ms=longer_than_ms, pattern=pattern
+        )
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Return all about a transactional id; raise TransactionalIdNotFound if nobody knows it."""
+        return await Transactions(self.cluster).describe(transactional_id)
+
+    async def abort_transaction(self, transactional_id: str) -> None:
+        """Abort what is open under a transactional id, also what is prepared, and fence its producer."""
+        await Transactions(self.cluster).abort(transactional_id)
+
+    async def open_transactions(self, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
+        """Return the transactions that are open in partitions, as their leaders see it."""
+        return list(await Transactions(self.cluster).open_in(partitions))
+
+    async def hanging_transactions(
+        self, partitions: Iterable[TopicPartition], *, older_than_ms: int = 900_000
+    ) -> list[OpenTransaction]:
+        """Return the transactions that are open in partitions, old, and known to no coordinator."""
+        now_ms = self._clock.wall_ms()
+        return list(
+            await Transactions(self.cluster).hanging(partitions, older_than_ms=older_than_ms, now_ms=now_ms)
+        )
+
+    async def abort_open_transaction(self, opened: OpenTransaction) -> None:
+        """Write an abort marker for a transaction that hangs: that no coordinator will end."""
+        await Transactions(self.cluster).abort_in(opened)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[PartitionProducer]]:
+        """Return the producers that the leaders of partitions remember."""
+        return await describe_producers(self.cluster, partitions)

@@ -1,0 +1,181 @@
+"""The options that all clients share: where the cluster is, how patient to be, how to prove who one is."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from ottla.client.address import Address, parse_address, parse_addresses
+from ottla.client.option_kinds import function, one_of, text, thing, whole, yes_or_no
+from ottla.client.options import ConfigError, Options, option
+from ottla.common.config_types import at_least
+
+TokenProvider = Callable[[], str | Awaitable[str]]
+"""Returns a bearer token (a JWT) for SASL/OAUTHBEARER; called for each connection and re-authentication."""
+
+PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
+
+_STORES = "Java key stores are not read: name PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
+
+
+def _addresses(value: Any) -> tuple[Address, ...]:
+    if isinstance(value, str):
+        return parse_addresses(value)
+    try:
+        found = tuple(each if isinstance(each, Address) else parse_address(each) for each in value)
+    except TypeError:
+        raise ValueError("must be HOST:PORT, or a list of them") from None
+    except AttributeError:
+        raise ValueError("must be HOST:PORT, or a list of them") from None
+    if not found:
+        raise ValueError("names no address: write HOST:PORT")
+    return found
+
+
+def _check_hostname(value: Any) -> bool:
+    """Read a truth value, or Java's word for it: `https`, or nothing at all to check nothing."""
+    if isinstance(value, str) and value.strip().lower() in ("https", "none", ""):
+        return value.strip().lower() == "https"
+    return yes_or_no(value)
+
+
+@dataclass(frozen=True)
+class ClientOptions(Options):
+    """What a producer, a consumer and an admin client have in common."""
+
+    bootstrap_servers: str | Sequence[str] | Sequence[Address] = option(
+        "localhost:9092",
+        _addresses,
+        "Where the cluster is: HOST:PORT, several with commas or as a list.",
+    )
+    _: KW_ONLY
+    client_id: str = option("ottla", text, "The name by which brokers know this client, in logs and quotas.")
+    request_timeout_ms: int = option(
+        30_000, whole, "How long one request may stay unanswered.", check=at_least(1)
+    )
+    default_api_timeout_ms: int = option(
+        60_000,
+        whole,
+        "How long a call that asks the cluster for something keeps trying.",
+        check=at_least(1),
+    )
+    retry_backoff_ms: int = option(
+        100, whole, "The pause before something is tried again; it doubles each time.", check=at_least(1)
+    )
+    retry_backoff_max_ms: int = option(1_000, whole, "The longest of these pauses.", check=at_least(1))
+    reconnect_backoff_ms: int = option(
+        50, whole, "How long a broker that refused a connection is left alone; doubles.", check=at_least(1)
+    )
+    reconnect_backoff_max_ms: int = option(
+        1_000, whole, "The longest time that it is left alone.", check=at_least(1)
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        10_000, whole, "How long it may take to connect and to authenticate.", check=at_least(1)
+    )
+    connections_max_idle_ms: int = option(
+        540_000, whole, "A connection unused for longer is replaced before its next use.", check=at_least(1)
+    )
+    metadata_max_age_ms: int = option(
+        300_000, whole, "After which time the leaders of partitions are asked for anew.", check=at_least(1)
+    )
+    send_buffer_bytes: int = option(-1, whole, "The socket's SO_SNDBUF; -1: the system's.")
+    receive_buffer_bytes: int = option(-1, whole, "The socket's SO_RCVBUF; -1: the system's.")
+    security_protocol: str = option(
+        "PLAINTEXT",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "Whether the connection is encrypted (SSL) and whether one logs in (SASL).",
+    )
+    ssl_context: ssl.SSLContext | None = option(  # noqa: RUF009
+        None, thing, "A context of one's own; the other ssl options are then not looked at."
+    )
+    ssl_check_hostname: bool = option(
+        True,
+        _check_hostname,
+        "Whether the certificate must be for the host that is connected to.",
+        also=("ssl_endpoint_identification_algorithm",),
+    )
+    ssl_cafile: str | None = option(
+        None, text, "PEM file of who may sign brokers' certificates.", also=("ssl_ca_location",)
+    )
+    ssl_certfile: str | None = option(
+        None, text, "PEM file of our own certificate (mutual TLS).", also=("ssl_certificate_location",)
+    )
+    ssl_keyfile: str | None = option(
+        None, text, "PEM file of its key, if it is not in ssl_certfile.", also=("ssl_key_location",)
+    )
+    ssl_password: str | None = option(
+        None, text, "The password of that key.", also=("ssl_key_password",), is_secret=True
+    )
+    ssl_crlfile: str | None = option(None, text, "PEM file of revoked certificates.")
+    ssl_ciphers: str | None = option(
+        None, text, "The ciphers to allow, as OpenSSL writes them.", also=("ssl_cipher_suites",)
+    )
+    sasl_mechanism: str | None = option(
+        None,
+        one_of(PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER),
+        "How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+        also=("sasl_mechanisms",),
+    )
+    sasl_plain_username: str | None = option(
+        None, text, "The user, for PLAIN and SCRAM.", also=("sasl_username",)
+    )
+    sasl_plain_password: str | None = option(
+        None, text, "The password, for PLAIN and SCRAM.", also=("sasl_password",), is_secret=True
+    )
+    sasl_oauth_token_provider: TokenProvider | None = option(  # noqa: RUF009
+        None, function, "Returns the token, for OAUTHBEARER; a function, or one to await."
+    )
+
+    REFUSED: ClassVar = {
+        "ssl_keystore_location": _STORES,
+        "ssl_keystore_password": _STORES,
+        "ssl_truststore_location": _STORES,
+        "ssl_truststore_password": _STORES,
+        "sasl_jaas_config": "write sasl_plain_username and sasl_plain_password instead",
+        "sasl_kerberos_service_name": "Kerberos (GSSAPI) is not implemented",
+        "api_version": "is not needed: what the broker speaks is asked of it",
+        "metric_reporters": "is not implemented: give interceptors, or read metrics()",
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_sasl()
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The bootstrap servers."""
+        return self.bootstrap_servers  # type: ignore[return-value]  # __post_init__ has parsed them
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether one logs in on each connection."""
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def socket_options(self) -> tuple[tuple[int, int, int], ...]:
+        """What to set on each socket."""
+        sizes = ((socket.SO_SNDBUF, self.send_buffer_bytes), (socket.SO_RCVBUF, self.receive_buffer_bytes))
+        return tuple((socket.SOL_SOCKET, name, size) for name, size in sizes if size >= 0)
+
+    def _check_sasl(self) -> None:
+        if not self.uses_sasl:
+            if self.sasl_mechanism is not None:
+                raise ConfigError("sasl_mechanism", "needs security_protocol SASL_SSL or SASL_PLAINTEXT")
+            return
+        if self.sasl_mechanism is None:
+            raise ConfigError("sasl_mechanism", f"is needed by security_protocol {self.security_protocol}")
+        if self.sasl_mechanism == OAUTHBEARER:
+            if self.sasl_oauth_token_provider is None:
+                raise ConfigError("sasl_oauth_token_provider", "is needed by sasl_mechanism OAUTHBEARER")
+        elif self.sasl_plain_username is None or self.sasl_plain_password is None:
+            raise ConfigError(
+                "sasl_plain_username", f"and sasl_plain_password are needed by {self.sasl_mechanism}"
+            )

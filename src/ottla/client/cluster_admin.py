@@ -1,0 +1,227 @@
+"""Brokers, leaders and replicas: what an operator of a cluster looks at and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kio.schema.alter_partition_reassignments.v1 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from kio.schema.alter_partition_reassignments.v1.request import ReassignablePartition, ReassignableTopic
+from kio.schema.describe_cluster.v2 import DescribeClusterRequest, DescribeClusterResponse
+from kio.schema.describe_log_dirs.v4 import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic
+from kio.schema.elect_leaders.v2 import ElectLeadersRequest, ElectLeadersResponse
+from kio.schema.elect_leaders.v2.request import TopicPartitions
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0 import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kio.schema.unregister_broker.v0 import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+from ottla.client.address import Address
+from ottla.client.cluster import Cluster, PartitionInfo, TopicInfo
+from ottla.client.connection import milliseconds
+from ottla.client.errors import raise_for
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
+from ottla.protocol.types import BrokerId, TopicName, i8, i32
+
+_TIMEOUT = milliseconds(30_000)
+_PATIENCE_MS = 35_000
+BROKERS = i8(1)
+
+Outcomes = dict[TopicPartition, KafkaError | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker that belongs to the cluster, alive or not."""
+
+    node_id: int
+    address: Address
+    rack: str | None
+    is_alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveInfo:
+    """A partition on its way: `replicas` are the old and the new ones together."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that it has in the end."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The cluster at one moment."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: dict[int, BrokerInfo]
+    topics: dict[str, TopicInfo]
+    moves: dict[TopicPartition, MoveInfo] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionInfo]:
+        """Every partition of every topic."""
+        return {
+            TopicPartition(topic.name, index): each
+            for topic in self.topics.values()
+            for index, each in topic.partitions.items()
+        }
+
+    @property
+    def alive(self) -> list[int]:
+        """The brokers that are alive."""
+        return sorted(each.node_id for each in self.brokers.values() if each.is_alive)
+
+    def target(self, at: TopicPartition) -> tuple[int, ...]:
+        """Return the replicas that a partition has when nothing is on its way any more."""
+        move = self.moves.get(at)
+        return self.topics[at.topic].partitions[at.partition].replicas if move is None else move.target
+
+
+class ClusterAdmin:
+    """Asks the cluster about its brokers and for changes to who holds and leads what."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def describe(self) -> ClusterInfo:
+        """Return the brokers, the partitions and the moves under way."""
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False, endpoint_type=BROKERS, include_fenced_brokers=True
+        )
+        connection = await self.cluster.any_broker()
+        response = await connection.request(request, DescribeClusterResponse, timeout_ms=_PATIENCE_MS)
+        raise_for(response.error_code, response.error_message)
+        topics = await self.cluster.retrying(lambda: self.cluster.refresh(None))
+        brokers = {
+            int(each.broker_id): BrokerInfo(
+                each.broker_id, Address(each.host, each.port), each.rack, not each.is_fenced
+            )
+            for each in sorted(response.brokers, key=lambda each: each.broker_id)
+        }
+        return ClusterInfo(
+            response.cluster_id,
+            response.controller_id,
+            brokers,
+            dict(sorted(topics.items())),
+            await self.moves(),
+        )
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
+    ) -> Outcomes:
+        """Elect preferred leaders (None: of all partitions); with `unclean` anyone, where nobody leads."""
+        wanted = None
+        if partitions is not None:
+            wanted = tuple(
+                TopicPartitions(topic=TopicName(topic), partitions=tuple(i32(each) for each in indexes))
+                for topic, indexes in _by_topic(partitions).items()
+            )
+        request = ElectLeadersRequest(
+            election_type=i8(1 if unclean else 0), topic_partitions=wanted, timeout=_TIMEOUT
+        )
+        connection = await self.cluster.controller()
+        response = await connection.request(request, ElectLeadersResponse, timeout_ms=_PATIENCE_MS)
+        raise_for(response.error_code)
+        return {
+            TopicPartition(topic.topic, each.partition_id): _error(each.error_code, each.error_message)
+            for topic in response.replica_election_results
+            for each in topic.partition_result
+        }
+
+    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Begin to move partitions to these brokers; None cancels a move."""
+        topics: dict[str, list[ReassignablePartition]] = {}
+        for at, target in targets.items():
+            brokers = None if target is None else tuple(BrokerId(each) for each in target)
+            topics.setdefault(at.topic, []).append(
+                ReassignablePartition(partition_index=i32(at.partition), replicas=brokers)
+            )
+        request = AlterPartitionReassignmentsRequest(
+            timeout=_TIMEOUT,
+            topics=tuple(
+                ReassignableTopic(name=TopicName(name), partitions=tuple(each))
+                for name, each in topics.items()
+            ),
+        )
+        connection = await self.cluster.controller()
+        response = await connection.request(
+            request, AlterPartitionReassignmentsResponse, timeout_ms=_PATIENCE_MS
+        )
+        raise_for(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, each.partition_index): _error(each.error_code, each.error_message)
+            for topic in response.responses
+            for each in topic.partitions
+        }
+
+    async def moves(self) -> dict[TopicPartition, MoveInfo]:
+        """Return the partitions that are on their way to other brokers."""
+        request = ListPartitionReassignmentsRequest(timeout=_TIMEOUT, topics=None)
+        connection = await self.cluster.controller()
+        response = await connection.request(
+            request, ListPartitionReassignmentsResponse, timeout_ms=_PATIENCE_MS
+        )
+        raise_for(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, each.partition_index): MoveInfo(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    async def log_sizes(
+        self, node_id: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return how many bytes of these partitions a broker has, of those that it holds."""
+        request = DescribeLogDirsRequest(
+            topics=tuple(
+                DescribableLogDirTopic(
+                    topic=TopicName(topic), partitions=tuple(i32(each) for each in indexes)
+                )
+                for topic, indexes in _by_topic(partitions).items()
+            )
+        )
+        connection = await self.cluster.broker(node_id)
+        response = await connection.request(request, DescribeLogDirsResponse, timeout_ms=_PATIENCE_MS)
+        raise_for(response.error_code)
+        return {
+            TopicPartition(topic.name, each.partition_index): each.partition_size
+            for directory in response.results
+            for topic in directory.topics
+            for each in topic.partitions
+        }
+
+    async def unregister(self, node_id: int) -> None:
+        """Let the cluster forget a broker that is gone."""
+        request = UnregisterBrokerRequest(broker_id=BrokerId(node_id))
+        connection = await self.cluster.controller()
+        response = await connection.request(request, UnregisterBrokerResponse, timeout_ms=_PATIENCE_MS)
+        raise_for(response.error_code, response.error_message)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def _error(code: ErrorCode, message: str | None) -> KafkaError | None:
+    if code is ErrorCode.none:
+        return None
+    return ERRORS.get(code, UnknownServerError)(message or code.name)

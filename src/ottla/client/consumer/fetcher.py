@@ -1,0 +1,243 @@
+"""Fetches ahead of the application: one request under way to each broker, while there is room.
+
+Where a partition is read is decided anew for every request: from its leader, or from the replica that the
+leader recommends (KIP-392). The next request goes out as soon as an answer is in, from behind what it
+brought: what waits to be handed out is bounded in bytes, not in requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+
+from ottla.client.cluster import Cluster, passes
+from ottla.client.consumer.assignment import Assignment
+from ottla.client.consumer.fetch_answers import FetchAnswers, Sent
+from ottla.client.consumer.fetch_session import FetchSession, Wanted
+from ottla.client.consumer.leaders import Leaders
+from ottla.client.consumer.options import ConsumerOptions
+from ottla.client.consumer.private_lines import PrivateLines
+from ottla.client.errors import ClientClosed, ClientError, error_for
+from ottla.common.ids import TopicPartition
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.fetch_client import (
+    LAST_VERSION,
+    Asked,
+    FetchReply,
+    FetchSettings,
+    Topic,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from ottla.protocol.fetch_response import TOPIC_IDS_FROM
+
+log = logging.getLogger(__name__)
+
+LOST_SESSION = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
+LONGEST_REST_S = 1.0
+HURRIED_S = 0.005
+"""A broker that has nothing and says so faster than this is not asked again at once."""
+
+
+class Fetcher:
+    """Keeps the assignment's partitions filled."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ConsumerOptions,
+        assignment: Assignment,
+        leaders: Leaders,
+        *,
+        on_problem: Callable[[Exception], None],
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._assignment = assignment
+        self._leaders = leaders
+        self._answers = FetchAnswers(cluster, assignment, leaders, options)
+        self._on_problem = on_problem
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._sessions: dict[int, FetchSession] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._failures: dict[int, int] = {}
+        self._lines = PrivateLines(cluster)
+
+    def wake(self) -> None:
+        """Look again at what can be fetched."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                rest_s = await self._start_what_can_be()
+                try:
+                    async with asyncio.timeout(rest_s):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            tasks = list(self._tasks.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._lines.close()
+
+    async def _start_what_can_be(self) -> float:
+        """Begin to fetch from brokers that are idle; return for how long there is nothing more to do."""
+        if self._leaders.stale:
+            try:
+                await self._leaders.refresh()
+            except (ClientError, KafkaError) as error:
+                self._pass_on(error)
+        nodes: set[int] = set()
+        now = self._loop.time()
+        rest_s = LONGEST_REST_S
+        for state in self._assignment:
+            if not state.can_fetch:
+                continue
+            if state.retry_at > now:
+                rest_s = min(rest_s, state.retry_at - now)
+                continue
+            node_id = self._leaders.node_for(state, now)
+            if node_id is not None:
+                nodes.add(node_id)
+        for node_id in nodes - self._tasks.keys():
+            if self._room(len(nodes)) > 0:
+                self._tasks[node_id] = self._loop.create_task(
+                    self._serve(node_id), name=f"ottla fetch from broker {node_id}"
+                )
+        if self._leaders.stale:
+            rest_s = min(rest_s, self._leaders.pause_s(now))
+        return max(rest_s, 0.001)
+
+    def _room(self, nodes: int) -> int:
+        """Return how many bytes one of some brokers may send; 0 if enough is waiting already."""
+        options = self._options
+        room = options.prefetch_max_bytes - self._assignment.fetched_bytes
+        if room <= 0:
+            for state in self._assignment:
+                if state.is_paused and state.fetched_bytes:  # it may wait for ever: it can be fetched again
+                    room += state.fetched_bytes
+                    with self._assignment.lock:
+                        state.drop_fetched()
+        if room <= 0 and self._assignment.fetched_bytes:
+            return 0
+        return min(options.fetch_max_bytes, max(room // max(nodes, 1), options.max_partition_fetch_bytes))
+
+    async def _serve(self, node_id: int) -> None:
+        """Fetch from one broker as long as there is something to fetch, and room for it."""
+        session = self._sessions.setdefault(node_id, FetchSession())
+        wanted: dict[TopicPartition, Wanted] = {}
+        try:
+            while True:
+                wanted, sent = self._plan(node_id)
+                room = self._room(len(self._tasks))
+                if not wanted or room <= 0:
+                    return
+                await self._fetch(node_id, session, wanted, sent, room)
+                self._failures.pop(node_id, None)
+        except (ClientError, KafkaError) as error:
+            session.reset()
+            self._leave_alone(node_id, wanted)
+            self._pass_on(error)
+        except Exception as error:
+            log.exception("fetching from broker %d failed", node_id)
+            self._on_problem(error)
+        finally:
+            del self._tasks[node_id]
+            self.wake()
+
+    def _plan(self, node_id: int) -> tuple[dict[TopicPartition, Wanted], dict[TopicPartition, Sent]]:
+        now = self._loop.time()
+        most = self._options.max_partition_fetch_bytes
+        wanted: dict[TopicPartition, Wanted] = {}
+        sent: dict[TopicPartition, Sent] = {}
+        for state in self._assignment:
+            if not state.can_fetch or state.retry_at > now or self._leaders.node_for(state, now) != node_id:
+                continue
+            partition = state.partition
+            asked = Asked(state.fetch_offset, state.seen_epoch, most)
+            wanted[partition] = Wanted(Topic(partition.topic, state.topic_id), asked)
+            sent[partition] = Sent(state, state.version, state.fetch_offset)
+        return wanted, sent
+
+    async def _fetch(
+        self,
+        node_id: int,
+        session: FetchSession,
+        wanted: dict[TopicPartition, Wanted],
+        sent: dict[TopicPartition, Sent],
+        max_bytes: int,
+    ) -> None:
+        connection = await self._lines.to(node_id)
+        version = connection.version_of(ApiKey.FETCH, LAST_VERSION)
+        if any(each.topic.topic_id is None for each in wanted.values()):
+            version = min(version, TOPIC_IDS_FROM - 1)
+        options = self._options
+        settings = FetchSettings(
+            options.fetch_max_wait_ms,
+            options.fetch_min_bytes,
+            max_bytes,
+            int(options.reads_committed),
+            options.client_rack,
+        )
+        difference = session.prepare(wanted, version)
+        await connection.ready()
+        began = self._loop.time()
+        timeout_ms = options.request_timeout_ms + options.fetch_max_wait_ms
+        body = encode_fetch_request(version, settings, *difference)
+        frame, at = await connection.post(ApiKey.FETCH, version, (body,), timeout_ms)
+        try:
+            reply = decode_fetch_response(frame, at, version)
+        except KafkaError as error:
+            raise connection.garbled(ApiKey.FETCH, version, error) from error
+        if not self._is_good(reply, session):
+            return
+        names = {each.topic.topic_id: each.topic.name for each in wanted.values()}
+        is_quiet = self._answers.absorb(node_id, reply, sent, names, self._loop.time())
+        if is_quiet and self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
+            await asyncio.sleep(HURRIED_S)
+
+    def _is_good(self, reply: FetchReply, session: FetchSession) -> bool:
+        if reply.error_code:
+            session.reset()
+            if reply.error_code in LOST_SESSION:
+                return False
+            raise error_for(reply.error_code, "fetch")
+        session.answered(reply.session_id)
+        return True
+
+    def _leave_alone(self, node_id: int, wanted: dict[TopicPartition, Wanted]) -> None:
+        """Ask who leads the partitions now, and do not come back to this broker at once."""
+        self._failures[node_id] = failures = self._failures.get(node_id, 0) + 1
+        until = self._loop.time() + self._cluster.backoff.pause_ms(failures) / 1000
+        for partition in wanted:
+            self._leaders.doubt(partition.topic)
+            state = self._assignment.states.get(partition)
+            if state is not None:
+                state.retry_at = until
+                if state.preferred_replica == node_id:
+                    state.preferred_replica = -1
+
+    def _pass_on(self, error: ClientError | KafkaError) -> None:
+        """Let the application know of an error that does not pass; write the others down."""
+        if isinstance(error, ClientClosed):
+            return
+        if passes(error) or isinstance(error, KafkaError):
+            log.warning("fetching is held up: %s", error)
+        else:
+            self._on_problem(error)

@@ -1,0 +1,181 @@
+"""The options of a consumer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from ottla.client.client_options import ClientOptions
+from ottla.client.consumer.record import Deserializer
+from ottla.client.option_kinds import function, one_of, text, whole, words, yes_or_no
+from ottla.client.options import ConfigError, option
+from ottla.common.config_types import at_least
+
+CLASSIC, CONSUMER = "classic", "consumer"
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+RESETS = ("earliest", "latest", "none")
+ASSIGNOR_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+_DURATION = re.compile(
+    r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+_OLD_RESETS = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+    "error": "none",
+}
+_JAVA_ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def _reset(value: Any) -> str:
+    given = str(value).strip()
+    found = _OLD_RESETS.get(given.lower(), given.lower())
+    if found in RESETS or duration_ms(given) is not None:
+        return found if found in RESETS else given
+    raise ValueError("must be earliest, latest, none, or by_duration:P... such as by_duration:PT1H30M")
+
+
+def duration_ms(reset: str) -> int | None:
+    """Return how far back a reset `by_duration:...` goes; None if it is another one."""
+    found = _DURATION.fullmatch(reset)
+    if found is None or not any(found.groups()):
+        return None
+    days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def _assignors(value: Any) -> tuple[str, ...]:
+    names = tuple(_JAVA_ASSIGNORS.get(each, each) for each in words(value))
+    if not names:
+        raise ValueError(f"must name at least one of {', '.join(ASSIGNOR_NAMES)}")
+    return tuple(map(one_of(*ASSIGNOR_NAMES), names))
+
+
+@dataclass(frozen=True)
+class ConsumerOptions(ClientOptions):
+    """What a consumer reads, with whom, and how much at a time."""
+
+    _: KW_ONLY
+    topics: Sequence[str] | str = option((), words, "Topics to subscribe to from the start.")
+    group_id: str | None = option(None, text, "The group that shares the work, and keeps the offsets.")
+    group_instance_id: str | None = option(
+        None, text, "A name of its own in the group: coming back within the session is no rebalance."
+    )
+    group_protocol: str = option(
+        CLASSIC,
+        one_of(CLASSIC, CONSUMER),
+        "classic: the members deal partitions out; consumer: the broker does (KIP-848).",
+    )
+    group_remote_assignor: str | None = option(
+        None,
+        text,
+        "With group_protocol consumer: how the broker deals partitions out; by default, as it likes.",
+    )
+    partition_assignment_strategy: Sequence[str] | str = option(
+        ("range", "cooperative-sticky"),
+        _assignors,
+        f"With group_protocol classic, in order of preference: {', '.join(ASSIGNOR_NAMES)}.",
+    )
+    session_timeout_ms: int = option(
+        45_000, whole, "The group gives up a member that is silent for this long.", check=at_least(1)
+    )
+    heartbeat_interval_ms: int = option(
+        3_000, whole, "How often to tell the group that we are here.", check=at_least(1)
+    )
+    max_poll_interval_ms: int = option(
+        300_000,
+        whole,
+        "A member that does not ask for records for this long gives up its share.",
+        check=at_least(1),
+    )
+    auto_offset_reset: str = option(
+        "latest",
+        _reset,
+        "Where to begin without an offset: earliest, latest, none (an error), by_duration:P...",
+    )
+    enable_auto_commit: bool = option(
+        True, yes_or_no, "Whether what has been handed out, and dealt with since, is committed by itself."
+    )
+    auto_commit_interval_ms: int = option(5_000, whole, "How often.", check=at_least(1))
+    isolation_level: str = option(
+        READ_UNCOMMITTED,
+        one_of(READ_UNCOMMITTED, READ_COMMITTED),
+        "Whether records of open and aborted transactions are seen (read_uncommitted) or not.",
+    )
+    max_poll_records: int = option(
+        500, whole, "How many records one call returns at most, unless it says otherwise.", check=at_least(1)
+    )
+    fetch_min_bytes: int = option(1, whole, "A broker waits until it has this much.", check=at_least(0))
+    fetch_max_wait_ms: int = option(
+        500, whole, "But no longer than this.", check=at_least(0), also=("fetch_wait_max_ms",)
+    )
+    fetch_max_bytes: int = option(
+        52_428_800, whole, "The most that one broker sends at once.", check=at_least(1)
+    )
+    max_partition_fetch_bytes: int = option(
+        1_048_576,
+        whole,
+        "The most of one partition at once; a larger batch comes whole.",
+        check=at_least(1),
+        also=("fetch_message_max_bytes",),
+    )
+    prefetch_max_bytes: int = option(
+        67_108_864, whole, "How much may wait, fetched, to be handed out.", check=at_least(0)
+    )
+    check_crcs: bool = option(True, yes_or_no, "Whether the checksums of batches are checked.")
+    client_rack: str = option(
+        "", text, "Where this client is: a replica in the same rack is read, if brokers allow."
+    )
+    allow_auto_create_topics: bool = option(
+        False, yes_or_no, "Whether subscribing to a topic may create it, if the broker does that."
+    )
+    key_deserializer: Deserializer | None = option(  # noqa: RUF009
+        None, function, "Makes something of the bytes of keys."
+    )
+    value_deserializer: Deserializer | None = option(  # noqa: RUF009
+        None, function, "Makes something of the bytes of values."
+    )
+
+    REFUSED: ClassVar = {
+        **ClientOptions.REFUSED,
+        "exclude_internal_topics": "is not needed: patterns never match internal topics",
+        "consumer_timeout_ms": "give poll, getmany or getone a timeout",
+        "interceptor_classes": "is not implemented: look at the records that come back",
+        "queued_max_messages_kbytes": "write prefetch_max_bytes, in bytes",
+        "default_offset_commit_callback": "give commit_async a callback",
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.group_instance_id is not None and self.group_id is None:
+            raise ConfigError("group_instance_id", "needs a group_id")
+        if self.group_id == "":
+            raise ConfigError("group_id", "must not be empty: leave it out to read without a group")
+        if self.group_protocol == CLASSIC and self.group_remote_assignor is not None:
+            raise ConfigError("group_remote_assignor", "needs group_protocol consumer")
+        if self.group_protocol == CLASSIC and self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError("heartbeat_interval_ms", "must be below session_timeout_ms")
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether records of open and aborted transactions stay hidden."""
+        return self.isolation_level == READ_COMMITTED
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The assignors, in order of preference."""
+        return tuple(self.partition_assignment_strategy)
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Whether offsets are committed without being asked for."""
+        return self.enable_auto_commit and self.group_id is not None

@@ -1,0 +1,32 @@
+"""Connections for requests that the broker answers late.
+
+A broker deals with the requests of a connection one after the other. A fetch may wait for records, and
+joining a group for the other members; whatever else is to be asked must not stand behind them.
+"""
+
+from __future__ import annotations
+
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.connections import Connections
+from ottla.client.errors import NoLeader
+
+
+class PrivateLines:
+    """One more connection to each broker, for one purpose."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._connections = Connections(cluster.options)
+
+    async def to(self, node_id: int) -> Connection:
+        """Return the connection to a broker; open it if need be."""
+        if node_id not in self._cluster.brokers:
+            await self._cluster.refresh([])
+        if node_id not in self._cluster.brokers:
+            raise NoLeader(f"broker {node_id} is not in the cluster now")
+        return await self._connections.to(self._cluster.brokers[node_id].address)
+
+    async def close(self) -> None:
+        """Close all."""
+        await self._connections.close()

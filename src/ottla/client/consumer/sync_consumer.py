@@ -1,0 +1,270 @@
+"""The consumer without asyncio: the same core, on an event loop in a background thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import re
+import warnings
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ottla.client.bridge import Bridge
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.commit_queue import CommitCallback
+from ottla.client.consumer.core import Records
+from ottla.client.consumer.listener import RebalanceListener
+from ottla.client.consumer.options import ConsumerOptions
+from ottla.client.consumer.record import ConsumerRecord
+from ottla.client.errors import ClientClosed
+from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.metadata import PartitionInfo
+from ottla.client.offsets import OffsetAndTime
+from ottla.client.signatures import accepts
+from ottla.common.ids import TopicPartition
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Reads records: topics together with a group, or partitions by hand. Threads may share it.
+
+        with Consumer("localhost:9092", group_id="billing", topics="orders") as consumer:
+            for record in consumer:
+                print(record.partition, record.offset, record.value)
+
+    It fetches ahead in the background. What a call has returned counts as dealt with when the next call is
+    made: only then is it committed (with enable_auto_commit), and only during calls do partitions come and
+    go. A listener's methods run in a thread of their own, and may use the consumer. Brokers that are away are
+    waited for, calls with a timeout return what there is; what does not pass by itself (a refused login, a
+    damaged batch, an offset that is gone) is raised from the next call.
+    """
+
+    @accepts(ConsumerOptions)
+    def __init__(self, options: ConsumerOptions) -> None:
+        self.options = options
+        self._bridge = Bridge("ottla consumer")
+        try:
+            self._async = self._bridge.run(_started(options))
+        except BaseException:
+            self._bridge.close()
+            raise
+        self._finalizer = weakref.finalize(self, _forgotten, self._bridge, self._async)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        core = self._async._core
+        while True:
+            yield from core.collector.drain()
+            more = self._bridge.run(core.take_one(None))
+            if more is not None:
+                yield more
+
+    def close(self) -> None:
+        """Commit (with enable_auto_commit), leave the group, and disconnect; at most a few seconds."""
+        if self._finalizer.detach() is None:
+            return  # it is closed
+        try:
+            self._bridge.run(self._async.close())
+        finally:
+            self._bridge.close()
+
+    # What to read.
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics, or all that a pattern is found in, together with the group.
+
+        Takes the place of an earlier subscription. Partitions come with the next calls that ask for records.
+        """
+        self._call(lambda: self._async.subscribe(topics, pattern=pattern, listener=listener))
+
+    def unsubscribe(self) -> None:
+        """Leave the group, or stop reading what was assigned by hand."""
+        self._bridge.run(self._async.unsubscribe())
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed to; with a pattern, those that were found."""
+        return self._async.subscription()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; nobody else takes part, even with a group_id (for its offsets)."""
+        self._call(lambda: self._async.assign(partitions))
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are read now."""
+        return self._async.assignment()
+
+    # Records.
+
+    def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
+    ) -> Records:
+        """Return the next records by partition; wait for some, no longer than the timeout (None: ever)."""
+        return self._bridge.run(
+            self._async.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        )
+
+    def poll(self, timeout_ms: float | None = 0, max_records: int | None = None) -> Records:
+        """Return the next records by partition, as `getmany` does."""
+        return self._bridge.run(self._async.poll(timeout_ms, max_records))
+
+    def getone(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> ConsumerRecord:
+        """Return the next record; wait for it, and raise TimedOut if there is none in time."""
+        return self._bridge.run(self._async.getone(*partitions, timeout_ms=timeout_ms))
+
+    def poll_arrow(
+        self, timeout_ms: float | None = 0, max_records: int | None = None, *, with_headers: bool = False
+    ) -> Any:
+        """Return what is there as one `pyarrow.Table`, without making an object of any record.
+
+        Its columns: topic, partition, offset, timestamp, timestamp_type, key, value, and headers if asked
+        for. It ends with a whole batch, so it may have more rows than `max_records`; by default it has all
+        that was fetched. Deserializers are not used.
+        """
+        return self._bridge.run(self._async.poll_arrow(timeout_ms, max_records, with_headers=with_headers))
+
+    # Where to read.
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on from an offset; with a leader epoch, only if the log still has what comes before it."""
+        self._call(lambda: self._async.seek(partition, offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first record of these partitions, or of all."""
+        self._call(lambda: self._async.seek_to_beginning(*partitions))
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go behind the last record of these partitions, or of all."""
+        self._call(lambda: self._async.seek_to_end(*partitions))
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go to the first record at or after a time (or to the end) of these partitions, or of all."""
+        self._call(lambda: self._async.seek_to_time(timestamp_ms, *partitions))
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record; TimedOut if that cannot be found out in time."""
+        return self._bridge.run(self._async.position(partition, timeout_ms))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions until `resume`."""
+        self._call(lambda: self._async.pause(*partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out records of these partitions again."""
+        self._call(lambda: self._async.resume(*partitions))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are paused."""
+        return self._async.paused()
+
+    # Offsets of the group.
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit these offsets, each of the next record to read, or all positions.
+
+        Raises CommitFailed if the group has moved on.
+        """
+        self._bridge.run(self._async.commit(offsets, timeout_ms))
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        on_done: CommitCallback | None = None,
+    ) -> None:
+        """Commit in the background, in the order of calls; `on_done` gets the offsets and the error."""
+        self._call(lambda: self._async.commit_async(offsets, on_done))
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what the group has committed of partitions; None where it has nothing."""
+        return self._bridge.run(self._async.committed(partitions, timeout_ms))
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return who this consumer is in its group: for offsets in a producer's transaction."""
+        return self._async.group_metadata()
+
+    # What there is.
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition."""
+        return self._bridge.run(self._async.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset behind the last record of each partition; read_committed: the last stable one."""
+        return self._bridge.run(self._async.end_offsets(partitions))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTime | None]:
+        """Return the first record at or after each time (milliseconds); None where there is none."""
+        return self._bridge.run(self._async.offsets_for_times(times))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the end of a partition as the last fetch showed it; None if there was none yet."""
+        return self._async.highwater(partition)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets are left to read, as the last fetch showed it; None if none was yet."""
+        return self._async.lag(partition)
+
+    def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic."""
+        return self._bridge.run(self._async.partitions_for_topic(topic))
+
+    def topics(self) -> frozenset[str]:
+        """Return the names of all topics that this client may see."""
+        return self._bridge.run(self._async.topics())
+
+    def _call(self, work: Callable[[], T]) -> T:
+        """Run a function on the loop, and return what it returns."""
+        return self._bridge.make(work)
+
+
+async def _started(options: ConsumerOptions) -> AsyncConsumer:
+    consumer = AsyncConsumer.calling_listeners(options, _call_in_thread)
+    await consumer.start()
+    return consumer
+
+
+async def _call_in_thread(
+    method: Callable[[Collection[TopicPartition]], Any], partitions: Collection[TopicPartition]
+) -> None:
+    """Call a listener's method where it may wait for the consumer, whose loop goes on meanwhile."""
+    result = await asyncio.to_thread(method, partitions)
+    if inspect.isawaitable(result):
+        await result
+
+
+def _forgotten(bridge: Bridge, consumer: AsyncConsumer) -> None:
+    """Leave the group of a consumer that nobody closed: at the end of the program, or when it is dropped."""
+    warnings.warn("a consumer was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)
+    if bridge.is_here:
+        bridge.post(bridge.close)
+        return
+    try:
+        bridge.run(consumer.close())
+    except (ClientClosed, concurrent.futures.CancelledError):
+        pass
+    finally:
+        bridge.close()

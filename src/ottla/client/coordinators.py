@@ -1,0 +1,70 @@
+"""Which broker coordinates a group or a transactional id: asked once, remembered until it is wrong."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator import v3 as find_one
+from kio.schema.find_coordinator import v6 as find_many
+
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.errors import raise_for
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.types import i8
+
+FIRST_FIND_OF_MANY = 4
+
+NOT_COORDINATOR = frozenset({ErrorCode.not_coordinator})
+"""Worth another try beside what `retrying` tries again anyway, after `forget`."""
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Coordinators:
+    """The coordinators that a client has looked up."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[tuple[CoordinatorKind, str], int] = {}
+
+    async def find(self, kind: CoordinatorKind, key: str) -> int:
+        """Return the node id of the coordinator; ask any broker if it is not known."""
+        node_id = self._known.get((kind, key))
+        if node_id is None:
+            node_id = self._known[kind, key] = await find_coordinator(self._cluster, kind, key)
+        return node_id
+
+    async def connect(self, kind: CoordinatorKind, key: str) -> Connection:
+        """Return a connection to the coordinator; forget who it is if it cannot be reached."""
+        node_id = await self.find(kind, key)
+        try:
+            return await self._cluster.broker(node_id)
+        except BaseException:
+            self.forget(kind, key)
+            raise
+
+    def forget(self, kind: CoordinatorKind, key: str) -> None:
+        """Ask again the next time: it is another one, or cannot be reached."""
+        self._known.pop((kind, key), None)
+
+
+async def find_coordinator(cluster: Cluster, kind: CoordinatorKind, key: str) -> int:
+    """Ask any broker which one coordinates a group or a transactional id; return its node id."""
+    connection = await cluster.any_broker()
+    key_type = i8(kind)
+    if connection.version_of(ApiKey.FIND_COORDINATOR, 6) < FIRST_FIND_OF_MANY:
+        one = find_one.FindCoordinatorRequest(key=key, key_type=key_type)
+        answer = await connection.request(one, find_one.FindCoordinatorResponse)
+        raise_for(answer.error_code, answer.error_message or key)
+        return answer.node_id
+    many = find_many.FindCoordinatorRequest(coordinator_keys=(key,), key_type=key_type)
+    (found,) = (await connection.request(many, find_many.FindCoordinatorResponse)).coordinators
+    raise_for(found.error_code, found.error_message or key)
+    return found.node_id

@@ -1,0 +1,280 @@
+"""A batch on its way to one partition, and what the senders of its records hold until it is delivered.
+
+A batch is open while records are added, sealed when it is taken to be sent (then it is encoded), and
+settled when its fate is known: stored, or failed for good. What is waited for is the batch: a record's
+`Delivery` is only the batch and the record's place in it, so that a record costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from ottla.client.errors import TimedOut
+from ottla.common.ids import TopicPartition
+from ottla.protocol.record_encoder import MAX_OVERHEAD_BYTES, NewRecord, encode_new_batch, restamp
+from ottla.protocol.records import Record, decode_records
+
+MAX_SEQUENCE = 2**31 - 1
+MAX_DECOMPRESSED_BYTES = 512 * 1024 * 1024
+
+Callback = Callable[["RecordMetadata | None", "Exception | None"], object]
+"""Is told of a record's delivery: its metadata, or what went wrong."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was stored."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 if the broker does not say: with acks=0, or when an earlier attempt turned out to have stored it."""
+    timestamp: int
+    """In milliseconds: the record's own, or when the broker appended it, as the topic is configured."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition it was stored in."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class Identity(NamedTuple):
+    """What an idempotent producer signs its batches with; each partition counts its epochs for itself."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class Batch:
+    """Records that travel together."""
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "callbacks",
+        "children",
+        "count",
+        "created_at",
+        "encoded",
+        "error",
+        "identity",
+        "is_flushed",
+        "is_observed",
+        "is_settled",
+        "is_transactional",
+        "last_error",
+        "log_append_time_ms",
+        "may_be_stored",
+        "order",
+        "parent",
+        "partition",
+        "records",
+        "retry_at",
+        "size_bytes",
+        "waiters",
+    )
+
+    def __init__(self, partition: TopicPartition, created_at: float) -> None:
+        self.partition = partition
+        self.created_at = created_at
+        self.records: list[NewRecord] = []
+        self.count = 0
+        self.size_bytes = 0
+        """Of its records, uncompressed, rounded up; what it takes of the buffer."""
+        self.is_flushed = False
+        """Whether somebody waits for it, so that it must not linger."""
+        self.encoded: bytearray | None = None
+        self.identity = Identity()
+        self.base_sequence = -1
+        self.is_transactional = False
+        self.order = (0, 0)
+        """Its place in its partition; parts of a batch that was split share the first number."""
+        self.children: list[Batch] = []
+        """What it was split into, because the broker found it too large."""
+        self.parent: Batch | None = None
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.may_be_stored = False
+        """Whether an attempt was sent whose answer never came."""
+        self.last_error: Exception | None = None
+        self.is_settled = False
+        self.error: Exception | None = None
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.is_observed = False
+        """Whether anybody has asked, or will be told, what became of it."""
+        self.callbacks: list[tuple[int, int, Callback]] | None = None
+        self.waiters: list[Callable[[], object]] | None = None
+
+    def add(self, record: NewRecord, size_bytes: int, callback: Callback | None = None) -> Delivery:
+        """Append a record, of whose delivery somebody may want to be told."""
+        place = self.count
+        self.records.append(record)
+        self.count = place + 1
+        self.size_bytes += size_bytes
+        if callback is not None:
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append((place, record[0], callback))
+        return Delivery(self, place, record[0])
+
+    def encode(self, codec: int) -> None:
+        """Encode the batch, if it is not yet, and let its records go; in any thread."""
+        records = self.records
+        if self.encoded is not None or not records:
+            return
+        encoded = encode_new_batch(
+            records,
+            codec=codec,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            base_sequence=self.base_sequence,
+            transactional=self.is_transactional,
+        )
+        if not self.is_settled:
+            self.encoded = encoded
+            self.records = []
+
+    def sign(self, identity: Identity, base_sequence: int) -> None:
+        """Give the batch a producer id, an epoch and its place in the sequence."""
+        self.identity = identity
+        self.base_sequence = base_sequence
+        if self.encoded is not None:
+            restamp(self.encoded, identity.producer_id, identity.producer_epoch, base_sequence)
+
+    def settle(
+        self, *, base_offset: int = -1, log_append_time_ms: int = -1, error: Exception | None = None
+    ) -> None:
+        """Say what became of the batch, once, and tell those who wait; the last part settles the whole."""
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.error = error
+        self.records = []
+        self.encoded = None
+        self.is_settled = True
+        if self.waiters is not None:
+            for wake in self.waiters:
+                wake()
+        whole = self.parent
+        if whole is not None and all(part.is_settled for part in whole.children):
+            whole.settle(error=next((part.error for part in whole.children if part.error), None))
+
+    def when_settled(self, wake: Callable[[], object]) -> None:
+        """Call `wake` when the batch is settled, at once if it is; from any thread, perhaps twice."""
+        if self.waiters is None:
+            self.waiters = []
+        self.waiters.append(wake)
+        if self.is_settled:
+            wake()
+
+    async def settled(self) -> None:
+        """Wait until the batch is settled; on the producer's loop."""
+        if not self.is_settled:
+            future = asyncio.get_running_loop().create_future()
+            self.when_settled(lambda: None if future.done() else future.set_result(None))
+            await future
+
+    def metadata(self, place: int, timestamp: int) -> RecordMetadata:
+        """Return where one of its records is stored."""
+        offset = self.base_offset + place if self.base_offset >= 0 else -1
+        when = self.log_append_time_ms if self.log_append_time_ms >= 0 else timestamp
+        return RecordMetadata(self.partition.topic, self.partition.partition, offset, when)
+
+    def split(self) -> list[Batch]:
+        """Return two batches with the records of this one; it is settled when both are."""
+        records = [(each.timestamp, each.key, each.value, each.headers) for each in self._decoded()]
+        half = (len(records) + 1) // 2
+        for place, some in ((0, records[:half]), (half, records[half:])):
+            child = Batch(self.partition, self.created_at)
+            for record in some:
+                child.add(record, size_of(*record[1:]))
+            child.is_flushed = True
+            child.is_transactional = self.is_transactional
+            child.order = (self.order[0], self.order[1] + place)
+            child.attempts = self.attempts
+            if self.base_sequence >= 0:
+                child.sign(self.identity, (self.base_sequence + place) & MAX_SEQUENCE)
+            child.parent = self
+            self.children.append(child)
+        return self.children
+
+    def locate(self, place: int) -> tuple[Batch, int]:
+        """Return the batch that a record travels in, and its place there: another one after a split."""
+        batch = self
+        while batch.children:
+            first, second = batch.children
+            batch, place = (first, place) if place < first.count else (second, place - first.count)
+        return batch, place
+
+    def _decoded(self) -> list[Record]:
+        assert self.encoded is not None
+        return decode_records(self.encoded, max_bytes=MAX_DECOMPRESSED_BYTES)
+
+
+class Delivery:
+    """What the sender of a record holds: await it for the record's metadata, or ask later."""
+
+    __slots__ = ("batch", "place", "timestamp")
+
+    def __init__(self, batch: Batch, place: int, timestamp: int) -> None:
+        self.batch = batch
+        self.place = place
+        self.timestamp = timestamp
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        self.batch.is_observed = True
+        if not self.batch.is_settled:
+            yield from self.batch.settled().__await__()
+        return self._outcome()
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition that the record goes to."""
+        return self.batch.partition
+
+    def done(self) -> bool:
+        """Return whether the record's fate is known."""
+        return self.batch.is_settled
+
+    def exception(self) -> Exception | None:
+        """Return what went wrong, if anything did so far."""
+        self.batch.is_observed = True
+        return self.batch.locate(self.place)[0].error
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait in this thread, for so many seconds, until the record is delivered; raise what went wrong.
+
+        For the synchronous producer: in a coroutine, await the delivery instead.
+        """
+        self.batch.is_observed = True
+        if not self.batch.is_settled:
+            event = threading.Event()
+            self.batch.when_settled(event.set)
+            if not event.wait(timeout):
+                raise TimedOut(f"the record for {self.partition} was not delivered within {timeout:g} s")
+        return self._outcome()
+
+    get = result
+    """What kafka-python calls it."""
+
+    def _outcome(self) -> RecordMetadata:
+        batch, place = self.batch.locate(self.place)
+        if batch.error is not None:
+            raise batch.error
+        return batch.metadata(place, self.timestamp)
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Any) -> int:
+    """Return how many bytes a record takes in a batch, at most."""
+    size = MAX_OVERHEAD_BYTES
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    if headers:
+        for name, content in headers:
+            size += len(name) * 3 + len(content or b"") + 10
+    return size

@@ -1,0 +1,107 @@
+"""Who leads the partitions that a producer writes to: asked again whenever something says it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ottla.client.cluster import Cluster, TopicInfo
+from ottla.client.errors import ClientError
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.partition_queue import NOBODY, PartitionQueue
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition
+from ottla.protocol.hot_path import Leader, NodeEndpoint
+
+
+class Leaders:
+    """Keeps the queues' leaders up to date.
+
+    `on_topic` is told of every topic that was asked about, `on_leader` of every queue with something to send
+    that has a leader now, `on_trouble` of every queue that has none, and why.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        *,
+        on_topic: Callable[[TopicInfo], None],
+        on_leader: Callable[[PartitionQueue], None],
+        on_trouble: Callable[[PartitionQueue, KafkaError | ClientError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._on_topic = on_topic
+        self._on_leader = on_leader
+        self._on_trouble = on_trouble
+        self._stale: set[str] = set()
+        self._has_stale = asyncio.Event()
+
+    def ask_about(self, topic: str) -> None:
+        """Ask who leads the partitions of a topic, soon."""
+        self._cluster.forget(topic)
+        self._stale.add(topic)
+        self._has_stale.set()
+
+    def ask_about_old(self) -> None:
+        """Ask about the topics of which what is known has become old."""
+        for topic in {partition.topic for partition in list(self._accumulator.queues)}:
+            if self._cluster.known(topic) is None and topic not in self._stale:
+                self.ask_about(topic)
+
+    def follow(self, partition: TopicPartition, leader: Leader | None, nodes: list[NodeEndpoint]) -> None:
+        """Go where a broker says that the leader is (KIP-951); ask if it does not say."""
+        if leader is not None and self._cluster.metadata.learn_leader(partition, leader, nodes):
+            self._accumulator.queues[partition].leader = leader.leader_id
+        else:
+            self.ask_about(partition.topic)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        failures = 0
+        while True:
+            await self._has_stale.wait()
+            self._has_stale.clear()
+            names, self._stale = self._stale, set()
+            await self._ask(names)
+            self._stale |= self._leaderless()
+            failures = failures + 1 if self._stale else 0
+            if failures:
+                await asyncio.sleep(self._cluster.backoff.pause_ms(failures) / 1000)
+                self._has_stale.set()
+
+    async def _ask(self, names: set[str]) -> None:
+        found: dict[str, TopicInfo | KafkaError | ClientError] = {}
+        try:
+            found.update(await self._cluster.refresh_some(names))
+        except (KafkaError, ClientError) as error:
+            found.update(dict.fromkeys(names, error))
+        for name, info in found.items():
+            if isinstance(info, TopicInfo):
+                self._adopt(info)
+                continue
+            for queue in self._accumulator.active():
+                if queue.partition.topic == name:
+                    queue.leader = NOBODY
+                    self._on_trouble(queue, info)
+
+    def _adopt(self, topic: TopicInfo) -> None:
+        self._on_topic(topic)
+        for partition, queue in list(self._accumulator.queues.items()):
+            if partition.topic != topic.name:
+                continue
+            info = topic.partitions.get(partition.partition)
+            queue.leader = NOBODY if info is None else info.leader
+            if not queue.unsent:
+                continue
+            if queue.leader != NOBODY:
+                self._on_leader(queue)
+            elif info is None:
+                self._on_trouble(queue, UnknownTopicOrPartition(f"there is no partition {partition} now"))
+            else:
+                self._on_trouble(queue, LeaderNotAvailable(f"{partition} has no leader now"))
+
+    def _leaderless(self) -> set[str]:
+        """Return the topics of which something waits for a leader."""
+        return {queue.partition.topic for queue in self._accumulator.active() if queue.leader == NOBODY}

@@ -1,0 +1,146 @@
+"""The options of a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from ottla.client.client_options import ClientOptions
+from ottla.client.option_kinds import function, number, one_of, text, whole, yes_or_no
+from ottla.client.options import ConfigError, option
+from ottla.client.producer.interceptors import ProducerInterceptor
+from ottla.client.producer.partitioners import PARTITIONERS, STICKY, Partitioner
+from ottla.common.config_types import at_least
+from ottla.protocol.compression import CODEC_NAMES
+
+ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+MAX_IN_FLIGHT = 5
+"""How many batches of a producer a broker remembers; with more under way it could not tell what is twice."""
+
+Serializer = Callable[[Any], bytes | None]
+
+
+def _acks(value: Any) -> int | str:
+    if str(value).lower() in ACKS and not isinstance(value, bool):
+        return value if isinstance(value, int) else str(value).lower()
+    raise ValueError("must be 0, 1 or 'all'")
+
+
+def _codec(value: Any) -> str:
+    if value is None:
+        return CODEC_NAMES[0]
+    return one_of(*CODEC_NAMES)(value)
+
+
+def _partitioner(value: Any) -> Any:
+    return value if callable(value) else one_of(*PARTITIONERS)(value)
+
+
+@dataclass(frozen=True)
+class ProducerOptions(ClientOptions):
+    """How a producer batches, and how sure it wants to be."""
+
+    _: KW_ONLY
+    acks: int | str = option(
+        "all",
+        _acks,
+        "Who must have a record before it counts: nobody (0), the leader (1), all that are in sync.",
+    )
+    enable_idempotence: bool | None = option(
+        None,
+        yes_or_no,
+        "Whether what is sent twice is stored once, and in order; by default, if acks is 'all'.",
+    )
+    compression_type: str | None = option("none", _codec, f"Of batches: {', '.join(CODEC_NAMES)}.")
+    linger_ms: float = option(
+        0,
+        number,
+        "How long a batch that is not full waits for more, even if the broker is free.",
+        check=at_least(0),
+        also=("queue_buffering_max_ms",),
+    )
+    batch_size: int = option(
+        262_144, whole, "How many bytes of records make a batch full.", check=at_least(0)
+    )
+    buffer_memory: int = option(
+        33_554_432, whole, "How many bytes may wait to be delivered; then send waits.", check=at_least(1)
+    )
+    max_request_size: int = option(
+        1_048_576, whole, "The largest record, and about the largest request.", check=at_least(1)
+    )
+    max_in_flight_requests_per_connection: int = option(
+        MAX_IN_FLIGHT,
+        whole,
+        "How many requests may be under way to a broker; order is kept whatever it is.",
+        check=at_least(1),
+        also=("max_in_flight",),
+    )
+    delivery_timeout_ms: int = option(
+        120_000,
+        whole,
+        "How long it may take to deliver a record, all retries included.",
+        check=at_least(1),
+        also=("message_timeout_ms",),
+    )
+    retries: int = option(
+        2**31 - 1,
+        whole,
+        "How often a batch is sent again at most, within the delivery timeout.",
+        check=at_least(0),
+        also=("message_send_max_retries",),
+    )
+    max_block_ms: int = option(
+        60_000, whole, "How long send waits to learn of a topic that it does not know.", check=at_least(0)
+    )
+    partitioner: str | Partitioner = option(  # noqa: RUF009
+        STICKY, _partitioner, f"Which partition a record goes to: {', '.join(PARTITIONERS)}, or a function."
+    )
+    key_serializer: Serializer | None = option(None, function, "Turns keys into bytes.")  # noqa: RUF009
+    value_serializer: Serializer | None = option(None, function, "Turns values into bytes.")  # noqa: RUF009
+    interceptors: Sequence[ProducerInterceptor] = option(
+        (), tuple, "Look at records before they are sent, and at what became of them."
+    )
+    transactional_id: str | None = option(
+        None, text, "Whose transactions these are: one producer at a time has the name."
+    )
+    transaction_timeout_ms: int = option(
+        60_000, whole, "When the cluster gives up a transaction that nobody ends.", check=at_least(1)
+    )
+    transaction_two_phase_commit_enable: bool = option(
+        False, yes_or_no, "Whether transactions may be prepared, and then wait for ever to be ended."
+    )
+
+    REFUSED: ClassVar = {
+        **ClientOptions.REFUSED,
+        "interceptor_classes": "give interceptors=[...], objects rather than names",
+        "batch_num_messages": "batches are bounded by bytes: batch_size",
+        "queue_buffering_max_messages": "the buffer is bounded by bytes: buffer_memory",
+        "queue_buffering_max_kbytes": "the buffer is bounded by bytes: buffer_memory",
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.enable_idempotence is None:
+            object.__setattr__(self, "enable_idempotence", self.acks_number == -1)
+        if self.enable_idempotence and self.acks_number != -1:
+            raise ConfigError("acks", "must be 'all' with enable_idempotence")
+        if self.enable_idempotence and self.max_in_flight_requests_per_connection > MAX_IN_FLIGHT:
+            raise ConfigError(
+                "max_in_flight_requests_per_connection",
+                f"must be between 1 and {MAX_IN_FLIGHT} with enable_idempotence",
+            )
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError("transactional_id", "needs acks='all' and enable_idempotence")
+        if self.transactional_id is None and self.transaction_two_phase_commit_enable:
+            raise ConfigError("transaction_two_phase_commit_enable", "needs a transactional_id")
+
+    @property
+    def acks_number(self) -> int:
+        """The acks as the protocol writes them."""
+        return ACKS[str(self.acks)]
+
+    @property
+    def codec(self) -> int:
+        """The number of the compression codec."""
+        return CODEC_NAMES.index(self.compression_type or CODEC_NAMES[0])

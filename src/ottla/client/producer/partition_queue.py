@@ -1,0 +1,140 @@
+"""The batches of one partition: those that wait to be sent, and those that are on their way.
+
+The rules that keep the order, and each record once:
+
+- Batches leave in the order in which their records came, and come back to the same place if they have to
+  be sent again. A batch that is sent again goes alone, with nothing else of its partition under way.
+- With idempotence, a batch is numbered when it first leaves. A number that is lost (a batch has failed for
+  good) makes a gap, which the broker would refuse to step over. Then, when nothing is under way, the
+  partition begins a new epoch: what waits is numbered anew from 0, and a late copy of an old batch is
+  refused for its old epoch. But a batch that may have been stored, because its answer was lost, is first
+  sent again under its old number: only the broker knows, and a new number would store it twice.
+- Without idempotence nothing protects the order but having one batch under way at a time.
+- A batch that is not full waits while another one of its partition is under way: so batches grow with
+  the load, and a lone record still leaves at once.
+
+Everything here is plain computation on the producer's loop, but for `begin_batch`, which any thread may
+call with the accumulator's lock held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ottla.client.producer.batch import MAX_SEQUENCE, Batch, Identity
+from ottla.common.ids import TopicPartition
+
+NOBODY = -1
+MAX_EPOCH = 2**15 - 1
+
+
+class PartitionQueue:
+    """What waits for, and what is on its way to, one partition."""
+
+    def __init__(self, partition: TopicPartition, *, is_idempotent: bool, max_in_flight: int) -> None:
+        self.partition = partition
+        self.leader = NOBODY
+        """The broker to send to."""
+        self.trouble: Exception | None = None
+        """Why nothing can be sent now, for the words of an error."""
+        self.unsent: deque[Batch] = deque()
+        self.open: Batch | None = None
+        """The last of them, while records may still be added to it."""
+        self.in_flight: list[Batch] = []
+        self.identity = Identity()
+        self.next_sequence = 0
+        self.has_gap = False
+        self._sent_to = NOBODY
+        self._next_order = 0
+        self._is_idempotent = is_idempotent
+        self._max_in_flight = max_in_flight if is_idempotent else 1
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is under way."""
+        return not self.unsent and not self.in_flight
+
+    def begin_batch(self, now: float) -> Batch:
+        """Begin a batch; the one before takes no more records."""
+        batch = self.open = Batch(self.partition, now)
+        self._next_order += 1
+        batch.order = (self._next_order, 0)
+        self.unsent.append(batch)
+        return batch
+
+    def ready_at(self, now: float, linger_s: float) -> float | None:
+        """Return when the first batch may be sent; None if that depends on something else than time."""
+        batch = self.unsent[0]
+        if self.in_flight:
+            if len(self.in_flight) >= self._max_in_flight or self._sent_to != self.leader:
+                return None
+            if batch.attempts or self.has_gap or self.in_flight[0].attempts > 1:
+                return None
+            if not batch.is_flushed and batch is self.open:
+                return None
+        if batch.attempts:
+            return batch.retry_at
+        if batch is not self.open or batch.is_flushed:
+            return now
+        return batch.created_at + linger_s
+
+    def take(self) -> Batch:
+        """Take the first batch to send it to the leader, numbered if need be."""
+        batch = self.unsent.popleft()
+        if batch is self.open:
+            self.open = None
+        if self._is_idempotent:
+            self._number(batch)
+        batch.attempts += 1
+        self.in_flight.append(batch)
+        self._sent_to = self.leader
+        return batch
+
+    def put_back(self, *batches: Batch) -> None:
+        """Let a batch that was under way, or its parts, be sent (again) in its old place."""
+        for batch in batches:
+            at = 0
+            while at < len(self.unsent) and self.unsent[at].order < batch.order:
+                at += 1
+            self.unsent.insert(at, batch)
+
+    def lose(self, batch: Batch) -> None:
+        """Take note that a batch will not be sent (again): its numbers, if it has any, are missing now."""
+        if batch.base_sequence >= 0 and batch.identity == self.identity:
+            self.has_gap = True
+
+    def seal(self) -> None:
+        """Let no more records into the open batch, and send it without lingering."""
+        for batch in self.unsent:
+            batch.is_flushed = True
+
+    def start_over(self, identity: Identity) -> None:
+        """Number what waits from 0 under this identity."""
+        self.identity = identity
+        self.next_sequence = 0
+        self.has_gap = False
+        for batch in self.unsent:
+            if batch.base_sequence >= 0:
+                batch.sign(identity, self.next_sequence)
+                self.next_sequence = (self.next_sequence + batch.count) & MAX_SEQUENCE
+
+    def needs_identity(self) -> bool:
+        """Return whether a new producer id is needed before the next batch can be numbered."""
+        if not self._is_idempotent or self.in_flight:
+            return False
+        if self.identity.producer_id < 0:
+            return True
+        return self._may_start_over() and self.identity.producer_epoch >= MAX_EPOCH
+
+    def _may_start_over(self) -> bool:
+        return self.has_gap and not self.in_flight and not self.unsent[0].may_be_stored
+
+    def _number(self, batch: Batch) -> None:
+        if self.has_gap and not self.in_flight and not batch.may_be_stored:
+            self.unsent.appendleft(batch)
+            producer_id, epoch = self.identity
+            self.start_over(Identity(producer_id, epoch + 1))
+            self.unsent.popleft()
+        if batch.base_sequence < 0:
+            batch.sign(self.identity, self.next_sequence)
+            self.next_sequence = (self.next_sequence + batch.count) & MAX_SEQUENCE

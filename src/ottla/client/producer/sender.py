@@ -1,0 +1,293 @@
+"""Brings batches to the leaders of their partitions, and decides what to do when that fails.
+
+    lanes     one per broker: send requests, hand the answers on to here
+    leaders   keeps up to date who leads what
+    expiry    what could not be delivered in its time fails, with the reason
+
+Everything happens on the producer's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from kio.schema.errors import ErrorCode
+
+from ottla.client.backoff import Backoff
+from ottla.client.cluster import Cluster, TopicInfo, passes
+from ottla.client.errors import ClientError, error_for, meaning_of
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch import Batch, Identity
+from ottla.client.producer.identities import Identities
+from ottla.client.producer.lane import Lane
+from ottla.client.producer.leaders import Leaders
+from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.partition_queue import NOBODY, PartitionQueue
+from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.verdicts import (
+    STALE_METADATA,
+    WORTH_ANOTHER_TRY,
+    Verdict,
+    judge,
+    may_be_stored,
+    too_late,
+)
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.hot_path import NodeEndpoint
+from ottla.protocol.produce_client import LAST_VERSION, Results
+from ottla.protocol.produce_codec import ProducePartitionResult
+
+TICK_S = 0.5
+"""How often it is looked for what has taken too long; more often if little time is given."""
+
+NEXT_TRANSACTION = Backoff(10, 1_000)
+"""The pauses while the transaction before is not quite over."""
+
+
+class Sender:
+    """The background work of a producer."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ProducerOptions,
+        accumulator: Accumulator,
+        *,
+        on_settled: Callable[[Batch], None],
+        on_topic: Callable[[TopicInfo], None],
+    ) -> None:
+        self.cluster = cluster
+        self.options = options
+        self.codec = options.codec
+        self.newest_version = LAST_VERSION
+        self.transactional_id = options.transactional_id
+        self.stats = SenderStats()
+        self.may_send: Callable[[TopicPartition], bool] = lambda partition: True
+        """Whether a partition may be written to now; a transaction has a say in that."""
+        self.give_up: Exception | None = None
+        """Why nothing is sent again, if that is so: the transaction is over."""
+        self._accumulator = accumulator
+        self._on_settled = on_settled
+        self._leaders = Leaders(
+            cluster, accumulator, on_topic=on_topic, on_leader=self.notify, on_trouble=self._in_trouble
+        )
+        self._loop = asyncio.get_running_loop()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: list[asyncio.Task[None]] = []
+        self._lanes: dict[int, Lane] = {}
+        self._identities = Identities(cluster, options.request_timeout_ms)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to send."""
+        self._tasks = tasks
+        self._running += [tasks.create_task(self._leaders.run()), tasks.create_task(self._expire())]
+
+    def stop(self) -> None:
+        """End all tasks; what is not sent stays unsent."""
+        for task in self._running:
+            task.cancel()
+        for lane in self._lanes.values():
+            lane.stop()
+
+    def notify(self, queue: PartitionQueue) -> None:
+        """Take note that a queue has something to send."""
+        if queue.leader == NOBODY:
+            self._leaders.ask_about(queue.partition.topic)
+        else:
+            self._lane(queue.leader).wake()
+
+    def notify_all(self) -> None:
+        """Look at every queue again."""
+        for queue in self._accumulator.active():
+            self.notify(queue)
+
+    # What lanes ask for.
+
+    def has_work_for(self, node_id: int) -> bool:
+        """Return whether anything waits that a broker leads."""
+        return any(queue.leader == node_id for queue in self._accumulator.active())
+
+    def take(self, node_id: int) -> tuple[list[Batch], float | None]:
+        """Take the batches of one request."""
+        max_bytes = self.options.max_request_size
+        batches, next_at = self._accumulator.take(node_id, self._loop.time(), max_bytes, self.may_send)
+        if batches:
+            self.stats.requests += 1
+            self.stats.retries += sum(batch.attempts > 1 for batch in batches)
+            for batch in batches:
+                batch.is_transactional = self.transactional_id is not None
+        return batches, next_at
+
+    async def provide_identities(self, node_id: int) -> None:
+        """Give a producer id to the queues that need one now."""
+        if self.transactional_id is not None:
+            return  # then it is the transaction's
+        for queue in self._accumulator.waiting_for_identity(node_id, self._loop.time()):
+            queue.start_over(await self._identities.other_than(queue.identity))
+
+    # What lanes tell.
+
+    def cannot_send(self, node_id: int, error: KafkaError | ClientError) -> None:
+        """Take note that a broker cannot be reached: perhaps another one leads its partitions by now."""
+        for queue in self._accumulator.active():
+            if queue.leader == node_id:
+                self._leaders.ask_about(queue.partition.topic)
+                self._in_trouble(queue, error)
+
+    def sent_without_answer(self, batches: Iterable[Batch]) -> None:
+        """Settle batches that no broker will answer for (acks=0)."""
+        for batch in batches:
+            self._queue(batch).in_flight.remove(batch)
+            self._settle(batch)
+
+    def not_answered(
+        self, batches: Iterable[Batch], error: KafkaError | ClientError, *, may_be_stored: bool
+    ) -> None:
+        """Send batches again whose request failed as a whole."""
+        for batch in batches:
+            queue = self._queue(batch)
+            queue.in_flight.remove(batch)
+            queue.trouble = error
+            batch.may_be_stored |= may_be_stored
+            self._leaders.ask_about(batch.partition.topic)
+            if passes(error, WORTH_ANOTHER_TRY):
+                self._again(queue, batch, error)
+            else:
+                self._fail(queue, batch, error)
+
+    def answered(self, batches: Iterable[Batch], results: Results, endpoints: list[NodeEndpoint]) -> None:
+        """Settle batches, or send them again, as the broker's answer says."""
+        for batch in batches:
+            queue = self._queue(batch)
+            queue.in_flight.remove(batch)
+            result = results.get(batch.partition)
+            if result is None:
+                self._fail(queue, batch, error_for(-1, f"the broker's answer leaves out {batch.partition}"))
+            else:
+                self._apply(queue, batch, result, endpoints)
+
+    def _apply(
+        self,
+        queue: PartitionQueue,
+        batch: Batch,
+        result: ProducePartitionResult,
+        endpoints: list[NodeEndpoint],
+    ) -> None:
+        verdict = judge(result.error_code, batch, queue)
+        if verdict is Verdict.STORED:
+            queue.trouble = None
+            self._settle(batch, result)
+            return
+        said = result.error_message or meaning_of(result.error_code)
+        error = error_for(result.error_code, f"{batch.partition}: {said}")
+        if result.error_code in STALE_METADATA:
+            self._leaders.follow(batch.partition, result.current_leader, endpoints)
+        if verdict is Verdict.FAILED or batch.is_settled:
+            self._fail(queue, batch, error)
+        elif verdict is Verdict.AGAIN:
+            batch.may_be_stored = may_be_stored(result.error_code, batch)
+            self._again(queue, batch, error)
+        elif verdict is Verdict.NEW_EPOCH:
+            batch.may_be_stored = False
+            queue.has_gap = True
+            self._again(queue, batch, error)
+        elif verdict is Verdict.IN_PARTS:
+            self._accumulator.put_back(queue, *batch.split())
+            self.notify(queue)
+
+    def _again(self, queue: PartitionQueue, batch: Batch, error: KafkaError | ClientError) -> None:
+        batch.last_error = error
+        if self.give_up is not None or batch.is_settled or batch.attempts > self.options.retries:
+            self._fail(queue, batch, self.give_up or error)
+            return
+        is_next = isinstance(error, KafkaError) and error.code == ErrorCode.concurrent_transactions
+        backoff = NEXT_TRANSACTION if is_next else self.cluster.backoff
+        batch.retry_at = self._loop.time() + backoff.pause_ms(batch.attempts) / 1000
+        self._accumulator.put_back(queue, batch)
+        self.notify(queue)
+
+    def _in_trouble(self, queue: PartitionQueue, error: KafkaError | ClientError) -> None:
+        """Take note of why a queue cannot be sent; give up what is in it if that does not pass."""
+        queue.trouble = error
+        if not passes(error, WORTH_ANOTHER_TRY):
+            self.fail_unsent(queue, error)
+
+    def fail_unsent(self, queue: PartitionQueue, error: Exception) -> None:
+        """Fail everything that waits in a queue."""
+        for batch in self._accumulator.drop_unsent(queue):
+            self._fail(queue, batch, error)
+
+    def _fail(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+        queue.lose(batch)
+        if not batch.is_settled:
+            batch.settle(error=error)
+            self._finish(batch)
+        if queue.unsent:
+            self.notify(queue)
+
+    def _settle(self, batch: Batch, result: ProducePartitionResult | None = None) -> None:
+        if batch.is_settled:
+            return  # it has expired in the meantime
+        self.stats.batches += 1
+        self.stats.bytes += 0 if batch.encoded is None else len(batch.encoded)
+        if result is None:
+            batch.settle()
+        else:
+            batch.settle(base_offset=result.base_offset, log_append_time_ms=result.log_append_time_ms)
+        self._finish(batch)
+
+    def _finish(self, batch: Batch) -> None:
+        if batch.error is None:
+            self.stats.records += batch.count
+        else:
+            self.stats.failed_records += batch.count
+        whole = batch
+        while whole.parent is not None:
+            whole = whole.parent
+        if whole.is_settled:
+            self._accumulator.settle(whole)
+            self._on_settled(whole)
+
+    def _queue(self, batch: Batch) -> PartitionQueue:
+        return self._accumulator.queues[batch.partition]
+
+    def _lane(self, node_id: int) -> Lane:
+        lane = self._lanes.get(node_id)
+        if lane is None:
+            assert self._tasks is not None
+            lane = self._lanes[node_id] = Lane(node_id, self)
+            self._running.append(self._tasks.create_task(lane.run()))
+        return lane
+
+    async def _expire(self) -> None:
+        timeout_s = self.options.delivery_timeout_ms / 1000
+        while True:
+            await asyncio.sleep(min(TICK_S, timeout_s / 10))
+            for queue, batch in self._accumulator.expire(self._loop.time() - timeout_s):
+                self._fail(queue, batch, too_late(queue, batch, self.options.delivery_timeout_ms))
+            self._leaders.ask_about_old()
+
+    # What transactions ask for.
+
+    def begin_with(self, partition: TopicPartition, identity: Identity) -> None:
+        """Let the batches of a partition be numbered from 0 under this identity, unless they are already."""
+        queue = self._accumulator.queues[partition]
+        if queue.identity != identity:
+            queue.start_over(identity)
+
+    def begin_all_with(self, identity: Identity) -> None:
+        """Let the batches of all partitions be numbered under this identity."""
+        for partition in list(self._accumulator.queues):
+            self.begin_with(partition, identity)
+
+    def has_gaps(self) -> bool:
+        """Return whether numbers are missing somewhere."""
+        return any(queue.has_gap for queue in self._accumulator.queues.values())
+
+    def drop_everything(self, error: Exception) -> None:
+        """Fail everything that waits to be sent, and do not send again what comes back."""
+        self.give_up = error
+        for queue in self._accumulator.active():
+            self.fail_unsent(queue, error)

@@ -1,0 +1,158 @@
+"""Who leads a partition, and who may lead it next.
+
+The leader is taken from the in-sync replicas (ISR). When none of them lives, from the eligible leader
+replicas (ELR, KIP-966): replicas that left the ISR when it was about to become smaller than
+min.insync.replicas. Since nothing is committed while the ISR is that small, they have every committed record.
+A broker that stopped uncleanly may have lost the end of its logs, so it is in neither.
+
+When both are empty, every eligible replica stopped uncleanly (a power cut of all brokers). Then the last
+leader is taken when it comes back: nobody has more, and with flush-on-ack it has everything. Any other
+replica would lose records; it is taken only if the topic allows unclean elections.
+
+A leader epoch begins whenever the leader changes, or its process was killed and started again: that has
+forgotten how far it had committed, and perhaps lost the end of its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ottla.metadata.image import PartitionImage
+
+NO_LEADER = -1
+Nodes = tuple[int, ...]
+NOBODY: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Electorate:
+    """Which brokers live, which of those mean to stay, and what the topic asks for."""
+
+    alive: frozenset[int]
+    staying: frozenset[int]
+    min_insync_replicas: int = 1
+    unclean: bool = False
+
+
+def settle(
+    old: PartitionImage,
+    wanted: PartitionImage,
+    electorate: Electorate,
+    lost: frozenset[int] = NOBODY,
+    renewed: frozenset[int] = NOBODY,
+) -> PartitionImage:
+    """Return the partition with all that follows from `wanted`: leader, ELR, epochs, reassignment.
+
+    `wanted` is `old` with another ISR, other replicas or another leader; `renewed` are the brokers that were
+    killed and started again, `lost` those of them that lost the end of their logs. A partition that stays as
+    it was is returned as `old`.
+    """
+    wanted = finish_reassignment(without_lost(wanted, lost))
+    eligible = _eligible(old, wanted, electorate, lost)
+    leader, isr, elr = _led(old, wanted, eligible, electorate)
+    is_new_leader = leader != old.leader or leader in renewed
+    settled = replace(
+        wanted,
+        leader=leader,
+        leader_epoch=old.leader_epoch + is_new_leader,
+        isr=isr,
+        elr=elr,
+        last_known_elr=() if isr else _last_leader(old),
+    )
+    return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
+
+
+def is_well(partition: PartitionImage, electorate: Electorate, touched: frozenset[int]) -> bool:
+    """Return whether nothing is to be settled, which is so of most partitions; `touched` came back anew."""
+    isr = partition.isr
+    return (
+        partition.leader in isr
+        and not partition.elr
+        and not partition.is_reassigning
+        and electorate.staying.issuperset(isr)
+        and touched.isdisjoint(isr)
+    )
+
+
+def without_lost(partition: PartitionImage, lost: frozenset[int]) -> PartitionImage:
+    """Return the partition without the brokers that lost the end of their logs in its ISR."""
+    if lost.isdisjoint(partition.isr):
+        return partition
+    return replace(partition, isr=_without(partition.isr, lost))
+
+
+def without_absent(partition: PartitionImage, electorate: Electorate) -> PartitionImage:
+    """Return the partition whose ISR lives, and means to stay if anyone in it does."""
+    if electorate.staying.issuperset(partition.isr):
+        return partition
+    alive = tuple(each for each in partition.isr if each in electorate.alive)
+    staying = tuple(each for each in alive if each in electorate.staying)
+    return replace(partition, isr=staying or alive)
+
+
+def finish_reassignment(partition: PartitionImage) -> PartitionImage:
+    """Return the partition with its new replicas alone, if all that were added have caught up."""
+    if not partition.is_reassigning:
+        return partition
+    target = partition.target
+    isr = tuple(each for each in partition.isr if each in target)
+    if not isr or not set(partition.adding) <= set(isr):
+        return partition
+    return replace(partition, replicas=target, isr=isr, adding=(), removing=())
+
+
+def preferred_leader(partition: PartitionImage) -> int:
+    """Return who leads a partition when everyone is well."""
+    return partition.target[0] if partition.target else NO_LEADER
+
+
+def _eligible(
+    old: PartitionImage, wanted: PartitionImage, electorate: Electorate, lost: frozenset[int]
+) -> Nodes:
+    if len(wanted.isr) >= _least_in_sync(wanted, electorate):
+        return ()
+    complete = {*old.isr, *old.elr} - {*wanted.isr} - lost
+    return tuple(each for each in wanted.replicas if each in complete)
+
+
+def _led(
+    old: PartitionImage, wanted: PartitionImage, elr: Nodes, electorate: Electorate
+) -> tuple[int, Nodes, Nodes]:
+    """Return leader, ISR and ELR; a leader who was not in the ISR is alone in it."""
+    isr = wanted.isr
+    order = (wanted.leader, *wanted.target, *wanted.replicas)
+    in_sync = [each for each in order if each in isr and each in electorate.alive]
+    leader = _first(each for each in in_sync if each in electorate.staying)
+    if leader is None:
+        leader = _first(in_sync)
+    if leader is not None:
+        return leader, isr, elr
+    candidates = [each for each in order if each in electorate.staying and each in wanted.replicas]
+    leader = _first(each for each in candidates if each in elr)
+    if leader is not None:
+        may_commit_alone = _least_in_sync(wanted, electorate) <= 1
+        return leader, (leader,), () if may_commit_alone else _without(elr, {leader})
+    if not isr and not elr:
+        leader = _first(each for each in candidates if each in _last_leader(old))
+    if leader is None and electorate.unclean:
+        leader = _first(candidates)
+    if leader is None:
+        return NO_LEADER, isr, elr
+    return leader, (leader,), ()
+
+
+def _least_in_sync(partition: PartitionImage, electorate: Electorate) -> int:
+    return min(electorate.min_insync_replicas, len(partition.replicas))
+
+
+def _last_leader(old: PartitionImage) -> Nodes:
+    return (old.leader,) if old.leader != NO_LEADER else old.last_known_elr
+
+
+def _first(nodes: Iterable[int]) -> int | None:
+    return next(iter(nodes), None)
+
+
+def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:
+    return tuple(each for each in nodes if each not in gone)

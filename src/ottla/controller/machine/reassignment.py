@@ -1,0 +1,119 @@
+"""Moving partitions to other brokers (KIP-455): add, catch up, drop, or cancel.
+
+While replicas move, a partition has the new and the old ones together. When all that were added are
+in the ISR, the old ones are dropped (see `election.finish_reassignment`); until then the move can be
+cancelled or replaced by another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ottla.common.broker_keys import BrokerConfig
+from ottla.controller.machine.election import settle
+from ottla.controller.machine.electorates import Electorates
+from ottla.controller.machine.requests import Decision
+from ottla.metadata.entities import partition_changed
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.records import MetadataRecord
+from ottla.protocol.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    KafkaError,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """Where a partition is to go; None cancels what is under way."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+def reassign(
+    image: ClusterImage,
+    moves: Sequence[Reassignment],
+    config: BrokerConfig,
+    *,
+    may_change_factor: bool = True,
+) -> Decision[None]:
+    """Begin, replace or cancel moves."""
+    electorates = Electorates(image, config)
+    records: list[MetadataRecord] = []
+    results: list[KafkaError | None] = []
+    done: set[tuple[str, int]] = set()
+    for move in moves:
+        try:
+            if (move.topic, move.partition) in done:
+                raise InvalidRequest("the request names this partition more than once")
+            done.add((move.topic, move.partition))
+            partition = image.partition(move.topic, move.partition)
+            if partition is None:
+                raise UnknownTopicOrPartition(f"there is no {move.topic}-{move.partition}")
+            if move.replicas is None:
+                wanted = _cancelled(partition)
+            else:
+                _check_target(image, partition, move.replicas, may_change_factor)
+                wanted = moved_to(partition, move.replicas)
+        except KafkaError as error:
+            results.append(error)
+            continue
+        settled = settle(partition, wanted, electorates.of(move.topic))
+        if settled is not partition:
+            records.append(partition_changed(image.topics[move.topic].topic_id, settled))
+        results.append(None)
+    return Decision(tuple(records), tuple(results))
+
+
+def original(partition: PartitionImage) -> tuple[int, ...]:
+    """Return the replicas from before the move that is under way; those that were to stay come first."""
+    return tuple(each for each in partition.replicas if each not in partition.adding)
+
+
+def _check_target(
+    image: ClusterImage, partition: PartitionImage, target: tuple[int, ...], may_change_factor: bool
+) -> None:
+    if not target or any(each < 0 for each in target):
+        raise InvalidReplicaAssignment(
+            "a partition needs at least one replica, and brokers have ids from 0 on"
+        )
+    if len(set(target)) != len(target):
+        raise InvalidReplicaAssignment(f"the assignment {list(target)} names a broker twice")
+    if unknown := [each for each in target if each not in image.brokers]:
+        raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}")
+    current = original(partition)
+    if not may_change_factor and len(target) != len(current):
+        raise InvalidReplicationFactor(
+            f"the assignment {list(target)} has {len(target)} replicas, the partition {len(current)}"
+        )
+
+
+def moved_to(partition: PartitionImage, target: tuple[int, ...]) -> PartitionImage:
+    """Return the partition on its way to `target`, whatever way it was on before."""
+    before = original(partition)
+    adding = tuple(each for each in target if each not in before)
+    removing = tuple(each for each in before if each not in target)
+    return _with_replicas(partition, (*target, *removing), adding, removing)
+
+
+def _cancelled(partition: PartitionImage) -> PartitionImage:
+    if not partition.is_reassigning:
+        raise NoReassignmentInProgress("its replicas are not being moved")
+    return _with_replicas(partition, original(partition), (), ())
+
+
+def _with_replicas(
+    partition: PartitionImage, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+) -> PartitionImage:
+    """Return the partition on these replicas; what an earlier move added and nobody wants goes at once."""
+    complete = partition.isr or partition.elr
+    if complete and not set(complete) & set(replicas):
+        raise InvalidReplicaAssignment(f"only {list(complete)} have all records, and none of them would stay")
+    isr = tuple(each for each in partition.isr if each in replicas)
+    return replace(partition, replicas=replicas, isr=isr, adding=adding, removing=removing)

@@ -1,0 +1,171 @@
+"""This broker's place in the cluster: its session in the store, and its candidacy for the controller.
+
+A session that is lost is replaced by a new one, with a new broker epoch, as soon as the store
+answers again. In between the broker neither leads nor is the controller: others may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from ottla.controller.term import Term
+from ottla.metadata.records import MetadataError
+from ottla.metadata.registration import BrokerRegistration
+from ottla.metadata.store import MetadataStore, NodeIdInUse, Session, SessionLost
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+"""How long to wait before the store is asked again after it failed."""
+
+
+class Membership:
+    """Keeps a session alive, and stands for election with it. `new_term` makes a time in office."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        node_id: int,
+        new_term: Callable[[int], Term],
+        on_lost: Callable[[], None],
+        on_renewed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._node_id = node_id
+        self._new_term = new_term
+        self._on_lost = on_lost
+        self._on_renewed = on_renewed
+        self._registration = BrokerRegistration()
+        self._session: Session | None = None
+        self._is_candidate = False
+        self._keeper: asyncio.Task[None] | None = None
+        self._candidacy: asyncio.Task[None] | None = None
+        self.term: Term | None = None
+        """The time in office, while this broker is the controller."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """Return the epoch of the session; -1 while there is none."""
+        session = self._session
+        return -1 if session is None or session.lost.done() else session.broker_epoch
+
+    async def open(self, registration: BrokerRegistration) -> None:
+        """Take a session, with which the broker may be the controller but is not yet in the cluster."""
+        self._registration = registration
+        self._session = await self._store.open_session(self._node_id, registration)
+        self._keeper = asyncio.create_task(self._keep(), name="keep the session")
+
+    async def register(self, registration: BrokerRegistration) -> None:
+        """Say where the broker is, which makes it a part of the cluster."""
+        self._registration = registration
+        assert self._session is not None, "open the session first"
+        await self._say(self._session)
+
+    async def ask_to_stop(self) -> None:
+        """Ask for this broker's partitions to be led by others."""
+        await self.register(replace(self._registration, wants_shutdown=True))
+
+    def stand(self) -> None:
+        """Be a candidate for the controller from here on."""
+        self._is_candidate = True
+        if self._candidacy is None:
+            self._candidacy = asyncio.create_task(self._run_terms(), name="stand for election")
+
+    async def close(self) -> None:
+        """Be no candidate, and the controller no longer; finish what was asked of it."""
+        if self.term is not None:
+            await self.term.stop()
+            self.term = None
+        for task in (self._keeper, self._candidacy):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._keeper = self._candidacy = None
+
+    async def _keep(self) -> None:
+        while True:
+            assert self._session is not None
+            await asyncio.shield(self._session.lost)
+            logger.warning("the session in the store is lost: this broker leads nothing until it has another")
+            self._on_lost()
+            await self._leave_office()
+            # The process lived on: nothing is lost of its logs.
+            self._registration = replace(
+                self._registration, after_unclean_stop=False, may_have_lost_records=False
+            )
+            self._session = await self._reopened()
+            logger.info("a new session in the store: broker epoch %d", self._session.broker_epoch)
+            # The controller may have been faster: the image that shows this epoch can be here already.
+            await self._on_renewed()
+            if self._is_candidate:
+                self.stand()
+
+    async def _say(self, session: Session) -> None:
+        """Let the session say what the broker last said of itself; if it is lost, the next one does."""
+        while not session.lost.done():
+            said = self._registration
+            try:
+                await self._store.update_registration(session, said)
+            except SessionLost:
+                return
+            except MetadataError as error:
+                logger.warning("the store does not take this broker's word, trying again: %s", error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                if said is self._registration:
+                    return
+
+    async def _reopened(self) -> Session:
+        while True:
+            said = self._registration
+            try:
+                session = await self._store.open_session(self._node_id, said)
+                if said is not self._registration:
+                    await self._say(session)
+                return session
+            except NodeIdInUse as error:
+                logger.error("no new session, trying again: %s", error)
+            except MetadataError as error:
+                logger.warning("no new session, trying again: %s", error)
+            await asyncio.sleep(RETRY_S)
+
+    async def _leave_office(self) -> None:
+        term, candidacy = self.term, self._candidacy
+        if candidacy is not None:
+            candidacy.cancel()
+        if term is not None:
+            await term.give_up()  # which ends the candidacy, too, should it not hear that it is cancelled
+        if candidacy is not None:
+            await asyncio.gather(candidacy, return_exceptions=True)
+        self.term = self._candidacy = None
+
+    async def _run_terms(self) -> None:
+        session = self._session
+        assert session is not None
+        while not session.lost.done():
+            try:
+                epoch = await self._store.stand_for_election(session)
+            except SessionLost:
+                return
+            except MetadataError as error:
+                logger.warning("no election, trying again: %s", error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            logger.info("elected controller, epoch %d", epoch)
+            term = self.term = self._new_term(epoch)
+            try:
+                await term.run()
+            except Exception:
+                logger.exception("the controller failed: another broker may do better")
+                await asyncio.sleep(RETRY_S)
+            logger.info("the controller of epoch %d has left office", epoch)
+            await term.give_up()
+            if self.term is term:
+                self.term = None
+            try:
+                await self._store.resign(session)
+            except MetadataError:
+                pass  # whoever lost the session cannot be in office

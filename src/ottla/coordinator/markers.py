@@ -1,0 +1,179 @@
+"""Writes the markers of decided transactions: to the leaders of their partitions, until all have them.
+
+A decision is committed before the first marker leaves, so there is no way back and no giving up: a
+partition whose leader cannot be reached, or has none, is tried again for as long as this broker
+coordinates the transaction. After a failover the next coordinator writes all markers again; a second
+one in a partition changes nothing. A partition that has been deleted needs none.
+
+`done` is called when all are written. One task per transaction: there are never more of them than
+transactional ids whose clients wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from kio.schema.errors import ErrorCode
+from kio.schema.write_txn_markers.v2.request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+from ottla.common.ids import TopicPartition
+from ottla.coordinator.transaction.requests import WriteMarkers
+from ottla.metadata.state import ClusterState
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
+
+logger = logging.getLogger(__name__)
+
+RETRY_MIN_S = 0.02
+RETRY_MAX_S = 1.0
+PATIENCE = 5
+"""After how many attempts the log says that markers are not getting through."""
+
+Done = Callable[[WriteMarkers], None]
+Key = tuple[int, str]
+"""The partition of `__transaction_state`, and the transactional id."""
+
+
+class MarkerSender(Protocol):
+    """Requests to brokers, this one included."""
+
+    async def send(self, node_id: int, request: Any) -> Any:
+        """Return the response to a request of one of kio's classes; raise KafkaError or OSError."""
+        ...
+
+
+class MarkerWriter:
+    """All transactions whose markers are being written."""
+
+    def __init__(self, cluster: ClusterState, sender: MarkerSender) -> None:
+        self._cluster = cluster
+        self._sender = sender
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._missing: dict[Key, set[TopicPartition]] = {}
+
+    def begin(self, shard: int, coordinator_epoch: int, markers: WriteMarkers, done: Done) -> None:
+        """Write the markers of a transaction, in the background."""
+        key = shard, markers.transactional_id
+        writing = self._tasks.get(key)
+        if writing is not None:
+            writing.cancel()
+        self._missing[key] = set(markers.partitions)
+        task = asyncio.get_running_loop().create_task(
+            self._write(key, coordinator_epoch, markers, done), name=f"markers of {markers.transactional_id}"
+        )
+        self._tasks[key] = task
+        task.add_done_callback(lambda done: self._forget(key, done))
+
+    def missing(self, shard: int, transactional_id: str) -> frozenset[TopicPartition] | None:
+        """Return which partitions have no marker yet; None if no markers of this id are being written."""
+        missing = self._missing.get((shard, transactional_id))
+        return None if missing is None else frozenset(missing)
+
+    def cancel(self, shard: int) -> None:
+        """Stop: another broker coordinates these transactions now."""
+        for key, task in self._tasks.items():
+            if key[0] == shard:
+                task.cancel()
+
+    async def stop(self) -> None:
+        """Stop all; the next start writes them again."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+            del self._missing[key]
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("the markers of %s were not written", key[1], exc_info=task.exception())
+
+    async def _write(self, key: Key, coordinator_epoch: int, markers: WriteMarkers, done: Done) -> None:
+        missing = self._missing[key]
+        pause_s, attempts = RETRY_MIN_S, 0
+        while True:
+            problems = await self._send_to_leaders(missing, coordinator_epoch, markers)
+            if ErrorCode.transaction_coordinator_fenced in problems:
+                logger.info("another broker coordinates %s now; its markers are left to that", key[1])
+                return
+            if not missing:
+                try:
+                    done(markers)
+                    return
+                except KafkaError as error:
+                    problems = {error.code}
+            attempts += 1
+            if attempts % PATIENCE == 0:
+                names = ", ".join(sorted(each.name for each in problems)) or "no leader"
+                logger.warning("%s: %d markers are not written yet: %s", key[1], len(missing), names)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+
+    async def _send_to_leaders(
+        self, missing: set[TopicPartition], coordinator_epoch: int, markers: WriteMarkers
+    ) -> set[ErrorCode]:
+        """Send markers to all leaders; take out of `missing` what is done; return what went wrong."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for each in list(missing):
+            found = self._cluster.image.partition(each.topic, each.partition)
+            if found is None:
+                missing.discard(each)  # deleted
+            elif found.leader >= 0:
+                by_leader.setdefault(found.leader, []).append(each)
+        attempts = [
+            self._send(node_id, _request(coordinator_epoch, markers, partitions), missing)
+            for node_id, partitions in by_leader.items()
+        ]
+        if len(attempts) == 1:
+            return await attempts[0]
+        return set().union(*await asyncio.gather(*attempts))
+
+    async def _send(
+        self, node_id: int, request: WriteTxnMarkersRequest, missing: set[TopicPartition]
+    ) -> set[ErrorCode]:
+        try:
+            response = await self._sender.send(node_id, request)
+        except KafkaError as error:
+            return {error.code}
+        except OSError:
+            return {ErrorCode.network_exception}
+        except Exception:
+            logger.exception("markers for broker %d failed", node_id)
+            return {ErrorCode.unknown_server_error}
+        problems = set()
+        for marker in response.markers:
+            for topic in marker.topics:
+                for each in topic.partitions:
+                    if each.error_code == ErrorCode.none:
+                        missing.discard(TopicPartition(topic.name, each.partition_index))
+                    else:
+                        problems.add(each.error_code)
+        return problems
+
+
+def _request(
+    coordinator_epoch: int, markers: WriteMarkers, partitions: Iterable[TopicPartition]
+) -> WriteTxnMarkersRequest:
+    topics: dict[str, list[i32]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(i32(index))
+    marker = WritableTxnMarker(
+        producer_id=ProducerId(markers.producer.producer_id),
+        producer_epoch=i16(markers.producer.epoch),
+        transaction_result=markers.is_commit,
+        topics=tuple(
+            WritableTxnMarkerTopic(name=TopicName(name), partition_indexes=tuple(indexes))
+            for name, indexes in topics.items()
+        ),
+        coordinator_epoch=i32(coordinator_epoch),
+        transaction_version=i8(markers.version),
+    )
+    return WriteTxnMarkersRequest(markers=(marker,))

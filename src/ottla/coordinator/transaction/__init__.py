@@ -1,0 +1,1 @@
+"""Transactions as a pure state machine: no IO, no clocks, no randomness."""

@@ -1,0 +1,255 @@
+"""The transaction coordinator of this broker: the partitions of `__transaction_state` that it leads.
+
+Requests find their partition by the hash of the transactional id. A decision leads to markers, which are
+written in the background (markers.py); then the transaction is complete.
+
+`verify` is what partitions ask before they append the first batch of a transaction (KIP-890). The
+coordinator of that transaction may be another broker: then it is asked over the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Concatenate, ParamSpec
+
+from ottla.common.broker_keys import BrokerConfig
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
+from ottla.controller.machine import NewTopic
+from ottla.controller.runner import Controller
+from ottla.coordinator.effects import Step
+from ottla.coordinator.markers import MarkerSender, MarkerWriter
+from ottla.coordinator.partition_writer import PartitionWriter
+from ottla.coordinator.runtime import Runtime
+from ottla.coordinator.shards import Shard, Shards
+from ottla.coordinator.transaction.machine import TransactionMachine, Verdicts
+from ottla.coordinator.transaction.record_codec import decode_record, encode_record
+from ottla.coordinator.transaction.requests import (
+    EndRequest,
+    Initiated,
+    InitRequest,
+    ListedTransaction,
+    ListFilter,
+    NewProducerIdNeeded,
+    WriteMarkers,
+)
+from ottla.coordinator.transaction.transaction import Producer, Transaction
+from ottla.coordinator.verification import ask
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.state import ClusterState
+from ottla.protocol.errors import KafkaError
+from ottla.replication.partition import Partition
+from ottla.replication.registry import PartitionRegistry
+
+P = ParamSpec("P")
+
+COMMIT_TIMEOUT_MS = 5000
+"""How long an answer waits until its records are on all replicas in sync."""
+
+
+class TransactionCoordinator:
+    """All transactional ids that this broker coordinates.
+
+    `next_producer_id` hands out ids that nobody ever had; `sender` reaches brokers, this one included.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster: ClusterState,
+        controller: Controller,
+        partitions: PartitionRegistry,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        next_producer_id: Callable[[], Awaitable[int]],
+        sender: MarkerSender,
+    ) -> None:
+        self._node_id = node_id
+        self._config = config
+        self._clock = clock
+        self._next_producer_id = next_producer_id
+        self._sender = sender
+        self._markers = MarkerWriter(cluster, sender)
+        self._shards: Shards[TransactionMachine] = Shards(
+            TRANSACTION_STATE_TOPIC, self, node_id, cluster, controller, partitions, clock
+        )
+
+    @property
+    def machines(self) -> list[TransactionMachine]:
+        """The machines of the partitions that this broker coordinates now."""
+        return [shard.runtime.machine for shard in self._shards if shard.runtime.is_active]
+
+    # Service
+
+    async def start(self) -> None:
+        """Load the partitions that this broker leads, in the background, and follow the cluster."""
+        await self._shards.start()
+
+    async def stop(self) -> None:
+        """Unload everything, and stop to write markers."""
+        await self._shards.stop()
+        await self._markers.stop()
+
+    # Requests
+
+    async def find(self, transactional_id: str) -> int:
+        """Return the node id of the broker that coordinates an id; the topic is made on first use."""
+        return await self._shards.find(transactional_id)
+
+    async def create_topic(self) -> None:
+        """Make `__transaction_state`, unless it exists; CoordinatorNotAvailable if it cannot be made."""
+        await self._shards.create_topic()
+
+    async def init_producer_id(self, request: InitRequest) -> Initiated:
+        """Give a producer an id and an epoch."""
+        key, event = request.transactional_id, TransactionMachine.init_producer_id
+        initiated: Initiated = await self._with_new_id(key, partial(event, request=request))
+        return initiated
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Add partitions to a transaction, or begin one with them."""
+        event = TransactionMachine.add_partitions
+        await self._call(transactional_id, event, transactional_id, producer, partitions)
+
+    async def end(self, request: EndRequest) -> Producer:
+        """Commit or abort a transaction; return what the client is from now on."""
+        key, event = request.transactional_id, TransactionMachine.end
+        producer: Producer = await self._with_new_id(key, partial(event, request=request))
+        return producer
+
+    async def prepare(self, transactional_id: str, producer: Producer, principal: str) -> None:
+        """Let a two-phase transaction wait for its end, however long."""
+        event = TransactionMachine.prepare
+        await self._call(transactional_id, event, transactional_id, producer, principal)
+
+    async def describe(self, transactional_id: str) -> Transaction:
+        """Return all about a transactional id; while it ends, with the partitions that lack a marker."""
+        found: Transaction = await self._call(transactional_id, TransactionMachine.describe, transactional_id)
+        missing = self._markers.missing(self._shards.of(transactional_id).index, transactional_id)
+        if missing is None or not found.state.is_ending:
+            return found
+        return found.changed(found.last_update_ms, partitions=missing)
+
+    async def list_transactions(self, wanted: ListFilter) -> list[ListedTransaction]:
+        """Return the transactions of this broker that pass a filter."""
+        self._shards.check_started()
+        listed: list[ListedTransaction] = []
+        for shard in self._shards:
+            reply = shard.runtime.call(TransactionMachine.list_transactions, wanted)
+            listed.extend(await reply if isawaitable(reply) else reply)
+            await asyncio.sleep(0)
+        return listed
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partitions: Iterable[TopicPartition],
+        add: bool,
+    ) -> Verdicts:
+        """Return what stands against appending to partitions in a transaction: an error, or None, for each.
+
+        With `add` the partitions are added if they are not in it yet (Produce v12, TxnOffsetCommit v5).
+        The errors are the coordinator's own, also those that pass by themselves: NotCoordinator,
+        ConcurrentTransactions and the like.
+        """
+        wanted = frozenset(topic_partitions)
+        producer = Producer(producer_id, producer_epoch)
+        try:
+            node_id = await self._shards.find(transactional_id)
+            if node_id != self._node_id:
+                return await ask(self._sender, node_id, transactional_id, producer, wanted, add)
+            if not add:
+                return await self.verify_here(transactional_id, producer, wanted)
+            await self.add_partitions(transactional_id, producer, wanted)
+        except KafkaError as error:
+            return dict.fromkeys(wanted, error)
+        return dict.fromkeys(wanted)
+
+    async def verify_here(
+        self, transactional_id: str, producer: Producer, wanted: frozenset[TopicPartition]
+    ) -> Verdicts:
+        """Verify by the machine on this broker, for this one or another."""
+        event = TransactionMachine.verify
+        try:
+            verdicts: Verdicts = await self._call(transactional_id, event, transactional_id, producer, wanted)
+        except KafkaError as error:
+            return dict.fromkeys(wanted, error)
+        return verdicts
+
+    async def _call(
+        self,
+        transactional_id: str,
+        event: Callable[Concatenate[TransactionMachine, int, int, P], Step],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Any:
+        reply = self._shards.of(transactional_id).runtime.call(event, *args, **kwargs)
+        return await reply if isawaitable(reply) else reply
+
+    async def _with_new_id(self, transactional_id: str, event: Callable[..., Step]) -> Any:
+        """Run an event, and run it again with a new producer id if it needs one."""
+        try:
+            return await self._call(transactional_id, event)
+        except NewProducerIdNeeded:
+            new_id = await self._next_producer_id()
+        return await self._call(transactional_id, event, new_id=new_id)
+
+    # The topic, and the machines on it
+
+    def new_topic(self, broker_count: int) -> NewTopic:
+        """Return what `__transaction_state` is to be made of."""
+        config = self._config()
+        replicas = min(config.transaction_state_log_replication_factor, broker_count)
+        return NewTopic(
+            TRANSACTION_STATE_TOPIC,
+            config.transaction_state_log_num_partitions,
+            replicas,
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "uncompressed"),
+                ("min.insync.replicas", str(min(config.transaction_state_log_min_isr, replicas))),
+                ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
+                ("unclean.leader.election.enable", "false"),
+            ),
+        )
+
+    def open_shard(self, index: int, partition: Partition) -> Runtime[TransactionMachine]:
+        """Return a machine on a partition of `__transaction_state`."""
+        writer = PartitionWriter(partition, self._clock, encode=encode_record, decode=decode_record)
+        machine = TransactionMachine(self._config())
+        return Runtime(machine, writer, self._clock, COMMIT_TIMEOUT_MS, send=partial(self._write, index))
+
+    def loaded(self, shard: Shard[TransactionMachine]) -> str:
+        """Begin to coordinate the transactions of a partition."""
+        shard.runtime.activate()
+        count = len(shard.runtime.machine.transactions)
+        return f"{count} transactional ids" if count else ""
+
+    def unloaded(self, shard: Shard[TransactionMachine]) -> None:
+        """Leave the markers to the next coordinator."""
+        self._markers.cancel(shard.index)
+
+    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Do nothing: markers look at the newest image whenever they are sent."""
+
+    def _write(self, index: int, message: object) -> None:
+        """Write the markers of a transaction that has been decided."""
+        if not isinstance(message, WriteMarkers):
+            raise TypeError(f"nobody sends {message}")
+        shard = self._shards.at(index)
+        if shard is None:
+            return
+        runtime = shard.runtime
+
+        def done(written: WriteMarkers) -> None:
+            runtime.tell(TransactionMachine.complete, written)
+
+        self._markers.begin(index, shard.leader_epoch, message, done)

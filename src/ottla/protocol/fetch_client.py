@@ -1,0 +1,250 @@
+"""Fetch as a consumer sees it: requests encoded, responses decoded with the records left where they are.
+
+The layouts are described in fetch_request.py and fetch_response.py, the broker's side of this. Versions 4 to
+17: up to 12 topics go by their names, from 13 on by their ids. What a consumer never says (that it is a
+replica, what it fetched last, where its log starts) is written as -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct, error
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.fetch_request import LEADER_EPOCHS_FROM, RACKS_FROM, REPLICA_STATE_FROM
+from ottla.protocol.fetch_response import (
+    FIRST_VERSION,
+    FLEXIBLE_FROM,
+    LOG_START_FROM,
+    PREFERRED_REPLICA_FROM,
+    SESSIONS_FROM,
+    TOPIC_IDS_FROM,
+)
+from ottla.protocol.hot_path import (
+    Leader,
+    NodeEndpoint,
+    check_version,
+    encode_count,
+    encode_topic_key,
+    read_count,
+    read_endpoints_section,
+    read_topic_key,
+)
+from ottla.protocol.primitives import (
+    encode_compact_string,
+    encode_string,
+    read_tag,
+    read_tag_count,
+    read_uvarint,
+    skip_tagged_fields,
+    truncated,
+)
+
+LAST_VERSION = 17
+MAX_ELEMENTS = 1_000_000
+
+_INT32 = Struct(">i")
+_LIMITS = Struct(">iiib")
+_TWO_INT32 = Struct(">ii")
+_PARTITION_V4, _PARTITION_V5 = Struct(">iqi"), Struct(">iqqi")
+_PARTITION_V9, _PARTITION_V12 = Struct(">iiqqi"), Struct(">iiqiqiB")
+_FETCHED_V4, _FETCHED_V5 = Struct(">ihqq"), Struct(">ihqqq")
+_THROTTLE_ERROR_SESSION = Struct(">ihi")
+_ABORTED = Struct(">qq")
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+"""The session epoch of a request that wants no session, or closes one."""
+
+
+class Topic(NamedTuple):
+    """A topic by both of its names; older versions use the first, newer ones the second."""
+
+    name: str
+    topic_id: UUID | None
+
+
+class Asked(NamedTuple):
+    """From where a partition is to be read, and how much at most."""
+
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class FetchSettings(NamedTuple):
+    """What holds for a whole request."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    rack_id: str = ""
+
+
+class Fetched(NamedTuple):
+    """What came back for one partition."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of each transaction that was aborted; readers of committed records only."""
+    preferred_replica: int
+    records: memoryview
+    current_leader: Leader | None
+
+
+class FetchReply(NamedTuple):
+    """The whole response; topics by name or by id, as they were asked for."""
+
+    throttle_ms: int
+    error_code: int
+    session_id: int
+    topics: list[tuple[str | None, UUID | None, list[Fetched]]]
+    endpoints: list[NodeEndpoint]
+
+
+def encode_fetch_request(
+    version: int,
+    settings: FetchSettings,
+    session: tuple[int, int],
+    topics: Mapping[Topic, Mapping[int, Asked]],
+    forgotten: Mapping[Topic, Sequence[int]],
+) -> bytes:
+    """Return the body of a request; `session` is an id and an epoch."""
+    check_version(version, FIRST_VERSION, LAST_VERSION)
+    flexible, has_ids = version >= FLEXIBLE_FROM, version >= TOPIC_IDS_FROM
+    end = b"\0" if flexible else b""
+    out = bytearray()
+    if version < REPLICA_STATE_FROM:
+        out += _INT32.pack(-1)
+    out += _LIMITS.pack(*settings[:4])
+    if version >= SESSIONS_FROM:
+        out += _TWO_INT32.pack(*session)
+    out += encode_count(len(topics), flexible)
+    for topic, partitions in topics.items():
+        out += encode_topic_key(topic.name, topic.topic_id, flexible, has_ids)
+        out += encode_count(len(partitions), flexible)
+        for index, asked in partitions.items():
+            out += _encode_partition(version, index, asked)
+        out += end
+    if version >= SESSIONS_FROM:
+        out += encode_count(len(forgotten), flexible)
+        for topic, indexes in forgotten.items():
+            out += encode_topic_key(topic.name, topic.topic_id, flexible, has_ids)
+            out += encode_count(len(indexes), flexible)
+            out += b"".join(map(_INT32.pack, indexes)) + end
+    if version >= RACKS_FROM:
+        out += (encode_compact_string if flexible else encode_string)(settings.rack_id)
+    return bytes(out + end)
+
+
+def _encode_partition(version: int, index: int, asked: Asked) -> bytes:
+    offset, epoch, max_bytes = asked
+    if version >= FLEXIBLE_FROM:
+        return _PARTITION_V12.pack(index, epoch, offset, -1, -1, max_bytes, 0)
+    if version >= LEADER_EPOCHS_FROM:
+        return _PARTITION_V9.pack(index, epoch, offset, -1, max_bytes)
+    if version >= LOG_START_FROM:
+        return _PARTITION_V5.pack(index, offset, -1, max_bytes)
+    return _PARTITION_V4.pack(index, offset, max_bytes)
+
+
+def decode_fetch_response(frame: memoryview, at: int, version: int) -> FetchReply:
+    """Return the response whose body starts at `at`; raise InvalidRequest if it cannot be read."""
+    check_version(version, FIRST_VERSION, LAST_VERSION)
+    try:
+        return _read_response(frame, at, version)
+    except (IndexError, error):
+        raise truncated() from None
+
+
+def _read_response(frame: memoryview, at: int, version: int) -> FetchReply:
+    flexible, has_ids = version >= FLEXIBLE_FROM, version >= TOPIC_IDS_FROM
+    error_code, session_id = 0, NO_SESSION
+    if version >= SESSIONS_FROM:
+        throttle_ms, error_code, session_id = _THROTTLE_ERROR_SESSION.unpack_from(frame, at)
+        at += 10
+    else:
+        (throttle_ms,) = _INT32.unpack_from(frame, at)
+        at += 4
+    topics = []
+    topic_count, at = read_count(frame, at, flexible, 3, MAX_ELEMENTS)
+    for _ in range(topic_count):
+        name, topic_id, at = read_topic_key(frame, at, flexible, has_ids)
+        count, at = read_count(frame, at, flexible, 22, MAX_ELEMENTS)
+        partitions = []
+        for _ in range(count):
+            fetched, at = _read_partition(frame, at, version, flexible)
+            partitions.append(fetched)
+        if flexible:
+            at = skip_tagged_fields(frame, at)
+        topics.append((name, topic_id, partitions))
+    endpoints = read_endpoints_section(frame, at) if flexible else []
+    return FetchReply(throttle_ms, error_code, session_id, topics, endpoints)
+
+
+def _read_partition(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[Fetched, int]:
+    log_start = preferred = -1
+    if version >= LOG_START_FROM:
+        index, error_code, high_watermark, last_stable, log_start = _FETCHED_V5.unpack_from(frame, at)
+        at += 30
+    else:
+        index, error_code, high_watermark, last_stable = _FETCHED_V4.unpack_from(frame, at)
+        at += 22
+    aborted, at = _read_aborted(frame, at, flexible)
+    if version >= PREFERRED_REPLICA_FROM:
+        (preferred,) = _INT32.unpack_from(frame, at)
+        at += 4
+    size, at = _read_size(frame, at, flexible)
+    end = at + max(size, 0)
+    if end > len(frame):
+        raise truncated()
+    records = frame[at:end]
+    leader = None
+    if flexible:
+        leader, end = _read_leader(frame, end)
+    fetched = Fetched(
+        index, error_code, high_watermark, last_stable, log_start, aborted, preferred, records, leader
+    )
+    return fetched, end
+
+
+def _read_size(frame: memoryview, at: int, flexible: bool) -> tuple[int, int]:
+    """Read the length of an array or of bytes; -1 is null."""
+    if flexible:
+        size, at = read_uvarint(frame, at)
+        return size - 1, at
+    return int(_INT32.unpack_from(frame, at)[0]), at + 4
+
+
+def _read_aborted(frame: memoryview, at: int, flexible: bool) -> tuple[tuple[tuple[int, int], ...], int]:
+    count, at = _read_size(frame, at, flexible)
+    if count <= 0:
+        return (), at
+    if count * 16 > len(frame) - at:
+        raise InvalidRequest(f"{count} aborted transactions cannot fit into the rest of the message")
+    found = []
+    for _ in range(count):
+        found.append(_ABORTED.unpack_from(frame, at))
+        at += 16
+        if flexible:
+            at = skip_tagged_fields(frame, at)
+    return tuple(found), at
+
+
+def _read_leader(frame: memoryview, at: int) -> tuple[Leader | None, int]:
+    if frame[at] == 0:
+        return None, at + 1
+    leader = None
+    count, at = read_tag_count(frame, at)
+    for _ in range(count):
+        tag, start, at = read_tag(frame, at)
+        if tag == 1:
+            leader = Leader(*_TWO_INT32.unpack_from(frame, start))
+    return leader, at

@@ -1,0 +1,132 @@
+"""One partition as a follower copies it: append what the leader sent, or truncate where the logs part.
+
+Nothing here waits. Whether an answer still counts is decided when it is used, not when it was asked for:
+in the meantime the partition may have got another leader, or have been truncated.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.log.log import Log
+from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownServerError
+from ottla.protocol.fetch_request import FetchPartition
+from ottla.protocol.record_batch import decode_header
+from ottla.protocol.replica_fetch import ReplicaFetchResult
+from ottla.replication.fencing import answers_this_epoch
+from ottla.replication.partition import Partition
+from ottla.replication.truncation import EpochEnd, truncation_offset
+
+log = logging.getLogger(__name__)
+
+FIRST_DELAY_MS = 50
+
+
+class Following:
+    """A partition that follows one leader in one leader epoch."""
+
+    __slots__ = ("delay_ms", "is_in_sync", "leader_epoch", "not_before_ms", "partition")
+
+    def __init__(self, partition: Partition, leader_epoch: int) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.is_in_sync = False
+        """Whether the image counts this replica as in sync; others may be throttled."""
+        self.delay_ms = 0
+        self.not_before_ms = 0
+        """When to fetch again after an error."""
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether the log has what a fetch would claim is on the disk, and is not."""
+        written = self.partition.log
+        return written.config.flush_messages == 1 and written.recovery_point < written.log_end_offset
+
+    def next_fetch(self, max_bytes: int) -> FetchPartition:
+        """Return what to ask for: whatever follows our last record, which had this epoch."""
+        written = self.partition.log
+        end = written.log_end_offset
+        last_epoch = written.epoch_for_offset(end - 1) if end > written.log_start_offset else -1
+        return FetchPartition(
+            self.partition.topic_partition.partition,
+            self.leader_epoch,
+            end,
+            last_epoch,
+            written.log_start_offset,
+            max_bytes,
+        )
+
+    def take(self, asked: FetchPartition, result: ReplicaFetchResult) -> int:
+        """Use the leader's answer; return how many bytes were appended. KafkaErrors: try again later."""
+        partition = self.partition
+        written = partition.log
+        if (
+            partition.is_leader
+            or not answers_this_epoch(asked.current_leader_epoch, partition.leader_epoch)
+            or asked.fetch_offset != written.log_end_offset
+        ):
+            return 0
+        if result.error_code:
+            self._take_error(result)
+            return 0
+        if result.diverging_epoch is not None:
+            self._truncate(EpochEnd(*result.diverging_epoch))
+            return 0
+        if len(result.records):
+            _append(written, result.records, result.log_start_offset)
+            partition.copied(len(result.records))
+        partition.commit(min(result.high_watermark, written.log_end_offset))
+        if result.log_start_offset > written.log_start_offset:
+            written.delete_records_before(min(result.log_start_offset, partition.high_watermark))
+        return len(result.records)
+
+    def _take_error(self, result: ReplicaFetchResult) -> None:
+        """Start anew if the leader no longer has what we need; raise any other error."""
+        partition, written = self.partition, self.partition.log
+        error = ERRORS.get(result.error_code, UnknownServerError)  # type: ignore[call-overload]
+        if error is OffsetOutOfRange and result.log_start_offset > written.log_end_offset:
+            log.warning(
+                "%s: the leader's log starts at %d, after ours ends (%d): starting there",
+                partition.topic_partition, result.log_start_offset, written.log_end_offset,
+            )  # fmt: skip
+            written.truncate_fully_and_start_at(result.log_start_offset)
+            partition.truncated()
+            return
+        raise error(f"the leader of {partition.topic_partition} answers so")
+
+    def _truncate(self, leaders: EpochEnd) -> None:
+        partition, written = self.partition, self.partition.log
+        own = EpochEnd(*written.end_offset_for_epoch(leaders.epoch))
+        before, high_watermark = written.log_end_offset, partition.high_watermark
+        target = truncation_offset(leaders, own, before, high_watermark)
+        written.truncate_to(target)
+        partition.truncated()
+        log.log(
+            logging.WARNING if written.log_end_offset < high_watermark else logging.INFO,
+            "%s: truncated from %d to %d (high watermark %d), where the leader's epoch %d ends",
+            partition.topic_partition, before, written.log_end_offset, high_watermark, leaders.epoch,
+        )  # fmt: skip
+
+
+def _append(written: Log, records: memoryview, leader_log_start: int) -> None:
+    """Append, also if an empty log starts in the middle of the first batch."""
+    first = decode_header(records)
+    end = written.log_end_offset
+    if written.log_start_offset == end and first.base_offset < end <= first.last_offset:
+        written.truncate_fully_and_start_at(first.base_offset)
+        written.append_as_follower(records)
+        written.delete_records_before(max(end, leader_log_start))
+    else:
+        written.append_as_follower(records)
+
+
+def retry_later(following: Following, error: KafkaError, now_ms: int, longest_ms: int) -> None:
+    """Leave a partition alone for a while, each time longer."""
+    longest_ms = max(FIRST_DELAY_MS, longest_ms)
+    before = following.delay_ms
+    following.delay_ms = min(max(FIRST_DELAY_MS, 2 * before), longest_ms)
+    following.not_before_ms = now_ms + following.delay_ms
+    if (
+        before < following.delay_ms == longest_ms
+    ):  # the first few are usual: brokers follow changes one by one
+        log.warning("%s cannot be copied: %r", following.partition.topic_partition, error)

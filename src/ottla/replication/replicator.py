@@ -1,0 +1,221 @@
+"""What this broker's replicas do together: follow other leaders, and keep the ISRs of what is led here.
+
+It has one fetcher for each leader that something is followed of, one queue of ISR changes for the controller,
+and one clock that looks for followers that fell behind and writes the high watermarks down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from typing import Protocol
+
+from ottla.common.broker_keys import BrokerConfig
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.log.flusher import Flusher
+from ottla.log.log_directory import LogDirectory
+from ottla.metadata.state import ClusterState
+from ottla.network.peer import Peers
+from ottla.replication.follower import Following
+from ottla.replication.isr_changes import IsrChanges, PartitionAlterer
+from ottla.replication.leader import Leading
+from ottla.replication.partition import Partition
+from ottla.replication.replica_fetcher import ReplicaFetcher
+from ottla.replication.throttle import Rate
+
+log = logging.getLogger(__name__)
+
+PARTITIONS_PER_TURN = 200
+
+
+class ControllerClient(PartitionAlterer, Protocol):
+    """The controller, and this broker's standing in the cluster."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """Return the epoch of this broker's session, -1 without one."""
+        ...
+
+
+class Replicator:
+    """Runs replication on one broker; `start` and `stop` are its owner's to call."""
+
+    def __init__(
+        self,
+        node_id: int,
+        peers: Peers,
+        controller: ControllerClient,
+        cluster: ClusterState,
+        log_directory: LogDirectory,
+        flusher: Flusher,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+    ) -> None:
+        self.node_id = node_id
+        self.partitions: Iterable[Partition] = ()
+        """All that have a replica here; the registry fills this in."""
+        self.step_down: Callable[[Partition], None] = lambda partition: partition.follow(
+            partition.leader_epoch
+        )
+        self.leader_rate = Rate(lambda: config().leader_replication_throttled_rate, clock)
+        self.follower_rate = Rate(lambda: config().follower_replication_throttled_rate, clock)
+        self._peers = peers
+        self._controller = controller
+        self._cluster = cluster
+        self._log_directory = log_directory
+        self._flusher = flusher
+        self._config = config
+        self._clock = clock
+        self._changes = IsrChanges(controller)
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._written: dict[TopicPartition, int] = {}
+
+    # Service
+
+    async def start(self) -> None:
+        """Begin with everything that takes time."""
+        self._spawn("isr changes", self._changes.run())
+        self._spawn("isr review", self._review())
+        self._spawn("high watermark checkpoints", self._write_high_watermarks())
+
+    async def stop(self) -> None:
+        """End it."""
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), *self._ending, return_exceptions=True)
+        self._fetchers.clear()
+        self._leaders.clear()
+
+    def _spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    # Following
+
+    def follow(self, partition: Partition, leader: int, leader_epoch: int, *, is_in_sync: bool) -> None:
+        """Copy a partition from its leader, in this leader epoch."""
+        following = self._following(partition)
+        if following is None or following.leader_epoch != leader_epoch:
+            self.leave(partition)
+            following = Following(partition, leader_epoch)
+            self._leaders[partition.topic_partition] = leader
+            self._fetcher(leader).follow(following)
+        following.is_in_sync = is_in_sync
+
+    def leave(self, partition: Partition) -> None:
+        """Copy a partition no longer."""
+        at = partition.topic_partition
+        leader = self._leaders.pop(at, None)
+        if leader is None:
+            return
+        fetcher = self._fetchers[leader]
+        fetcher.leave(partition.topic_id, at.partition)
+        if not fetcher.followed:
+            del self._fetchers[leader]
+            task = self._tasks.pop(f"fetch from {leader}", None)
+            if task is not None:
+                task.cancel()
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+                self._peers.close(leader, "fetch", "nothing is followed there any more")
+
+    def _following(self, partition: Partition) -> Following | None:
+        leader = self._leaders.get(partition.topic_partition)
+        if leader is None:
+            return None
+        return self._fetchers[leader].followed.get((partition.topic_id, partition.topic_partition.partition))
+
+    def _fetcher(self, leader: int) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
+                leader,
+                self.node_id,
+                self._peers,
+                self._flusher,
+                self._clock,
+                self._config,
+                lambda: self.broker_epoch,
+                self,
+            )
+            self._spawn(f"fetch from {leader}", fetcher.run())
+        return fetcher
+
+    def holds(self, partition: Partition) -> bool:
+        """Return whether a partition that is not in sync must not be fetched now."""
+        return partition.throttled_as_follower and self.follower_rate.is_spent
+
+    def took(self, partition: Partition, size_bytes: int) -> None:
+        """Count what was fetched of a partition that is not in sync."""
+        if partition.throttled_as_follower:
+            self.follower_rate.take(size_bytes)
+
+    # What leaders need (leader.py, Surroundings)
+
+    @property
+    def broker_epoch(self) -> int:
+        """Return the epoch of this broker's session, -1 without one."""
+        return self._controller.broker_epoch
+
+    @property
+    def lag_max_ms(self) -> int:
+        """Return replica.lag.time.max.ms."""
+        return self._config().replica_lag_time_max_ms
+
+    def now_ms(self) -> int:
+        """Return the time, which only ever grows."""
+        return self._clock.mono_ms()
+
+    def eligible(self, node_ids: Collection[int]) -> dict[int, int]:
+        """Return those brokers that are alive and stay so, with their broker epochs."""
+        brokers = self._cluster.image.brokers
+        return {
+            node_id: broker.epoch
+            for node_id in node_ids
+            if (broker := brokers.get(node_id)) is not None and not broker.fenced and not broker.shutting_down
+        }
+
+    def registered_epoch(self, node_id: int) -> int:
+        """Return the broker epoch that the cluster knows a broker by, -1 if it does not know it."""
+        broker = self._cluster.image.brokers.get(node_id)
+        return -1 if broker is None else broker.epoch
+
+    def propose(self, leading: Leading) -> None:
+        """Ask the controller for the ISR that `leading` proposes."""
+        self._changes.add(leading)
+
+    # What time brings
+
+    async def _review(self) -> None:
+        """Look for followers that fell behind."""
+        while True:
+            await asyncio.sleep(self.lag_max_ms / 2000)
+            for number, partition in enumerate(self.partitions):
+                if partition.replication is not None:
+                    try:
+                        partition.replication.tick()
+                    except Exception:
+                        log.exception("%s cannot be reviewed", partition.topic_partition)
+                if number % PARTITIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+    async def _write_high_watermarks(self) -> None:
+        """Write down how far the partitions with several replicas are committed, if that has changed."""
+        while True:
+            await asyncio.sleep(self._config().replica_high_watermark_checkpoint_interval_ms / 1000)
+            marks = {each.topic_partition: each.high_watermark for each in self.partitions}
+            if self._log_directory.storage.offline_reason is not None or marks == self._written:
+                continue
+            if all(each.is_leader and each.replication is None for each in self.partitions):
+                continue  # the janitor does, for partitions with one replica
+            try:
+                await asyncio.to_thread(self._log_directory.capture_high_watermarks(marks))
+            except OSError as error:
+                log.error("the high watermarks cannot be written: %s", error)
+            else:
+                self._written = marks

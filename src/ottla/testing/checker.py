@@ -1,0 +1,264 @@
+"""Holds a history against what is in the logs after all faults are healed; Jepsen's names where it has them.
+
+    lost-write             an acknowledged record is not there
+    unseen                 a reader did not get what is there
+    inconsistent-offsets   two values were seen at one offset
+    duplicate              a record of an idempotent producer is there twice
+    reordered              a record of an idempotent producer comes before an earlier one
+    old-offset             an acknowledged offset had been taken before the record was sent
+    phantom                a record that nobody sent there
+    aborted-read           a record of a send that failed for certain
+    poll-skip              a reader missed offsets
+    nonmonotonic-poll      a reader stepped back
+    backward-watermark     the high watermark fell, under one leader, or below what was handed out
+    backward-commit        a committed offset fell within a generation, or is ahead of the log
+    lost-commit            a confirmed commit is gone
+
+The logs are compared as they are: without compaction and transactions, offsets have no gaps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.common.ids import TopicPartition
+from ottla.testing.history import (
+    Acked,
+    Committed,
+    Committing,
+    Failed,
+    History,
+    Left,
+    Polled,
+    Read,
+    Sent,
+    Sought,
+)
+
+Logs = Mapping[TopicPartition, Sequence[Read]]
+Commits = Mapping[tuple[str, TopicPartition], int]
+AT_MOST = 20
+"""Violations reported of a kind: the first ones say it all."""
+
+
+class Violation(NamedTuple):
+    """One thing that must never be."""
+
+    name: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail}"
+
+
+def check(history: History, logs: Logs, commits: Commits | None = None) -> list[Violation]:
+    """Return all that is wrong; `logs` and `commits` are what is there in the end."""
+    facts = _Facts(history)
+    found = [
+        *_check_offsets(facts, logs),
+        *_check_acks(facts, logs),
+        *_check_values(facts, logs),
+        *_check_order(facts, logs),
+        *_check_polls(facts, logs),
+        *_check_commits(facts, logs, commits),
+    ]
+    return _at_most(found)
+
+
+def _at_most(found: Iterable[Violation]) -> list[Violation]:
+    counts: dict[str, int] = defaultdict(int)
+    kept = []
+    for each in found:
+        counts[each.name] += 1
+        if counts[each.name] <= AT_MOST:
+            kept.append(each)
+    return kept
+
+
+class _Facts:
+    """The events, by kind."""
+
+    def __init__(self, history: History) -> None:
+        self.sends: dict[int, Sent] = {}
+        self.acks: list[Acked] = []
+        self.failed_for_certain: set[int] = set()
+        self.reads: list[Polled | Sought | Left] = []
+        self.commits: dict[int, Committing] = {}
+        self.confirmed: list[int] = []
+        self.known_before: dict[int, int] = {}
+        """For each send, the highest offset of its partition that anybody knew when it was sent."""
+        self.origin: dict[bytes, Sent] = {}
+        known: dict[TopicPartition, int] = defaultdict(lambda: -1)
+        for event in history.events:
+            match event:
+                case Sent():
+                    self.sends[event.number] = event
+                    self.known_before[event.number] = known[event.place]
+                    self.origin.update(dict.fromkeys(event.values, event))
+                case Acked():
+                    self.acks.append(event)
+                    sent = self.sends[event.number]
+                    if event.base_offset >= 0 and sent.is_safe:
+                        last = event.base_offset + len(sent.values) - 1
+                        known[sent.place] = max(known[sent.place], last)
+                case Failed(_, number, is_certain):
+                    if is_certain:
+                        self.failed_for_certain.add(number)
+                case Polled():
+                    self.reads.append(event)
+                    if event.records:
+                        known[event.place] = max(known[event.place], event.records[-1][0])
+                case Sought() | Left():
+                    self.reads.append(event)
+                case Committing():
+                    self.commits[event.number] = event
+                case Committed(_, number):
+                    self.confirmed.append(number)
+
+
+def _check_offsets(facts: _Facts, logs: Logs) -> Iterator[Violation]:
+    """One value at every offset, whoever says so."""
+    values: dict[tuple[TopicPartition, int], tuple[bytes, str]] = {}
+
+    def see(place: TopicPartition, offset: int, value: bytes, by: str) -> Iterator[Violation]:
+        before = values.setdefault((place, offset), (value, by))
+        if before[0] != value:
+            detail = f"{place} offset {offset} is {before[0]!r} for {before[1]} and {value!r} for {by}"
+            yield Violation("inconsistent-offsets", detail)
+
+    for place, records in logs.items():
+        for offset, value in records:
+            yield from see(place, offset, value, "the log")
+    for ack in facts.acks:
+        sent = facts.sends[ack.number]
+        if ack.base_offset >= 0 and sent.is_safe:
+            for at, value in enumerate(sent.values):
+                by = f"{sent.producer} (acknowledged at {ack.at_s:.3f} s)"
+                yield from see(sent.place, ack.base_offset + at, value, by)
+    for event in facts.reads:
+        if isinstance(event, Polled):
+            for offset, value in event.records:
+                yield from see(event.place, offset, value, f"{event.reader} (at {event.at_s:.3f} s)")
+
+
+def _check_acks(facts: _Facts, logs: Logs) -> Iterator[Violation]:
+    there = {place: {value for _, value in records} for place, records in logs.items()}
+    for ack in facts.acks:
+        sent = facts.sends[ack.number]
+        what = f"acknowledged to {sent.producer} at {ack.at_s:.3f} s: {sent.place} offset {ack.base_offset}"
+        known = facts.known_before[ack.number]
+        if 0 <= ack.base_offset <= known:
+            yield Violation("old-offset", f"{what}, but offset {known} was known before it was sent")
+        if sent.is_safe:  # what was acknowledged without followers may be lost, and its offset given again
+            for value in sent.values:
+                if value not in there.get(sent.place, ()):
+                    yield Violation("lost-write", f"{what}, {value!r}")
+
+
+def _check_values(facts: _Facts, logs: Logs) -> Iterator[Violation]:
+    """What is in the logs, or was read, has been sent, and does not come twice."""
+    seen: dict[tuple[TopicPartition, bytes], set[int]] = defaultdict(set)
+    for place, records in logs.items():
+        for offset, value in records:
+            seen[place, value].add(offset)
+    for event in facts.reads:
+        if isinstance(event, Polled):
+            for offset, value in event.records:
+                seen[event.place, value].add(offset)
+    for (place, value), offsets in seen.items():
+        sent = facts.origin.get(value)
+        where = f"{value!r} at {place} offset {', '.join(map(str, sorted(offsets)))}"
+        if sent is None or sent.place != place:
+            yield Violation("phantom", where)
+            continue
+        if sent.number in facts.failed_for_certain:
+            yield Violation("aborted-read", where)
+        if sent.is_idempotent and len(offsets) > 1:
+            yield Violation("duplicate", where)
+
+
+def _check_order(facts: _Facts, logs: Logs) -> Iterator[Violation]:
+    for place, records in logs.items():
+        last: dict[str, int] = {}
+        for offset, value in records:
+            sent = facts.origin.get(value)
+            if sent is None or not sent.is_idempotent:
+                continue
+            before = last.get(sent.producer, -1)
+            if sent.number < before:
+                detail = f"{value!r} of {sent.producer} at {place} offset {offset} follows a later record"
+                yield Violation("reordered", detail)
+            last[sent.producer] = max(before, sent.number)
+
+
+def _check_polls(facts: _Facts, logs: Logs) -> Iterator[Violation]:
+    """Readers get every offset once, in order, up to the end."""
+    positions: dict[tuple[str, TopicPartition], int] = {}
+    watermarks: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+    for event in facts.reads:
+        reads = (event.reader, event.place)
+        if isinstance(event, Left):
+            positions.pop(reads, None)
+            continue
+        if isinstance(event, Sought):
+            positions[reads] = event.position
+            continue
+        yield from _check_poll(event, positions.get(reads, event.position))
+        positions[reads] = event.records[-1][0] + 1 if event.records else event.position
+        epoch, watermark = watermarks.get(reads, (-1, -1))
+        end = event.records[-1][0] + 1 if event.records else -1
+        if (event.leader_epoch == epoch >= 0 and event.high_watermark < watermark) or (
+            end > event.high_watermark >= 0
+        ):
+            detail = f"{event.reader} was told {event.high_watermark} of {event.place} at {event.at_s:.3f} s"
+            yield Violation("backward-watermark", f"{detail}, after {max(watermark, end)}")
+        watermarks[reads] = (event.leader_epoch, event.high_watermark)
+    for (reader, place), position in positions.items():
+        records = logs.get(place, ())
+        end = records[-1][0] + 1 if records else 0
+        if position < end:
+            yield Violation("unseen", f"{reader} has read {place} up to {position} of {end}")
+
+
+def _check_poll(event: Polled, expected: int) -> Iterator[Violation]:
+    who = f"{event.reader} of {event.place} at {event.at_s:.3f} s"
+    steps = [(event.position, expected)]
+    follows = event.position
+    for offset, _ in event.records:
+        steps.append((offset, follows))
+        follows = offset + 1
+    for offset, due in steps:
+        if offset != due:
+            name = "poll-skip" if offset > due else "nonmonotonic-poll"
+            yield Violation(name, f"{who}: {offset} instead of {due}")
+
+
+def _check_commits(facts: _Facts, logs: Logs, commits: Commits | None) -> Iterator[Violation]:
+    highest: dict[tuple[str, int, TopicPartition], int] = {}
+    last: dict[tuple[str, TopicPartition], Committing] = {}
+    for number in facts.confirmed:
+        each = facts.commits[number]
+        of_generation = (each.group, each.generation, each.place)
+        what = f"{each.group} committed {each.offset} of {each.place} in generation {each.generation}"
+        if each.offset < highest.get(of_generation, 0):
+            yield Violation("backward-commit", f"{what} after {highest[of_generation]}")
+        records = logs.get(each.place, ())
+        end = records[-1][0] + 1 if records else 0
+        if each.offset > end:
+            yield Violation("backward-commit", f"{what}, but the log ends at {end}")
+        highest[of_generation] = max(each.offset, highest.get(of_generation, 0))
+        last[each.group, each.place] = each
+    if commits is None:
+        return
+    for key, each in last.items():
+        # Attempts after the last that was confirmed may have happened, too.
+        possible = {each.offset} | {
+            other.offset
+            for other in facts.commits.values()
+            if (other.group, other.place) == key and other.number > each.number
+        }
+        if commits.get(key) not in possible:
+            detail = f"{each.group} committed {each.offset} of {each.place}, but {commits.get(key)} is there"
+            yield Violation("lost-commit", detail)

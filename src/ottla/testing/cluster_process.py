@@ -1,0 +1,265 @@
+"""A cluster of processes: a ZooKeeper and several brokers, which tests kill, pause and start again.
+
+    with ClusterProcess(tmp_path, brokers=3) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        ...
+        leader = cluster.leader_of("orders", 0)
+        cluster.kill(leader)                     # no warning, no flush
+        cluster.wait_for_leader("orders", 0, other_than=leader)
+        cluster.start(leader)
+        cluster.wait_until_in_sync()             # every partition has all of its replicas back
+
+Brokers have the numbers 1, 2, ... and keep their addresses and their data when they are started again.
+Sessions are short (2 s), so that a dead broker is missed soon.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.testing.broker_process import BrokerProcess
+from ottla.testing.cluster_view import ClusterView, PartitionView, view_of
+from ottla.testing.zookeeper_process import ZooKeeperProcess
+
+SESSION_TIMEOUT_MS = 2_000
+WITHIN_S = 30.0
+LOOK_EVERY_S = 0.05
+
+
+class ClusterNotAsExpected(AssertionError):
+    """The cluster did not come to be as a test waited for it to be."""
+
+
+class ClusterProcess:
+    """A ZooKeeper and its brokers, as users run them.
+
+    `settings` are for every broker, `settings_of` for some; `arguments` and `environment` are passed on to
+    every `BrokerProcess`.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        settings_of: Mapping[int, Mapping[str, str]] | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data = data
+        self.zookeeper = self.make_zookeeper(data / "zookeeper")
+        replicas = str(min(brokers, 3))
+        common = {
+            "zookeeper.session.timeout.ms": str(session_timeout_ms),
+            "zookeeper.connection.timeout.ms": "20000",
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "offsets.topic.num.partitions": "5",
+            "group.initial.rebalance.delay.ms": "0",
+            **(settings or {}),
+        }
+        self.brokers = {
+            number: self.make_broker(
+                number,
+                settings={**common, **(settings_of or {}).get(number, {})},
+                arguments=["--node-id", str(number), "--zookeeper", self.zookeeper.address, *arguments],
+                environment=dict(environment or {}),
+            )
+            for number in range(1, brokers + 1)
+        }
+
+    def make_zookeeper(self, data: Path) -> ZooKeeperProcess:
+        """Return the ZooKeeper, not yet started; for those who want it elsewhere."""
+        return ZooKeeperProcess(data, settings={"tickTime": "200"})
+
+    def make_broker(
+        self, number: int, settings: dict[str, str], arguments: list[str], environment: dict[str, str]
+    ) -> BrokerProcess:
+        """Return a broker, not yet started; for those who want it elsewhere."""
+        return BrokerProcess(
+            self.data / f"broker-{number}", settings=settings, arguments=arguments, environment=environment
+        )
+
+    # Running it
+
+    def start_all(self) -> Self:
+        """Start ZooKeeper and every broker that does not run."""
+        if not self.zookeeper.is_running:
+            self.zookeeper.start()
+        self.start_together(number for number, broker in self.brokers.items() if not broker.is_running)
+        return self
+
+    def start_together(self, numbers: Iterable[int]) -> None:
+        """Start several brokers at the same time; return when all are ready."""
+        with ThreadPoolExecutor() as pool:
+            for starting in [pool.submit(self.start, number) for number in numbers]:
+                starting.result()
+
+    def stop_all(self) -> None:
+        """Stop the brokers one after the other, cleanly, then ZooKeeper."""
+        for broker in self.running():
+            broker.stop()
+        self.zookeeper.stop()
+
+    def kill_all(self) -> None:
+        """End everything at once."""
+        for broker in self.brokers.values():
+            broker.kill()
+        self.zookeeper.kill()
+
+    def start(self, number: int) -> BrokerProcess:
+        """Start one broker on its data and address of before."""
+        return self.brokers[number].start()
+
+    def stop(self, number: int) -> None:
+        """Stop one broker cleanly: its leaderships move first."""
+        self.brokers[number].stop()
+
+    def restart(self, number: int) -> None:
+        """Stop one broker cleanly and start it again."""
+        self.brokers[number].restart()
+
+    def kill(self, number: int) -> None:
+        """End one broker without warning (SIGKILL)."""
+        self.brokers[number].kill()
+
+    def pause(self, number: int) -> None:
+        """Stop one broker where it is (SIGSTOP)."""
+        os.kill(self.brokers[number].pid, signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        os.kill(self.brokers[number].pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start_all()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            for number, broker in self.brokers.items():
+                error.add_note(f"broker {number} said at last:\n{broker.stderr_tail(30)}")
+            self.kill_all()
+        else:
+            try:
+                self.stop_all()
+            finally:
+                self.kill_all()
+
+    # Looking at it
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, to give to clients."""
+        return ",".join(broker.listen for broker in self.brokers.values())
+
+    def running(self) -> list[BrokerProcess]:
+        """Return the brokers that run."""
+        return [broker for broker in self.brokers.values() if broker.is_running]
+
+    def view(self, asked: int | None = None) -> ClusterView:
+        """Return the cluster as one broker sees it: the one `asked`, else the first that answers."""
+        candidates = self.running() if asked is None else [self.brokers[asked]]
+        refused: OSError | None = None
+        for broker in candidates:
+            try:
+                return view_of(broker.listen)
+            except OSError as error:
+                refused = error
+        raise ClusterNotAsExpected("no broker answers") from refused
+
+    def partition(self, topic: str, partition: int) -> PartitionView:
+        """Return one partition as the first broker that answers sees it."""
+        return self.view().partitions[topic, partition]
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Return the leader of a partition, once it has one."""
+        return self.wait_for_leader(topic, partition)
+
+    def controller(self) -> int:
+        """Return the broker that is the controller, as the first that answers sees it."""
+        return self.view().controller
+
+    def is_in_sync(self) -> bool:
+        """Return whether all brokers see each other, and all replicas of all partitions in sync."""
+        try:
+            views = [view_of(broker.listen) for broker in self.running()]
+        except OSError:
+            return False
+        everyone = set(self.brokers)
+        return len(views) == len(everyone) and all(
+            set(view.brokers) == everyone and view.is_whole and view.controller in everyone for view in views
+        )
+
+    def wait_until_in_sync(self, within_s: float = WITHIN_S) -> None:
+        """Return when `is_in_sync`; raise ClusterNotAsExpected with what is wrong if that takes too long."""
+        wait_until(self.is_in_sync, within_s, self._what_is_wrong)
+
+    def wait_for_leader(
+        self, topic: str, partition: int, *, other_than: int | None = None, within_s: float = WITHIN_S
+    ) -> int:
+        """Return the leader of a partition, once a running broker names one (`other_than` the former)."""
+        found: list[int] = []
+
+        def has_leader() -> bool:
+            for number, broker in self.brokers.items():
+                if number == other_than or not broker.is_running:
+                    continue
+                try:
+                    leader = view_of(broker.listen).partitions[topic, partition].leader
+                except (OSError, KeyError):
+                    continue
+                if leader not in (-1, other_than):
+                    found.append(leader)
+                    return True
+            return False
+
+        wait_until(
+            has_leader, within_s, lambda: f"{topic}-{partition} has no leader: {self._what_is_wrong()}"
+        )
+        return found[-1]
+
+    def _what_is_wrong(self) -> str:
+        lines = []
+        for number, broker in self.brokers.items():
+            if not broker.is_running:
+                lines.append(f"broker {number} does not run")
+                continue
+            try:
+                view = view_of(broker.listen)
+            except OSError as error:
+                lines.append(f"broker {number} does not answer: {error}")
+                continue
+            partial = {place: each for place, each in view.partitions.items() if not each.is_whole}
+            lines.append(
+                f"broker {number} sees brokers {sorted(view.brokers)}, controller {view.controller}, "
+                f"{len(partial)} partitions not in sync: {_some(partial.items())}"
+            )
+        return "; ".join(lines)
+
+
+def wait_until(
+    condition: Callable[[], bool], within_s: float = WITHIN_S, otherwise: Callable[[], str] | None = None
+) -> None:
+    """Return when `condition` holds; if it does not in time, raise ClusterNotAsExpected (see `otherwise`)."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise ClusterNotAsExpected(
+                f"not within {within_s:g} s: {otherwise() if otherwise else condition}"
+            )
+        time.sleep(LOOK_EVERY_S)
+
+
+def _some(items: Iterable[object]) -> str:
+    return ", ".join(str(each) for _, each in zip(range(5), items, strict=False))

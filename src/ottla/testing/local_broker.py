@@ -1,0 +1,46 @@
+"""One broker inside the process of a test.
+
+with OttlaBroker() as broker:
+    client = AnyClient(bootstrap_servers=broker.bootstrap_servers)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ottla.common.ids import TopicPartition
+from ottla.testing.local_cluster import LocalCluster
+
+NODE_ID = 1
+
+
+class OttlaBroker(LocalCluster):
+    """A cluster of one: `kill`, `stop` and `start` need not be told which."""
+
+    def __init__(
+        self, *, folder: Path | None = None, settings: Mapping[str, object] | None = None, **more: object
+    ) -> None:
+        super().__init__(1, folder=folder, settings=settings, **more)
+
+    def start(self, node_id: int = NODE_ID) -> None:
+        """Start the broker again, with the data and at the address that it had."""
+        super().start(node_id)
+
+    def stop(self, node_id: int = NODE_ID) -> None:
+        """Stop the broker in good order."""
+        super().stop(node_id)
+
+    def kill(
+        self,
+        node_id: int | None = NODE_ID,
+        *,
+        leader_of: str | tuple[str, int] | TopicPartition | None = None,
+    ) -> int:
+        """End the broker without warning: its connections break."""
+        return super().kill(node_id, leader_of=leader_of)
+
+    def restart(self) -> None:
+        """Stop the broker in good order, and start it again."""
+        self.stop()
+        self.start()

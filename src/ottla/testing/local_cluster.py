@@ -1,0 +1,294 @@
+"""Real brokers inside the process of a test, on a thread of their own; up in milliseconds.
+
+    with LocalCluster(3) as cluster:
+        producer = AnyClient(bootstrap_servers=cluster.bootstrap_servers)
+        ...
+        dead = cluster.kill(leader_of="orders")
+        ...
+        cluster.start(dead)
+        cluster.topic("orders").assert_received(b"1", b"2")
+
+They speak over real sockets, keep real files (in memory, unless they are given a folder), and share one
+metadata store in memory. All methods may be called from any thread, and from tests that are coroutines: the
+brokers have a loop of their own. Broker addresses stay the same when brokers come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ottla.broker.broker import Broker, StartError
+from ottla.client.bridge import Bridge
+from ottla.common.ids import TopicPartition
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.memory import MemoryStore
+from ottla.metadata.memory_server import MemoryServer
+from ottla.testing.broker_process import free_port
+from ottla.testing.quick_disk import QuickDisk, memory_folder
+from ottla.testing.topic_probe import TopicProbe
+
+PATIENCE_S = 30.0
+LOOK_AGAIN_S = 0.01
+PORTS_TRIED = 5
+ENOUGH_REPLICAS = 3
+
+QUICK = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.fetch.wait.max.ms": "100",
+}
+"""Settings for tests: nobody should wait for what matters only to large clusters."""
+
+T = TypeVar("T")
+
+
+class LocalBroker(Broker):
+    """A broker that can also end without telling anyone."""
+
+    is_killed = False
+
+    async def _leave(self) -> None:
+        if not self.is_killed:
+            await super()._leave()
+
+
+class LocalCluster:
+    """Brokers 1 to n in this process. Use it as a context manager.
+
+    Every broker gets the settings, `{"num.partitions": "3"}` or `num_partitions=3`.
+    Topics get three replicas by default, or as many as there are brokers; of three, two must be in sync.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        folder: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        **more_settings: object,
+    ) -> None:
+        if brokers < 1:
+            raise ValueError("a cluster has at least one broker")
+        self.settings = {**QUICK, **_replication(brokers), **dotted({**(settings or {}), **more_settings})}
+        self.node_ids = range(1, brokers + 1)
+        self._folder = folder
+        self._is_ours = folder is None
+        self._ports: dict[int, int] = {}
+        self._brokers: dict[int, LocalBroker] = {}
+        self._server = MemoryServer()
+
+    # From the start to the end
+
+    def __enter__(self) -> Self:
+        self._folder = self._folder or memory_folder()
+        self._bridge = Bridge("ottla test brokers")
+        try:
+            for node_id in self.node_ids:
+                self.start(node_id)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop every broker, end the thread, and remove the files if they were in memory."""
+        try:
+            self._bridge.run(self._close(), PATIENCE_S)
+        finally:
+            self._bridge.close()
+            if self._is_ours and self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _close(self) -> None:
+        while self._brokers:  # without moving leaders about: nobody is left to read
+            await self._end(next(iter(self._brokers)), is_sudden=True)
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    # Brokers that come and go
+
+    def start(self, node_id: int) -> None:
+        """Start a broker, with the data and at the address that it had."""
+        if node_id not in self.node_ids:
+            raise ValueError(f"there is no broker {node_id}: they are {_named(self.node_ids)}")
+        if node_id in self._brokers:
+            raise ValueError(f"broker {node_id} is running")
+        self._bridge.run(self._start(node_id), PATIENCE_S)
+
+    async def _start(self, node_id: int) -> None:
+        assert self._folder is not None
+        tries = PORTS_TRIED
+        while True:
+            tries -= 1
+            port = self._ports.get(node_id) or free_port()
+            raw = {
+                **self.settings,
+                "node.id": str(node_id),
+                "log.dirs": str(self._folder / f"broker-{node_id}"),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            }
+            self._server.heal(node_id)
+            broker = LocalBroker(raw, store=MemoryStore(self._server, node_id), disk=QuickDisk())
+            try:
+                await broker.start()
+            except StartError:
+                if node_id in self._ports or not tries:
+                    raise
+                continue  # another test run has taken the port a moment ago
+            self._ports[node_id] = port
+            self._brokers[node_id] = broker
+            return
+
+    def stop(self, node_id: int) -> None:
+        """Stop a broker as an operator does: its leaders move first."""
+        self._check_running(node_id)
+        self._bridge.run(self._end(node_id, is_sudden=False), PATIENCE_S)
+
+    def kill(
+        self, node_id: int | None = None, *, leader_of: str | tuple[str, int] | TopicPartition | None = None
+    ) -> int:
+        """End a broker without warning: its connections break, and the others find it gone.
+
+        Name it, or a topic (its partition 0) or partition whose leader it is. Returns who it was.
+        """
+        if leader_of is not None:
+            topic, partition = (leader_of, 0) if isinstance(leader_of, str) else leader_of
+            node_id = self.leader_of(topic, partition)
+        if node_id is None:
+            raise ValueError("which broker? Give its number, or leader_of=TOPIC")
+        self._check_running(node_id)
+        self._bridge.run(self._end(node_id, is_sudden=True), PATIENCE_S)
+        return node_id
+
+    async def _end(self, node_id: int, *, is_sudden: bool) -> None:
+        broker = self._brokers.pop(node_id)
+        if is_sudden:
+            broker.is_killed = True
+            await broker.server.stop(0)
+            broker.peers.stop()
+            self._server.cut(node_id)
+            self._server.expire_node(node_id)
+        await broker.stop()
+
+    # What there is
+
+    @property
+    def running(self) -> list[int]:
+        """The brokers that run now."""
+        return sorted(self._brokers)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients find the brokers, those that are down too: HOST:PORT with commas between."""
+        return ",".join(f"127.0.0.1:{port}" for _, port in sorted(self._ports.items()))
+
+    def address(self, node_id: int) -> str:
+        """Return where one broker is, or was."""
+        return f"127.0.0.1:{self._ports[node_id]}"
+
+    def broker(self, node_id: int) -> Broker:
+        """Return the broker itself; its own parts must be used on its own loop only."""
+        self._check_running(node_id)
+        return self._brokers[node_id]
+
+    def topic(self, name: str) -> TopicProbe:
+        """Return what looks into a topic; it need not exist yet."""
+        return TopicProbe(self._bridge, self.bootstrap_servers, name)
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, replication_factor: int = -1, **configs: object
+    ) -> TopicProbe:
+        """Create a topic and wait until every partition has a leader."""
+        topic = self.topic(name)
+        topic.create(partitions, replication_factor, dotted(configs))
+        self._wait_for(lambda image: _is_led(image, name, partitions), f"leaders of {name}")
+        return topic
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Return which running broker leads a partition; wait until there is one."""
+
+        def leader(image: ClusterImage) -> int:
+            found = image.partition(topic, partition)
+            return found.leader if found is not None and found.leader in self._brokers else 0
+
+        return self._wait_for(leader, f"a leader of {topic}-{partition}")
+
+    def controller(self) -> int:
+        """Return which running broker is the controller; wait until there is one."""
+        return self._wait_for(
+            lambda _: next((each for each, it in self._brokers.items() if it.controller.is_active), 0),
+            "a controller",
+        )
+
+    def wait_until_in_sync(self) -> None:
+        """Wait until every replica of every partition is in sync."""
+        self._wait_for(_is_in_sync, "all replicas in sync")
+
+    def _wait_for(self, condition: Callable[[ClusterImage], T], what: str) -> T:
+        async def wait() -> T:
+            deadline = asyncio.get_running_loop().time() + PATIENCE_S
+            while not (found := condition(self._image())):
+                if asyncio.get_running_loop().time() > deadline:
+                    raise TimeoutError(f"{what}: not within {PATIENCE_S:g} s")
+                await asyncio.sleep(LOOK_AGAIN_S)
+            return found
+
+        return self._bridge.run(wait())
+
+    def _image(self) -> ClusterImage:
+        """Return the cluster as the broker sees it that knows most."""
+        if not self._brokers:
+            raise ValueError("no broker is running")
+        return max((each.cluster.image for each in self._brokers.values()), key=lambda image: image.version)
+
+    def _check_running(self, node_id: int) -> None:
+        if node_id not in self._brokers:
+            raise ValueError(f"broker {node_id} is not running; these are: {_named(self.running) or 'none'}")
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    replicas = min(brokers, ENOUGH_REPLICAS)
+    keys = (
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    )
+    needed = "2" if replicas == ENOUGH_REPLICAS else "1"
+    return {
+        **dict.fromkeys(keys, str(replicas)),
+        "min.insync.replicas": needed,
+        "transaction.state.log.min.isr": needed,
+    }
+
+
+def _is_led(image: ClusterImage, topic: str, partitions: int) -> bool:
+    found = [image.partition(topic, index) for index in range(partitions)]
+    return all(each is not None and each.leader >= 0 for each in found)
+
+
+def _is_in_sync(image: ClusterImage) -> bool:
+    partitions = [each for topic in image.topics.values() for each in topic.partitions]
+    return all(set(each.isr) == set(each.replicas) and not each.is_reassigning for each in partitions)
+
+
+def dotted(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as brokers read them: `num_partitions=3` is `num.partitions` with the text 3."""
+    return {key.replace("_", "."): _text(value) for key, value in settings.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _named(node_ids: list[int] | range) -> str:
+    return ", ".join(map(str, node_ids))

@@ -1,0 +1,52 @@
+"""What an operator does to a simulated cluster while it is at work: moves replicas, elects leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kio.schema.alter_partition_reassignments.v0 import AlterPartitionReassignmentsRequest
+from kio.schema.alter_partition_reassignments.v0.request import ReassignablePartition, ReassignableTopic
+from kio.schema.elect_leaders.v2 import ElectLeadersRequest
+from kio.schema.types import BrokerId
+
+from ottla.client.connection import milliseconds
+from ottla.common.ids import TopicPartition
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.types import TopicName, i8, i32
+from ottla.testing.sim_client import TIMEOUT_MS, SimClient
+
+REASSIGN_VERSION, ELECT_VERSION = 0, 2
+ATTEMPTS = 5
+
+
+class SimOperator:
+    """Asks, a few times, and does not mind if it is not done."""
+
+    def __init__(self, client: SimClient) -> None:
+        self._client = client
+
+    async def reassign(self, place: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Move a partition to other replicas; with None, stop moving it."""
+        wanted = None if replicas is None else tuple(BrokerId(each) for each in replicas)
+        partition = ReassignablePartition(partition_index=i32(place.partition), replicas=wanted)
+        topic = ReassignableTopic(name=TopicName(place.topic), partitions=(partition,))
+        request = AlterPartitionReassignmentsRequest(timeout=milliseconds(TIMEOUT_MS), topics=(topic,))
+        await self._ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, request)
+
+    async def elect_preferred_leaders(self) -> None:
+        """Let every partition be led by its first replica."""
+        request = ElectLeadersRequest(
+            election_type=i8(0), topic_partitions=None, timeout=milliseconds(TIMEOUT_MS)
+        )
+        await self._ask(ApiKey.ELECT_LEADERS, ELECT_VERSION, request)
+
+    async def _ask(self, api_key: ApiKey, version: int, request: Any) -> None:
+        for _ in range(ATTEMPTS):
+            try:
+                await self._client.call(self._client.any_node(), api_key, version, request)
+            except KafkaError:
+                await self._client.pause()
+            else:
+                return

@@ -1,0 +1,250 @@
+"""What a seed stands for: how large the cluster is, how it is set up, and what goes wrong.
+
+The plan leaves what the promises need: all nodes may be killed, paused and cut off at any time, but the power
+fails on one node only, always the same, unless the topics flush before they acknowledge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from ottla.testing.sim_faults import CONTROLLER, COORDINATOR, FOLLOWER, LEADER, PAIRED, WEIGHTS, Fault
+
+FAULTS_UNTIL_S = 6.0
+BROKEN = ("kill", "pause", "isolate", "cut from store", "restart")
+"""What makes a leader lead no longer."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One scenario. The seed also drives everything that the plan does not name, such as delays."""
+
+    seed: int
+    nodes: int = 3
+    partitions: int = 2
+    replicas: int = 3
+    min_insync: int = 2
+    flush_on_ack: bool = False
+    segment_bytes: int | None = None
+    session_timeout_s: float = 1.5
+    hasty: bool = False
+    """Whether a producer does not wait for the followers (acks=1)."""
+    group: bool = False
+    """Whether a consumer group reads, too."""
+    racks: bool = False
+    """Whether readers read from a replica in their rack."""
+    settings: dict[str, str] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    until_s: float = FAULTS_UNTIL_S
+
+    def without(self, at: int) -> Plan:
+        """Return the plan without one of its faults."""
+        return replace(self, faults=self.faults[:at] + self.faults[at + 1 :])
+
+    def __str__(self) -> str:
+        flush = ", flush on ack" if self.flush_on_ack else ""
+        lines = [
+            f"seed {self.seed}: {self.nodes} brokers, {self.partitions} partitions, {self.replicas} replicas,"
+            f" min.insync {self.min_insync}{flush}, session {self.session_timeout_s:.2f} s, {self.settings}",
+            *(f"  {fault}" for fault in self.faults),
+        ]
+        return "\n".join(lines)
+
+
+def make_plan(seed: int, nodes: int | None = None) -> Plan:
+    """Draw a plan from a seed."""
+    chance = Random(f"plan {seed}")
+    nodes = nodes or chance.choice((3, 3, 3, 3, 4))
+    flush_on_ack = chance.random() < 0.25 or nodes == 1
+    session_timeout_s = chance.choice((0.5, 1.0, 2.0))
+    node_ids = range(1, nodes + 1)
+    faults = _single_faults(chance, node_ids, any_power_cut=flush_on_ack)
+    if nodes > 1 and chance.random() < 0.6:
+        faults += chance.choice(STORMS)(chance, session_timeout_s)
+    if flush_on_ack and chance.random() < 0.4:
+        faults += _power_cut_of_all(chance, node_ids)
+    return Plan(
+        seed=seed,
+        nodes=nodes,
+        partitions=chance.choice((1, 2, 2, 3)),
+        replicas=min(3, nodes),
+        min_insync=min(2, nodes),
+        flush_on_ack=flush_on_ack,
+        segment_bytes=chance.choice((None, None, 1_000, 4_000)),
+        session_timeout_s=session_timeout_s,
+        racks=chance.random() < 0.25,
+        group=nodes > 1 and chance.random() < 0.3,
+        hasty=chance.random() < 0.15,
+        settings=_settings(chance) | ({"log.flush.interval.messages": "1"} if flush_on_ack else {}),
+        faults=tuple(sorted(faults)),
+        until_s=max([FAULTS_UNTIL_S, *(each.at_s + each.for_s for each in faults)]),
+    )
+
+
+def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
+    """Draw a plan for transactions: with brokers that keep their own topics as safe as others theirs."""
+    plan = make_plan(seed, nodes or 3)
+    chance = Random(f"transactions {seed}")
+    settings = {
+        "min.insync.replicas": plan.min_insync,
+        "offsets.topic.num.partitions": chance.choice((1, 2)),
+        "transaction.state.log.num.partitions": chance.choice((1, 2, 3)),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": chance.choice((100, 400)),
+        "transaction.two.phase.commit.enable": "true",
+    }
+    faults = [each for each in plan.faults if each.kind not in ("full disk", "broken disk")]
+    if chance.random() < 0.5:
+        faults += _lost_coordinators(chance)
+    if plan.nodes == 3 and chance.random() < 0.6:
+        faults += _half_heard(chance)
+    if chance.random() < 0.5:
+        faults += _late_requests(chance)
+    return replace(
+        plan,
+        group=False,
+        settings=plan.settings | {key: str(value) for key, value in settings.items()},
+        faults=tuple(sorted(faults)),
+        until_s=max([plan.until_s, *(each.at_s + each.for_s for each in faults)]),
+    )
+
+
+def _settings(chance: Random) -> dict[str, str]:
+    lag_ms = chance.choice((300, 600, 1200))
+    settings = {
+        "replica.lag.time.max.ms": lag_ms,
+        "replica.fetch.wait.max.ms": min(lag_ms, chance.choice((100, 250, 500))),
+        "replica.fetch.backoff.ms": chance.choice((50, 200, 500)),
+        "replica.socket.timeout.ms": chance.choice((600, 1500, 3000)),
+        "replica.high.watermark.checkpoint.interval.ms": chance.choice((200, 1000, 5000)),
+    }
+    if chance.random() < 0.4:  # followers catch up in many small steps
+        settings["replica.fetch.response.max.bytes"] = 200
+    return {key: str(value) for key, value in settings.items()}
+
+
+def _single_faults(chance: Random, nodes: Sequence[int], *, any_power_cut: bool) -> list[Fault]:
+    kinds, weights = zip(*WEIGHTS.items(), strict=True)
+    fragile = chance.choice(nodes)
+    faults = []
+    for _ in range(chance.randint(1, 7)):
+        kind = chance.choices(kinds, weights)[0]
+        node = chance.choice((*nodes, LEADER, FOLLOWER, CONTROLLER))
+        if kind in PAIRED or len(nodes) == 1:
+            node = chance.choice(nodes)
+        if kind == "power cut" and not any_power_cut:
+            node = fragile
+        other = chance.choice([each for each in nodes if each != node] or [node])
+        at_s = chance.uniform(0.3, FAULTS_UNTIL_S)
+        for_s = min(chance.choice((0.05, 0.3, 1.0, 2.5)) * chance.uniform(0.3, 1.3), FAULTS_UNTIL_S - at_s)
+        faults.append(Fault(at_s, for_s, kind, node, other if kind in PAIRED else 0))
+    return faults
+
+
+def _power_cut_of_all(chance: Random, nodes: Sequence[int]) -> list[Fault]:
+    at_s = chance.uniform(1.0, FAULTS_UNTIL_S)
+    return [Fault(at_s + chance.uniform(0, 0.02), 0.3, "power cut", node) for node in nodes]
+
+
+# Storms: faults that hurt together more than each by itself.
+
+
+def _late_follower(chance: Random, session_s: float) -> list[Fault]:
+    """A follower falls out of sync, and comes back just when the leader changes."""
+    at_s, for_s = chance.uniform(0.5, 2.5), chance.uniform(0.8, 2.5)
+    return [
+        Fault(at_s, for_s, chance.choice(("isolate", "kill", "pause")), FOLLOWER),
+        Fault(
+            at_s + for_s + chance.uniform(-0.4, 0.3), chance.uniform(0.1, 1.5), chance.choice(BROKEN), LEADER
+        ),
+    ]
+
+
+def _flapping_leader(chance: Random, session_s: float) -> list[Fault]:
+    """One leader after the other is lost."""
+    at_s = chance.uniform(0.5, 2.0)
+    faults = []
+    for _ in range(chance.randint(2, 4)):
+        faults.append(Fault(at_s, chance.uniform(0.1, 1.4) * session_s, chance.choice(BROKEN), LEADER))
+        at_s += chance.uniform(0.2, 1.2)
+    return faults
+
+
+def _blind_follower(chance: Random, session_s: float) -> list[Fault]:
+    """A follower does not hear that one leader after the other is lost."""
+    kind = chance.choice(("cut from store", "slow store", "cut from store"))
+    return [
+        Fault(chance.uniform(0.4, 2.0), chance.uniform(1.0, 3.0), kind, FOLLOWER),
+        *_flapping_leader(chance, session_s),
+    ]
+
+
+def _headless(chance: Random, session_s: float) -> list[Fault]:
+    """The controller and a leader are lost at about the same time."""
+    at_s = chance.uniform(0.5, 4.0)
+    return [
+        Fault(at_s + chance.uniform(0, 0.1), chance.uniform(0.2, 2.0), chance.choice(BROKEN), node)
+        for node in (CONTROLLER, LEADER)
+    ]
+
+
+def _rolling_restart(chance: Random, session_s: float) -> list[Fault]:
+    """Every node is stopped and started, one after the other."""
+    at_s, step_s = chance.uniform(0.5, 2.0), chance.uniform(0.2, 1.2)
+    kind = chance.choice(("restart", "restart", "kill"))
+    return [Fault(at_s + step_s * number, 0.1, kind, node) for number, node in enumerate((1, 2, 3))]
+
+
+def _revenant(chance: Random, session_s: float) -> list[Fault]:
+    """A leader is deposed, cuts off what only a blind follower got of it, and leads again unnoticed."""
+    old, new, blind = chance.sample((1, 2, 3), 3)
+    cut_s = session_s + chance.uniform(0.3, 0.6)
+    depose_s = cut_s + chance.uniform(0.15, 0.3)
+    again_s = depose_s + session_s + chance.uniform(0.5, 0.9)
+    return [
+        Fault(0.3, again_s + session_s + 0.5, "cut from store", blind),
+        Fault(cut_s, 0.28, "cut", old, new),
+        Fault(depose_s, session_s * 1.2, chance.choice(("pause", "cut from store")), old),
+        Fault(again_s, session_s * 1.2, chance.choice(("pause", "kill")), new),
+    ]
+
+
+def _lost_coordinators(chance: Random) -> list[Fault]:
+    """One coordinator of transactions after the other is lost."""
+    at_s = chance.uniform(1.0, 2.5)
+    faults = []
+    for _ in range(chance.randint(1, 4)):
+        faults.append(Fault(at_s, chance.uniform(0.05, 1.5), chance.choice(BROKEN), COORDINATOR))
+        at_s += chance.uniform(0.2, 1.5)
+    return faults
+
+
+def _half_heard(chance: Random) -> list[Fault]:
+    """What a leader says last reaches one follower only, and the other one may be the next leader."""
+    faults = []
+    for at_s in (1.2, 3.0, 4.8):
+        who, follower = chance.choice((LEADER, COORDINATOR, COORDINATOR)), chance.choice((1, 2, 3))
+        dies_s = at_s + chance.uniform(0.1, 0.35)  # before the follower falls out of sync
+        faults.append(Fault(at_s, dies_s - at_s + chance.choice((0.5, 1.5, 4.0)), "cut", who, follower))
+        faults.append(Fault(dies_s, chance.uniform(0.3, 1.2), chance.choice(BROKEN[:3]), who))
+    return faults
+
+
+def _late_requests(chance: Random) -> list[Fault]:
+    """Clients give up on a broker, and what they asked of it arrives when they have gone on without it."""
+    at_s = chance.uniform(0.5, 3.0)
+    who = chance.choice((LEADER, COORDINATOR))
+    return [Fault(at_s, chance.uniform(1.4, 3.5), "cut from clients", who)]
+
+
+STORMS: tuple[Callable[[Random, float], list[Fault]], ...] = (
+    _late_follower,
+    _late_follower,
+    _flapping_leader,
+    _blind_follower,
+    _blind_follower,
+    _headless,
+    _rolling_restart,
+    _revenant,
+)

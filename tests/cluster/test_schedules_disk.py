@@ -1,0 +1,128 @@
+"""Disks that lose power, run full or lie, under load on the whole cluster."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cluster.damage import flip
+from tests.cluster.mounts import CannotMount, CuttableDisk, small_tmpfs
+from tests.cluster.reading import segment_files
+from tests.cluster.trial import TOPIC, Trial
+
+from ottla.testing.broker_process import BrokerProcess
+from ottla.testing.cluster_process import ClusterProcess
+
+pytestmark = [pytest.mark.cluster]
+
+SMALL_DISK = "96m"
+
+
+class ClusterOnDisks(ClusterProcess):
+    """A cluster with the data of its brokers on disks of ours, and what they say elsewhere."""
+
+    def __init__(self, data: Path, disk_of: dict[int, Path], settings: dict[str, str] | None = None) -> None:
+        self._disk_of = disk_of
+        super().__init__(data, settings=settings)
+
+    def make_broker(
+        self, number: int, settings: dict[str, str], arguments: list[str], environment: dict[str, str]
+    ) -> BrokerProcess:
+        """Return a broker on its disk."""
+        return BrokerProcess(
+            self._disk_of.get(number, self.data) / f"broker-{number}",
+            settings=settings,
+            arguments=arguments,
+            environment=environment,
+            stderr_path=self.data / f"broker-{number}.stderr",
+        )
+
+
+@contextmanager
+def cuttable_disk(folder: Path) -> Iterator[CuttableDisk]:
+    try:
+        disk = CuttableDisk(folder, size_mb=512)
+    except CannotMount as reason:
+        pytest.skip(f"no loop mounts: {reason}")
+    try:
+        yield disk
+    finally:
+        disk.close()
+
+
+@pytest.mark.root
+def test_the_power_of_all_brokers_is_cut_at_once(tmp_path: Path) -> None:
+    """With flush-on-ack every record was on all disks in sync before it was acknowledged."""
+    with cuttable_disk(tmp_path) as disk:
+        cluster = ClusterOnDisks(tmp_path, dict.fromkeys((1, 2, 3), disk.path))
+        with cluster, Trial(cluster, {"flush.messages": "1"}, keeps_commits=False) as trial:
+            for _ in range(2):
+                trial.run_for(1)
+                cut_power(disk, cluster)
+                cluster.start_together(cluster.brokers)
+                print(f"acks=all resumed after {trial.wait_for_acks():.2f} s")
+
+
+def cut_power(disk: CuttableDisk, cluster: ClusterProcess) -> None:
+    """Cut the power of the disk and of all brokers, and give it back to the disk."""
+    for broker in cluster.running():
+        os.kill(broker.pid, signal.SIGSTOP)  # what it has sent by now was on the disk
+    disk.cut_power()
+    for broker in cluster.brokers.values():
+        broker.kill()
+    disk.restore_power()
+
+
+@pytest.mark.root
+def test_the_disk_of_one_broker_runs_full(tmp_path: Path) -> None:
+    """It leads one partition and follows the others. It waits for room, or gives up if it could not flush."""
+    try:
+        with small_tmpfs(tmp_path / "small", SMALL_DISK) as small:
+            cluster = ClusterOnDisks(tmp_path, {1: small})
+            with cluster, Trial(cluster) as trial:
+                trial.run_for(trial.choose.random())
+                fill(small / "ballast")
+                trial.run_for(4)
+                (small / "ballast").unlink()
+                if not cluster.brokers[1].is_running:
+                    print("broker 1 had given up")
+                    cluster.brokers[1].kill()
+                    cluster.start(1)
+                print(f"acks=all resumed {trial.wait_for_acks():.2f} s after there was room again")
+    except CannotMount as reason:
+        pytest.skip(str(reason))
+
+
+def fill(path: Path) -> None:
+    """Take up all the room that there is."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+
+
+def test_a_replica_with_flipped_bits_and_a_torn_end(tmp_path: Path) -> None:
+    """It was killed, and what was not flushed is damaged: it must take the truth from the others."""
+    settings = {"log.flush.offset.checkpoint.interval.ms": "3600000"}
+    choose = random.Random(5)
+    with ClusterProcess(tmp_path, settings=settings) as cluster, Trial(cluster) as trial:
+        for _ in range(2):
+            trial.run_for(1)
+            victim = trial.follower()
+            cluster.kill(victim)
+            for _, partition in trial.places:
+                last = segment_files(cluster.brokers[victim].data, (TOPIC, partition))[-1]
+                size = last.stat().st_size
+                os.truncate(last, size - choose.randrange(min(size, 2_000)))
+                for _ in range(3):
+                    flip(last, choose.randrange(max(1, last.stat().st_size)))
+            trial.wait_for_acks()
+            cluster.start(victim)
+            cluster.wait_until_in_sync()

@@ -1,0 +1,200 @@
+"""The admin clients, everything they can do, against real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client import (
+    Admin,
+    AsyncAdmin,
+    BrokerUnreachable,
+    ClientClosed,
+    ConfigError,
+    Consumer,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
+from ottla.client.config_admin import ConfigSource
+from ottla.client.offsets import EARLIEST, LATEST
+from ottla.protocol.errors import (
+    GroupIdNotFound,
+    InvalidConfig,
+    KafkaError,
+    NoReassignmentInProgress,
+    TopicAlreadyExists,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartition,
+)
+from ottla.testing.local_broker import OttlaBroker
+from ottla.testing.local_cluster import LocalCluster
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[OttlaBroker]:
+    with OttlaBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def admin(broker: OttlaBroker) -> Iterator[Admin]:
+    with Admin(broker.bootstrap_servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(admin: Admin) -> str:
+    return admin.create_topic(f"topic-{next(_numbers)}", partitions=2).name
+
+
+def fill(broker: OttlaBroker, topic: str, count: int = 3) -> TopicPartition:
+    broker.topic(topic).send(*map(str, range(count)), partition=0)
+    return TopicPartition(topic, 0)
+
+
+def test_topics_are_made_described_grown_and_deleted(admin: Admin) -> None:
+    made = admin.create_topics([NewTopic("one", 1), NewTopic("two", 2, configs={"retention.ms": "5000"})])
+    assert [getattr(made[name], "partition_count", made[name]) for name in ("one", "two")] == [1, 2]
+    assert {"one", "two"} <= set(admin.list_topics())
+    admin.create_partitions("one", 3)
+    assert len(admin.describe_topics(["one"])["one"].partitions) == 3
+    assert isinstance(admin.create_topics([NewTopic("one")])["one"], TopicAlreadyExists)
+    outcomes = admin.delete_topics(["one", "two", "three"])
+    assert (outcomes["one"], outcomes["two"]) == (None, None)
+    assert isinstance(outcomes["three"], UnknownTopicOrPartition)
+    with pytest.raises(UnknownTopicOrPartition):
+        admin.describe_topics(["one"])
+
+
+def test_configs_of_topics_and_brokers_are_read_and_changed(admin: Admin, topic: str) -> None:
+    admin.alter_topic_configs(topic, set_to={"retention.ms": "7000"})
+    found = {each.name: each for each in admin.topic_configs(topic)}
+    assert (found["retention.ms"].value, found["retention.ms"].source) == ("7000", ConfigSource.TOPIC)
+    assert admin.topics_config("retention.ms", [topic]) == {topic: "7000"}
+    with pytest.raises(InvalidConfig):
+        admin.alter_topic_configs(topic, set_to={"retention.ms": "soon"})
+    admin.alter_broker_configs(1, set_to={"log.cleaner.threads": "2"})
+    one = {each.name: each for each in admin.broker_configs(1)}["log.cleaner.threads"]
+    assert (one.value, one.source) == ("2", ConfigSource.DYNAMIC_BROKER)
+    admin.alter_broker_configs(set_to={"log.cleaner.threads": "3"})
+    (everyone,) = [each for each in admin.broker_configs() if each.name == "log.cleaner.threads"]
+    assert (everyone.value, everyone.source) == ("3", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+def test_offsets_are_found_and_records_deleted(admin: Admin, broker: OttlaBroker, topic: str) -> None:
+    partition = fill(broker, topic)
+    assert admin.list_offsets({partition: LATEST})[partition].offset == 3
+    assert admin.delete_records({partition: 2}) == {partition: 2}
+    assert admin.list_offsets({partition: EARLIEST})[partition].offset == 2
+    assert admin.delete_records({partition: -1}) == {partition: 3}
+    assert admin.offset_ranges(admin.describe_topics([topic])[topic]) == {0: (3, 3), 1: (0, 0)}
+
+
+def test_groups_are_listed_described_moved_and_deleted(admin: Admin, broker: OttlaBroker, topic: str) -> None:
+    partition = fill(broker, topic)
+    group = f"group-{next(_numbers)}"
+    with Consumer(
+        broker.bootstrap_servers, group_id=group, topics=topic, auto_offset_reset="earliest"
+    ) as consumer:
+        assert len(consumer.poll(10_000, max_records=2)[partition]) == 2
+        consumer.commit()
+        described = admin.describe_group(group)
+        assert (described.state, len(described.members)) == ("Stable", 1)
+        lag = admin.group_lag(group)[partition].lag
+        assert lag is not None
+        assert lag.records == 1
+        (member,) = described.members
+        assert admin.remove_group_members(group, [member.member_id]) == {member.member_id: None}
+    assert group in [each.group_id for each in admin.list_groups()]
+    admin.alter_group_offsets(group, {partition: OffsetAndMetadata(1, "again")})
+    assert (admin.group_offsets(group)[partition].offset, admin.group_offsets(group)[partition].metadata) == (
+        1,
+        "again",
+    )
+    admin.delete_group_offsets(group, [partition])
+    assert partition not in admin.group_offsets(group)
+    admin.delete_group(group)
+    with pytest.raises(GroupIdNotFound):
+        admin.describe_group(group)
+
+
+def test_transactions_are_listed_described_and_aborted(admin: Admin, broker: OttlaBroker, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    name = f"transactional-{next(_numbers)}"
+    with Producer(broker.bootstrap_servers, transactional_id=name) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"1", partition=0).result(10)
+        (listed,) = admin.list_transactions(["Ongoing"], pattern=name)
+        assert (listed.transactional_id, listed.is_prepared) == (name, False)
+        assert admin.describe_transaction(name).partitions == (partition,)
+        (opened,) = admin.open_transactions([partition])
+        (known,) = admin.describe_producers([partition])[partition]
+        assert (opened.producer_id, opened.start_offset) == (known.producer_id, known.transaction_start)
+        assert admin.hanging_transactions([partition], older_than_ms=0) == []
+        admin.abort_transaction(name)
+        assert admin.open_transactions([partition]) == []
+        with pytest.raises(KafkaError):
+            producer.commit_transaction()
+    with pytest.raises(TransactionalIdNotFound):
+        admin.describe_transaction("nobody")
+
+
+def test_disks_features_and_partitions_are_described(admin: Admin, broker: OttlaBroker, topic: str) -> None:
+    partition = fill(broker, topic)
+    (directory,) = admin.describe_log_dirs()[1]
+    assert directory.error is None
+    assert directory.replicas[partition].size_bytes > 0
+    assert admin.features()["transaction.version"] >= 1
+    assert admin.describe_partitions([topic])[partition].isr == (1,)
+
+
+def test_a_cluster_is_described_and_its_partitions_moved() -> None:
+    with LocalCluster(3, min_insync_replicas=1) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("placed", replicas=[[1, 2], [2, 3]])])
+        first, second = TopicPartition("placed", 0), TopicPartition("placed", 1)
+        described = admin.describe_cluster()
+        assert described.alive == [1, 2, 3]
+        assert described.partitions[second].replicas == (2, 3)
+        assert admin.reassign({first: [3, 1]}) == {first: None}
+        cluster.wait_until_in_sync()
+        assert admin.list_reassignments() == {}
+        assert isinstance(admin.reassign({first: None})[first], NoReassignmentInProgress)
+        admin.elect_leaders([first])
+        assert admin.describe_topics(["placed"])["placed"].partitions[0].leader == 3
+        cluster.stop(2)
+        admin.unregister_broker(2)
+        assert sorted(admin.describe_cluster().brokers) == [1, 3]
+
+
+async def test_the_asyncio_twin_does_the_same(broker: OttlaBroker) -> None:
+    async with AsyncAdmin(**{"bootstrap.servers": broker.bootstrap_servers}) as admin:
+        created = await admin.create_topic("by-asyncio", partitions=2)
+        assert created.partition_count == 2
+        both = await asyncio.gather(admin.describe_cluster(), admin.list_groups())
+        assert "by-asyncio" in both[0].topics
+
+
+def test_mistakes_are_explained(broker: OttlaBroker) -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers"):
+        Admin(bootstrap_server=broker.bootstrap_servers)  # type: ignore[call-arg]
+    with pytest.raises(BrokerUnreachable):
+        Admin("127.0.0.1:1")
+    admin = Admin(broker.bootstrap_servers)
+    admin.close()
+    admin.close()
+    with pytest.raises(ClientClosed):
+        admin.list_topics()
+
+
+def test_every_method_of_one_twin_is_there_in_the_other() -> None:
+    def public(cls: type) -> set[str]:
+        return {each for each in dir(cls) if not each.startswith("_")} - {"start", "with_options", "cluster"}
+
+    assert public(Admin) == public(AsyncAdmin)

@@ -1,0 +1,117 @@
+"""What `ottla cluster` shows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ottla.cli import move_progress
+from ottla.cli.cluster_view import Health, cluster_as_json, print_cluster
+from ottla.client.address import Address
+from ottla.client.cluster import PartitionInfo, TopicInfo
+from ottla.client.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
+from ottla.client.moves import Progress
+from ottla.common.ids import TopicPartition
+
+MIB = 1 << 20
+
+
+def cluster(*partitions: tuple[int, tuple[int, ...], tuple[int, ...]], dead: int = 0) -> ClusterInfo:
+    """Return a cluster with one topic; a partition is leader, replicas, ISR."""
+    found = {
+        index: PartitionInfo(index, leader, 0, replicas, isr)
+        for index, (leader, replicas, isr) in enumerate(partitions)
+    }
+    brokers = {each: BrokerInfo(each, Address("h", 9090 + each), "a", each != dead) for each in (1, 2, 3)}
+    return ClusterInfo("id", 1, brokers, {"orders": TopicInfo("orders", None, False, found)})
+
+
+def at(*indexes: int) -> list[TopicPartition]:
+    return [TopicPartition("orders", each) for each in indexes]
+
+
+def test_a_cluster_is_well_when_nothing_is_missing() -> None:
+    health = Health.of(cluster((1, (1, 2), (1, 2)), (2, (2, 3), (3, 2))), {"orders": 2})
+    assert health.is_well
+    assert health.as_json()["healthy"] is True
+
+
+def test_each_kind_of_trouble_is_told_apart() -> None:
+    info = cluster(
+        (-1, (3,), ()),
+        (1, (1, 3), (1,)),
+        (1, (1, 2, 3), (1, 2)),
+        (2, (1, 2), (1, 2)),
+        dead=3,
+    )
+    health = Health.of(info, {"orders": 2})
+    assert not health.is_well
+    assert health.dead_brokers == [3]
+    assert health.offline == at(0)
+    assert health.under_min_isr == at(1)
+    assert health.under_replicated == at(0, 1, 2)
+    assert health.led_by_others == at(3)
+
+
+def test_a_partition_on_its_way_is_not_in_trouble() -> None:
+    info = cluster((1, (2, 1), (1,)))
+    info.moves[at(0)[0]] = MoveInfo((2, 1), (2,), (1,))
+    health = Health.of(info, {"orders": 1})
+    assert health.is_well
+    assert health.moving == at(0)
+
+
+def test_many_partitions_are_counted_and_some_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Health.of(cluster(*[(-1, (1,), ())] * 30), {}).print()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("30 partitions offline")
+    assert lines[21] == "  and 10 more"
+
+
+def test_brokers_are_shown_with_what_they_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    info = cluster((1, (1, 2), (1, 2)), (2, (2, 3), (2,)), dead=3)
+    print_cluster(info)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["1*", "h:9091", "a", "alive", "1", "1", "1"] in lines
+    assert ["3", "h:9093", "a", "not", "there", "0", "1", "0"] in lines
+    (first, *_) = cluster_as_json(info)["brokers"]
+    assert (first["leads"], first["holds"], first["in_sync"]) == (1, 1, 1)
+
+
+class FakeMoves:
+    """Moves that are further every time one looks."""
+
+    def __init__(self, *steps: Progress) -> None:
+        self.steps = steps
+
+    async def progress(self) -> AsyncIterator[Progress]:
+        for each in self.steps:
+            yield each
+
+
+async def test_in_a_pipe_progress_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(move_progress, "LINE_EVERY_S", 0.0)
+    moves: Any = FakeMoves(
+        Progress(2, 2, MIB, 4 * MIB), Progress(1, 2, 3 * MIB, 4 * MIB), Progress(0, 2, 4, 4)
+    )
+    await move_progress.watch(moves)
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert first == "2 partitions left, 1 of 4 MiB"
+    assert second.startswith("1 partition left, 3 of 4 MiB, ")
+    assert second.endswith(" s left")
+    assert last == "2 partitions moved"
+
+
+async def test_on_a_terminal_progress_is_a_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(move_progress, "is_terminal", lambda _: True)
+    moves: Any = FakeMoves(
+        Progress(2, 2, 0, 0), Progress(1, 2, MIB, 2 * MIB), Progress(0, 2, 2 * MIB, 2 * MIB)
+    )
+    await move_progress.watch(moves)
+    assert "2 of 2 partitions" in capsys.readouterr().err

@@ -1,0 +1,128 @@
+"""After an unclean stop: did only the process end, or did the machine lose what was not flushed?"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+
+from ottla.common.clock import ManualClock
+from ottla.common.ids import TopicPartition
+from ottla.log.boots import BOOT
+from ottla.log.disk import RealDisk
+from ottla.log.log_config import LogConfig
+from ottla.log.log_directory import LogDirectory
+from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records import Record, encode_batch
+from ottla.testing.sim_disk import SimDisk
+
+PATH = "/data"
+HERE = TopicPartition("t", 0)
+
+
+def open_directory(disk: SimDisk, *, has_copies: bool = False) -> LogDirectory:
+    directory = LogDirectory(PATH, disk, ManualClock(), node_id=1, cluster_id="c")
+    directory.open(lambda _topic: LogConfig(), has_copies=lambda _: has_copies)
+    return directory
+
+
+def append(directory: LogDirectory, count: int) -> None:
+    log = directory.get(HERE) or directory.create(HERE, None, LogConfig())
+    for _ in range(count):
+        batch = encode_batch([Record(0, 1, None, b"x" * 2000)])
+        log.append(memoryview(batch), decode_header(batch), 0, 1)
+
+
+def test_a_process_that_is_killed_loses_nothing() -> None:
+    disk = SimDisk()
+    append(open_directory(disk), 5)
+    disk.kill()
+    again = open_directory(disk)
+    assert not again.was_clean
+    assert not again.may_have_lost_records
+    assert again.logs[HERE].log_end_offset == 5
+
+
+def test_a_machine_that_loses_power_may_have_lost_records() -> None:
+    disk = SimDisk()
+    append(open_directory(disk), 5)
+    disk.sync_all("/")
+    disk.crash(Random(1))
+    assert open_directory(disk).may_have_lost_records
+
+
+def test_after_a_clean_stop_nothing_is_lost_whatever_the_machine_did() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    append(directory, 5)
+    assert directory.close()
+    disk.crash(Random(1))
+    assert not open_directory(disk).may_have_lost_records
+
+
+def test_a_first_start_has_nothing_to_show_that_it_lost_nothing() -> None:
+    assert open_directory(SimDisk()).may_have_lost_records
+
+
+def test_a_failed_fsync_counts_as_a_loss_at_the_next_start() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    append(directory, 5)
+    directory.storage.flush_failed("flushing", OSError(errno.EIO, "broken"))
+    disk.kill()
+    assert open_directory(disk).may_have_lost_records
+
+
+def test_half_an_append_at_the_end_is_no_loss_but_damage_is() -> None:
+    disk = SimDisk()
+    append(open_directory(disk), 5)
+    disk.kill()
+    contents = disk.contents(f"{PATH}/t-0/{0:020d}.log")
+    del contents[-100:]
+    assert not open_directory(disk).may_have_lost_records
+    disk.kill()
+    contents[3000] ^= 1
+    assert open_directory(disk).may_have_lost_records
+
+
+def test_a_damaged_replica_is_cut_off_if_there_are_others_and_keeps_a_hole_if_not() -> None:
+    for has_copies, end in ((True, 1), (False, 5)):
+        disk = SimDisk()
+        append(open_directory(disk), 5)
+        disk.kill()
+        disk.contents(f"{PATH}/t-0/{0:020d}.log")[3000] ^= 1
+        again = open_directory(disk, has_copies=has_copies)
+        assert again.logs[HERE].log_end_offset == end
+        assert again.may_have_lost_records
+        assert bool(again.logs[HERE].holes) is not has_copies
+        kept = [entry.name for entry in disk.list_dir(f"{PATH}/t-0") if "quarantine" in entry.name]
+        assert len(kept) == 1
+
+
+def test_the_kernel_says_the_same_until_it_is_started_again(tmp_path: Path) -> None:
+    disk = RealDisk()
+    assert disk.boot_id(str(tmp_path)) == disk.boot_id(str(tmp_path))
+    assert disk.boot_id(str(tmp_path / "nowhere")) == ""
+
+
+def test_the_note_is_in_the_directory() -> None:
+    disk = SimDisk()
+    open_directory(disk)
+    assert disk.exists(f"{PATH}/{BOOT}")
+
+
+def test_a_replica_that_lost_its_first_segments_starts_from_the_beginning_again() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.create(HERE, None, LogConfig(segment_bytes=4000))
+    for _ in range(4):
+        batch = encode_batch([Record(0, 1, None, b"x" * 2000)])
+        log.append(memoryview(batch), decode_header(batch), 0, 1)
+    segments = [entry.name for entry in disk.list_dir(f"{PATH}/t-0") if entry.name.endswith(".log")]
+    assert len(segments) > 1
+    disk.kill()
+    for name in segments:
+        del disk.contents(f"{PATH}/t-0/{name}")[:]
+    again = open_directory(disk, has_copies=True)
+    assert (again.logs[HERE].log_start_offset, again.logs[HERE].log_end_offset) == (0, 0)
+    assert again.may_have_lost_records

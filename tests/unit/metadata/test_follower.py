@@ -1,0 +1,119 @@
+"""A broker's image follows the metadata log, whoever appends to it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ottla.metadata import follower
+from ottla.metadata.follower import MetadataFollower
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.memory import MemoryStore
+from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.records import ClusterCreated, ProducerIdsAllocated
+from ottla.metadata.state import ClusterState
+
+
+class Bench:
+    """A follower, and another broker that appends."""
+
+    def __init__(self) -> None:
+        self.server = MemoryServer(session_timeout_s=0.02)
+        self.writer = MemoryStore(self.server, 1)
+        self.state = ClusterState()
+        self.follower = MetadataFollower(MemoryStore(self.server, 2), self.state)
+
+    async def start(self) -> None:
+        session = await self.writer.open_session(1)
+        self.epoch = await self.writer.stand_for_election(session)
+        self.follower.start()
+
+    async def append(self, number: int) -> int:
+        return await self.writer.append(
+            [ProducerIdsAllocated(number)],
+            expected_version=self.server.version,
+            controller_epoch=self.epoch,
+        )
+
+    async def sees(self, number: int) -> None:
+        async with asyncio.timeout(5):
+            await self.state.wait_until(lambda image: image.next_producer_id == number)
+
+
+@pytest.fixture
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    monkeypatch.setattr(follower, "RETRY_S", 0.005)
+    made = Bench()
+    await made.start()
+    yield made
+    await made.follower.stop()
+
+
+async def test_what_others_append_is_published_in_order(bench: Bench) -> None:
+    seen: list[int] = []
+    bench.state.subscribe(lambda _, new: seen.append(new.version))
+    for number in range(1, 6):
+        await bench.append(number)
+        await bench.sees(number)
+    assert seen == [1, 2, 3, 4, 5]
+
+
+async def test_what_this_broker_appended_is_not_read_again(bench: Bench) -> None:
+    records = [ClusterCreated("c")]
+    version = await bench.writer.append(records, expected_version=0, controller_epoch=bench.epoch)
+    await bench.follower.take(records, version)
+    assert bench.state.image.cluster_id == "c"
+    await bench.follower.take(records, version)  # also not taken twice
+    assert bench.state.image.version == 1
+
+
+async def test_what_came_in_between_is_read(bench: Bench) -> None:
+    await bench.append(1)
+    version = await bench.append(2)
+    await bench.follower.take([ProducerIdsAllocated(2)], version)
+    assert bench.state.image.next_producer_id == 2
+
+
+async def test_a_store_that_cannot_be_reached_is_asked_again(bench: Bench) -> None:
+    bench.server.cut(2)
+    await bench.append(1)
+    reading = asyncio.ensure_future(bench.follower.catch_up())
+    await asyncio.wait([reading])
+    assert reading.exception() is not None
+    bench.server.heal(2)
+    await bench.sees(1)
+
+
+async def test_a_subscriber_sees_what_is_there_and_misses_nothing(bench: Bench) -> None:
+    await bench.append(1)
+    await bench.sees(1)
+    seen: list[tuple[int, int]] = []
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(old: ClusterImage, new: ClusterImage) -> None:
+        begun.set()
+        await may_go_on.wait()
+        seen.append((old.version, new.version))
+
+    subscribing = asyncio.ensure_future(bench.follower.subscribe(slow))
+    await begun.wait()
+    await bench.append(2)  # while the subscriber still looks at the first image
+    may_go_on.set()
+    unsubscribe = await subscribing
+    await bench.sees(2)
+    assert seen == [(0, 1), (1, 2)]
+    unsubscribe()
+    await bench.append(3)
+    await bench.sees(3)
+    assert len(seen) == 2
+
+
+async def test_a_snapshot_replaces_what_a_reader_missed(bench: Bench) -> None:
+    bench.server.cut(2)
+    for number in range(1, 4):
+        await bench.append(number)
+    image = ClusterImage().apply([ProducerIdsAllocated(3)], 3)
+    await bench.writer.compact(3, image.records(), controller_epoch=bench.epoch)
+    bench.server.heal(2)
+    await bench.sees(3)
+    assert bench.state.image.version == 3

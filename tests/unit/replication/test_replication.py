@@ -1,0 +1,383 @@
+"""Three brokers replicate one partition: followers copy, leaders commit, failovers lose nothing."""
+
+import asyncio
+import errno
+
+import pytest
+from tests.unit.replication.replica_cluster import Cluster, append, produce, run, until
+
+from ottla.metadata.records import BrokerChanged, BrokerRegistered, ConfigChanged, ConfigResource
+from ottla.protocol.errors import (
+    IneligibleReplica,
+    KafkaError,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+)
+
+
+def cut_off(cluster: Cluster, node_id: int) -> None:
+    """Let nothing through between a node and the others."""
+    for other in cluster.nodes:
+        cluster.cut |= {(node_id, other), (other, node_id)}
+
+
+async def failure_of(committed: "asyncio.Future[None] | None") -> KafkaError:
+    """Return why something was not committed."""
+    assert committed is not None
+    with pytest.raises(KafkaError) as caught:
+        await committed
+    return caught.value
+
+
+def test_followers_copy_and_the_leader_commits_what_all_have() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leader = cluster.partition(1)
+            end = await produce(leader, b"a", b"b")
+            assert leader.high_watermark == end == 2
+            assert cluster.ends() == [2, 2, 2]
+            await until(lambda: cluster.partition(2).high_watermark == 2)
+            await until(lambda: cluster.partition(3).high_watermark == 2)
+            assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
+
+    run(scenario())
+
+
+def test_nothing_is_committed_that_a_member_of_the_isr_lacks() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leader = cluster.partition(1)
+            await produce(leader, b"a")
+            cut_off(cluster, 3)
+            end = append(leader, b"b")
+            await until(lambda: cluster.ends()[1] == end)
+            assert leader.high_watermark == 1
+            # It falls out of sync after replica.lag.time.max.ms, and holds up nobody any more.
+            await until(lambda: leader.high_watermark == end)
+            assert cluster.partition_image.isr == (1, 2)
+
+    run(scenario())
+
+
+def test_a_follower_that_caught_up_is_in_sync_again() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leader = cluster.partition(1)
+            cut_off(cluster, 3)
+            for number in range(20):
+                await produce(leader, b"%d" % number)
+            assert cluster.partition_image.isr == (1, 2)
+            cluster.cut.clear()
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+            assert cluster.contents(3) == cluster.contents(1)
+
+    run(scenario())
+
+
+def test_with_too_few_in_sync_producers_with_acks_all_are_refused() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3, min_insync_replicas="2")
+            leader = cluster.partition(1)
+            cut_off(cluster, 2)
+            cut_off(cluster, 3)
+            error = await failure_of(leader.committed(append(leader, b"a")))
+            assert isinstance(error, NotEnoughReplicasAfterAppend)
+            assert cluster.partition_image.isr == (1,)
+            with pytest.raises(NotEnoughReplicas):
+                leader.check_in_sync()
+            assert leader.high_watermark == 0, "strict: what too few have is not committed"
+
+    run(scenario())
+
+
+def test_a_producer_that_waits_when_the_leader_changes_looks_for_the_new_one() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            old = cluster.partition(1)
+            cut_off(cluster, 1)
+            waiting = old.committed(append(old, b"lost"))
+            await cluster.elect(2, [2, 3])
+            assert isinstance(await failure_of(waiting), NotLeaderOrFollower)
+            with pytest.raises(NotLeaderOrFollower):
+                append(old, b"more")
+
+    run(scenario())
+
+
+def test_an_old_leader_truncates_what_only_it_had() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"kept")
+            cut_off(cluster, 1)
+            append(cluster.partition(1), b"never", b"committed")
+            await cluster.elect(2, [2, 3])
+            await produce(cluster.partition(2), b"after")
+            assert cluster.ends()[1:] == [2, 2]
+            cluster.cut.clear()
+            await until(lambda: cluster.partition_image.isr == (2, 3, 1))
+            assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
+
+    run(scenario())
+
+
+def test_logs_that_parted_more_than_once_are_brought_together() -> None:
+    async def scenario() -> None:
+        async with Cluster(min_insync_replicas="1") as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"common")
+            for node_id in (1, 2, 3):
+                cut_off(cluster, node_id)
+            # Each of them leads for a while, alone (as after unclean elections), and writes something else.
+            for leader, count in ((1, 3), (2, 1), (1, 2), (3, 2)):
+                await cluster.elect(leader, [leader])
+                for number in range(count):
+                    append(cluster.partition(leader), b"%d from %d" % (number, leader))
+            cluster.cut.clear()
+            await until(lambda: len(cluster.partition_image.isr) == 3)
+            await produce(cluster.partition(3), b"end")
+            assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
+
+    run(scenario())
+
+
+def test_a_leader_that_is_killed_and_comes_back_follows_the_new_one() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"a")
+            await cluster.nodes[1].stop(kill=True)
+            await cluster.elect(2, [2, 3])
+            await produce(cluster.partition(2), b"b")
+            await cluster.nodes[1].start()
+            await until(lambda: cluster.partition_image.isr == (2, 3, 1))
+            assert cluster.contents(1) == cluster.contents(2)
+            await until(lambda: cluster.partition(1).high_watermark == 2)
+
+    run(scenario())
+
+
+def test_what_is_flushed_on_ack_is_on_the_disk_of_every_member() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3, flush_messages="1")
+            leader = cluster.partition(1)
+            for number in range(5):
+                end = await produce(leader, b"%d" % number)
+                assert all(cluster.partition(each).log.recovery_point >= end for each in (1, 2, 3))
+
+    run(scenario())
+
+
+def test_a_broker_without_its_session_leads_nothing_until_it_is_registered_anew() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leader = cluster.partition(1)
+            cut_off(cluster, 1)
+            waiting = leader.committed(append(leader, b"a"))
+            cluster.nodes[1].registry.fence()
+            assert isinstance(await failure_of(waiting), NotLeaderOrFollower)
+            with pytest.raises(NotLeaderOrFollower):
+                cluster.nodes[1].registry.get("orders", 0)
+            cluster.cut.clear()
+            await cluster.elect(1, [1, 2, 3])
+            with pytest.raises(NotLeaderOrFollower):
+                cluster.nodes[1].registry.get("orders", 0)
+            await cluster.nodes[1].registry.unfence(cluster.image)
+            await produce(cluster.nodes[1].registry.get("orders", 0), b"b")
+
+    run(scenario())
+
+
+def test_a_leader_that_the_controller_calls_fenced_stops_leading_at_once() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            cut_off(cluster, 1)
+            waiting = cluster.partition(1).committed(append(cluster.partition(1), b"a"))
+            # It is cut from the metadata too: it hears of its successor only when it wants to shrink the ISR.
+            await cluster.elect(2, [2, 3], told=[2, 3])
+            assert isinstance(await failure_of(waiting), NotLeaderOrFollower)
+            assert not cluster.partition(1).is_leader
+
+    run(scenario())
+
+
+def test_a_change_whose_answer_was_lost_counts_until_the_image_tells() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leader = cluster.partition(1)
+            cluster.lose_answers = True
+            cut_off(cluster, 3)
+            end = append(leader, b"a")
+            await until(lambda: cluster.partition_image.isr == (1, 2))
+            await until(lambda: len(cluster.changes) > 3)
+            assert leader.high_watermark == 0, "broker 3 may still be in the ISR, for all that is known"
+            cluster.lose_answers = False
+            await cluster.nodes[1].follow()
+            assert leader.high_watermark == end
+
+    run(scenario())
+
+
+def test_a_replica_that_moves_away_leaves_no_log_behind() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2)
+            await produce(cluster.partition(1), b"a")
+            await cluster.alter(replicas=(1, 2, 3), adding=(3,))
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+            await cluster.alter(replicas=(1, 3), isr=(1, 3), adding=())
+            assert not cluster.nodes[2].directory.logs
+            await produce(cluster.partition(1), b"b")
+            assert cluster.ends() == [2, 2]
+
+    run(scenario())
+
+
+def test_high_watermarks_outlive_a_kill() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"a", b"b")
+            await asyncio.sleep(11)
+            await cluster.nodes[2].stop(kill=True)
+            cut_off(cluster, 2)
+            await cluster.nodes[2].start()
+            assert cluster.partition(2).high_watermark == 2
+
+    run(scenario())
+
+
+def test_a_follower_that_is_behind_the_start_of_its_leaders_log_begins_there() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leader = cluster.partition(1)
+            cut_off(cluster, 3)
+            for number in range(3):
+                await produce(leader, b"%d" % number, b"and", b"more")
+            leader.delete_records(7)
+            cluster.cut.clear()
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+            await until(lambda: cluster.partition(3).log_start_offset == 7)
+            assert cluster.ends() == [9, 9, 9]
+
+    run(scenario())
+
+
+def test_a_new_partition_does_not_wait_for_the_fetch_under_way() -> None:
+    async def scenario() -> None:
+        slow = {"replica_fetch_wait_max_ms": "9000", "replica_lag_time_max_ms": "60000"}
+        async with Cluster(**slow) as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"a")
+            await cluster.create(1, 2, 3, name="payments")
+            began = asyncio.get_running_loop().time()
+            await produce(cluster.nodes[1].registry.get("payments", 0), b"b")
+            assert asyncio.get_running_loop().time() - began < 0.2
+
+    run(scenario())
+
+
+def test_only_the_incarnation_that_caught_up_joins_the_isr() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leading = cluster.partition(1).replication
+            assert leading is not None
+            await cluster.alter(isr=(1, 2))
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+            await cluster.nodes[3].stop()
+            await cluster.alter(isr=(1, 2))
+            cluster.nodes[3].broker_epoch = 31  # registered anew: what the leader knows is of the one before
+            await cluster.change(BrokerRegistered(3, 31, None, ()))
+            leading.tick()
+            assert leading.state.proposed is None
+            with pytest.raises(NotLeaderOrFollower):
+                leading.check_fetch(3, broker_epoch=30)
+            await cluster.nodes[3].start()
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+            assert cluster.changes[-1].new_isr == ((1, 10), (2, 20), (3, 31))
+
+    run(scenario())
+
+
+def test_a_fenced_broker_or_one_about_to_stop_does_not_join() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            await cluster.change(BrokerChanged(3, 30, fenced=False, shutting_down=True))
+            await cluster.alter(isr=(1, 2))
+            await produce(cluster.partition(1), b"a")
+            await asyncio.sleep(3)
+            assert cluster.partition_image.isr == (1, 2)
+            await cluster.change(BrokerChanged(3, 30, fenced=False, shutting_down=False))
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+
+    run(scenario())
+
+
+def test_a_proposal_that_is_refused_is_made_again_later() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            cluster.refuse = IneligibleReplica("not now")
+            await cluster.alter(isr=(1, 2))
+            await asyncio.sleep(2)
+            assert 1 <= len(cluster.changes) <= 5, "not with every fetch"
+            cluster.refuse = None
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+
+    run(scenario())
+
+
+def test_a_follower_without_a_session_fetches_nothing() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            cluster.nodes[3].broker_epoch = -1
+            await asyncio.sleep(0.5)
+            cluster.fetches.clear()
+            await produce(cluster.partition(1), b"a")
+            assert {by for by, _, _ in cluster.fetches} == {2}
+
+    run(scenario())
+
+
+def test_more_in_sync_replicas_can_be_asked_for_at_any_time() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            cut_off(cluster, 3)
+            await produce(cluster.partition(1), b"a")
+            waiting = cluster.partition(1).committed(append(cluster.partition(1), b"b"))
+            await cluster.change(ConfigChanged(ConfigResource.TOPIC, "orders", "min.insync.replicas", "3"))
+            assert isinstance(await failure_of(waiting), NotEnoughReplicasAfterAppend)
+            await cluster.change(ConfigChanged(ConfigResource.TOPIC, "orders", "min.insync.replicas", "2"))
+            await until(lambda: cluster.partition(1).high_watermark == 2)
+
+    run(scenario())
+
+
+def test_a_full_disk_keeps_a_follower_out_of_the_isr_until_there_is_room() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"a")
+            cluster.nodes[3].disk.fail("write", errno.ENOSPC, times=10_000)
+            await produce(cluster.partition(1), b"b")
+            assert cluster.partition_image.isr == (1, 2)
+            cluster.nodes[3].disk.heal()
+            await until(lambda: cluster.partition_image.isr == (1, 2, 3))
+            assert cluster.contents(1) == cluster.contents(3)
+
+    run(scenario())
