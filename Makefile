@@ -31,7 +31,7 @@ test-again: $(READY) ## run once more, one at a time, what failed in the last ru
 	$(PYTEST) tests --last-failed --last-failed-no-failures none
 
 test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
-	$(PYTEST) tests/cluster -m cluster
+	$(PYTEST) tests/cluster -m cluster -k schedules
 
 simulate: $(READY) ## run SEEDS simulated clusters under faults; a seed that breaks a promise is printed
 	$(BIN)/python -m ottla.testing.simulate --seeds $(SEEDS)
