@@ -6,9 +6,11 @@ READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 RUNS   ?= 20000
 SEEDS  ?= 1000
+SERVE  ?=
+REUSE  ?= $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-again test-cluster simulate check interop oracle fuzz bench docs picture clean
+.PHONY: help setup serve test test-again test-cluster simulate check interop oracle transcript fuzz bench docs picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
-	@exec $(BIN)/ottla serve
+	@exec $(BIN)/ottla serve $(SERVE)
 
 test: $(READY) ## run the whole test suite
 	$(PYTEST) tests -n 2 --dist loadfile -m "not cluster"
@@ -31,7 +33,7 @@ test-again: $(READY) ## run once more, one at a time, what failed in the last ru
 	$(PYTEST) tests --last-failed --last-failed-no-failures none
 
 test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
-	$(PYTEST) tests/cluster -m cluster -k schedules
+	$(PYTEST) tests/cluster/test_schedules_*.py tests/cluster/test_coordinator_failover.py
 
 simulate: $(READY) ## run SEEDS simulated clusters under faults; a seed that breaks a promise is printed
 	$(BIN)/python -m ottla.testing.simulate --seeds $(SEEDS)
@@ -51,6 +53,9 @@ interop: $(READY) ## fetch Kafka's jars (Maven) and kcat (Debian), then run the 
 	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends kcat; } || echo "no kcat: its tests will be skipped"
 	$(PYTEST) tests/interop
 
+transcript: $(READY) ## paste the README into a real terminal, in a clean clone; REUSE= installs everything anew
+	OTTLA_TRANSCRIPT=1 OTTLA_TRANSCRIPT_VENV=$(REUSE) $(PYTEST) tests/transcript -s
+
 oracle: $(READY) ## run the client tests against Apache Kafka itself: they show what Kafka does
 	$(BIN)/python tests/interop/fetch_jars.py
 	$(BIN)/python tests/interop/apache_kafka.py tests/integration/test_clients.py tests/integration/test_clients_and_topics.py tests/interop
@@ -66,4 +71,5 @@ picture: $(READY) ## draw the README's terminal from a real run
 
 clean: ## remove what set-up and runs left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	find src -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

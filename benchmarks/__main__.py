@@ -27,6 +27,9 @@ def main() -> None:
         choices=("throughput", "requests", "startup", "groups", "transactions", "failover"),
         help="one part only",
     )
+    parser.add_argument(
+        "--against-kafka", action="store_true", help="with --only transactions: the same with Apache Kafka"
+    )
     options = parser.parse_args()
     console.print(f"machine: {machine()}")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
@@ -44,7 +47,11 @@ def main() -> None:
             if options.only in (None, "requests"):
                 requests_table(broker, 2_000 if options.quick else 40_000)
             if options.only in (None, "transactions"):
-                transactions_table(broker, 40_000 if options.quick else 200_000)
+                transactions_table(broker, 0.1 if options.quick else 1.0)
+        if options.only == "transactions" and options.against_kafka:
+            (root / "kafka").mkdir()
+            with transactions.KafkaTarget(root / "kafka") as kafka:
+                transactions_table(kafka, 0.1 if options.quick else 1.0, "Apache Kafka: ")
 
 
 def throughput_table(broker: BrokerProcess, scale: float) -> None:
@@ -111,21 +118,24 @@ def groups_table(root: Path) -> None:
     console.print(table)
 
 
-def transactions_table(broker: BrokerProcess, records: int) -> None:
+def transactions_table(broker: transactions.Target, scale: float, whose: str = "") -> None:
     """Idempotent and transactional producers."""
-    title = f"librdkafka, idempotent and in transactions of {transactions.PER_TRANSACTION:,} records"
+    title = f"{whose}librdkafka, idempotent and in transactions of {transactions.PER_TRANSACTION:,} records"
     table = Table("bytes", "producers", title=title)
-    for head in ("idempotent rec/s", "transactional rec/s", "loss", "CPU s/M", "transactional CPU s/M"):
+    for head in ("idempotent rec/s", "in transactions", "loss", "ms each", "CPU s/M", "in transactions"):
         table.add_column(head, justify="right")
-    for row in transactions.rows(broker, records):
+    table.add_column("CPU ms each", justify="right")
+    for row in transactions.rows(broker, scale):
         table.add_row(
             str(row.record_bytes),
             str(row.producers),
             f"{row.speed(row.idempotent):,.0f}",
             f"{row.speed(row.transactional):,.0f}",
             f"{row.loss:.0%}",
+            f"{row.commit_ms:.2f}",
             f"{row.cpu(row.idempotent):.2f}",
             f"{row.cpu(row.transactional):.2f}",
+            f"{row.transaction_cpu_ms:.2f}",
         )
     console.print(table)
 

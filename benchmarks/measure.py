@@ -6,8 +6,7 @@ import os
 import resource
 import time
 from dataclasses import dataclass
-
-from ottla.testing.broker_process import BrokerProcess
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,18 @@ class Cost:
         return self.client_cpu_s > 0.9 * self.wall_s
 
 
+class Broker(Protocol):
+    """What is measured."""
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that it has used."""
+        ...
+
+
 class Meter:
     """Measures from `start` to `stop`."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def start(self) -> Meter:

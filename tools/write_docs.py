@@ -1,12 +1,20 @@
 """Write the pages of docs/ that are made from the code. Run it with: make docs."""
 
+import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tools.decisions_index import decisions_page
+
 from ottla.api.table_docs import api_page
+from ottla.cli.problem_docs import problems_page
 from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page
 from ottla.common.config_docs import configuration_page
+from ottla.metrics.metrics_docs import metrics_page
 from ottla.protocol.errors_docs import error_page
+from ottla.spark.options_docs import spark_options_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -16,6 +24,10 @@ for name, page in (
     ("client-api.md", client_api_page),
     ("configuration.md", configuration_page),
     ("errors.md", error_page),
+    ("metrics.md", metrics_page),
+    ("problems.md", problems_page),
+    ("decisions/README.md", decisions_page),
+    ("spark-options.md", spark_options_page),
 ):
     (DOCS / name).write_text(page())
     print(f"docs/{name}")

@@ -59,7 +59,7 @@ SETTINGS = {
 }
 
 Victim = Callable[[], int]
-kills = pytest.mark.parametrize("kills", [2, pytest.param(15, marks=pytest.mark.cluster)])
+kills = pytest.mark.parametrize("kills", [2, pytest.param(9, marks=pytest.mark.cluster)])
 
 
 @pytest.fixture(scope="module")

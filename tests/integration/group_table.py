@@ -15,6 +15,7 @@ from tests.integration.member_libraries import LIBRARIES
 from tests.integration.member_process import MemberProcess
 from tests.integration.members import Library, Member, MemberOptions
 from tests.integration.wire import Wire, batch, create_topic, produce
+from tests.integration.wire_partition import wait_for_leaders
 
 from ottla.common.ids import new_uuid
 from ottla.protocol.api_keys import ApiKey
@@ -49,6 +50,7 @@ class Table:
         name = f"{self.group}.{next(_numbers)}"
         with Wire(self.broker.address) as wire:
             create_topic(wire, name, partitions)
+            wait_for_leaders(wire, name, partitions)
         if records:
             self.produce(name, partitions, records)
         return name
@@ -65,7 +67,8 @@ class Table:
         with Wire(self.broker.address) as wire:
             wanted = {"name": topic, "count": partitions, "assignments": None}
             response = wire.call(ApiKey.CREATE_PARTITIONS, 3, topics=[wanted], timeout=TEN_SECONDS)
-        assert response.results[0].error_code == ErrorCode.none
+            assert response.results[0].error_code == ErrorCode.none
+            wait_for_leaders(wire, topic, partitions)
 
     def options(self, *topics: str, **options: Any) -> MemberOptions:
         return MemberOptions(**{"group": self.group, "topics": topics, **options})

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
+from kio.schema.errors import ErrorCode
+from tests.integration.clients import wait_until
 
 from ottla.client import (
     Admin,
@@ -22,6 +25,7 @@ from ottla.client import (
 )
 from ottla.client.config_admin import ConfigSource
 from ottla.client.offsets import EARLIEST, LATEST
+from ottla.common.ids import new_uuid
 from ottla.protocol.errors import (
     GroupIdNotFound,
     InvalidConfig,
@@ -38,39 +42,59 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[OttlaBroker]:
+def address() -> Iterator[str]:
+    """A broker in this process, or the one that was given: see tests/conftest.py."""
+    if given := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
+        yield given
+        return
     with OttlaBroker() as running:
-        yield running
+        yield running.bootstrap_servers
 
 
 @pytest.fixture(scope="module")
-def admin(broker: OttlaBroker) -> Iterator[Admin]:
-    with Admin(broker.bootstrap_servers) as opened:
+def admin(address: str) -> Iterator[Admin]:
+    with Admin(address) as opened:
         yield opened
 
 
 @pytest.fixture
 def topic(admin: Admin) -> str:
-    return admin.create_topic(f"topic-{next(_numbers)}", partitions=2).name
+    """A topic that can be used: a moment may pass between that and its creation."""
+    name = admin.create_topic(new_name("topic"), partitions=2, replication_factor=1).name
+    wait_until(lambda: len(leaders(admin, name)) == 2, f"{name} to have leaders")
+    return name
 
 
-def fill(broker: OttlaBroker, topic: str, count: int = 3) -> TopicPartition:
-    broker.topic(topic).send(*map(str, range(count)), partition=0)
+def new_name(kind: str) -> str:
+    return f"{kind}-{new_uuid().hex[:8]}-{next(_numbers)}"
+
+
+def leaders(admin: Admin, topic: str) -> list[int]:
+    known = admin.list_topics().get(topic)
+    return [] if known is None else [each.leader for each in known.partitions.values() if each.leader >= 0]
+
+
+def fill(address: str, topic: str, count: int = 3) -> TopicPartition:
+    with Producer(address) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=0)
     return TopicPartition(topic, 0)
 
 
 def test_topics_are_made_described_grown_and_deleted(admin: Admin) -> None:
-    made = admin.create_topics([NewTopic("one", 1), NewTopic("two", 2, configs={"retention.ms": "5000"})])
-    assert [getattr(made[name], "partition_count", made[name]) for name in ("one", "two")] == [1, 2]
-    assert {"one", "two"} <= set(admin.list_topics())
-    admin.create_partitions("one", 3)
-    assert len(admin.describe_topics(["one"])["one"].partitions) == 3
-    assert isinstance(admin.create_topics([NewTopic("one")])["one"], TopicAlreadyExists)
-    outcomes = admin.delete_topics(["one", "two", "three"])
-    assert (outcomes["one"], outcomes["two"]) == (None, None)
-    assert isinstance(outcomes["three"], UnknownTopicOrPartition)
+    one, two, three = new_name("one"), new_name("two"), new_name("three")
+    made = admin.create_topics([NewTopic(one, 1), NewTopic(two, 2, configs={"retention.ms": "5000"})])
+    assert [getattr(made[name], "partition_count", made[name]) for name in (one, two)] == [1, 2]
+    wait_until(lambda: {one, two} <= set(admin.list_topics()), "the topics to be listed")
+    admin.create_partitions(one, 3)
+    wait_until(lambda: len(admin.describe_topics([one])[one].partitions) == 3, "the topic to have grown")
+    assert isinstance(admin.create_topics([NewTopic(one)])[one], TopicAlreadyExists)
+    outcomes = admin.delete_topics([one, two, three])
+    assert (outcomes[one], outcomes[two]) == (None, None)
+    assert isinstance(outcomes[three], UnknownTopicOrPartition)
+    wait_until(lambda: one not in admin.list_topics(), "the topic to be gone")
     with pytest.raises(UnknownTopicOrPartition):
-        admin.describe_topics(["one"])
+        admin.describe_topics([one])
 
 
 def test_configs_of_topics_and_brokers_are_read_and_changed(admin: Admin, topic: str) -> None:
@@ -81,15 +105,22 @@ def test_configs_of_topics_and_brokers_are_read_and_changed(admin: Admin, topic:
     with pytest.raises(InvalidConfig):
         admin.alter_topic_configs(topic, set_to={"retention.ms": "soon"})
     admin.alter_broker_configs(1, set_to={"log.cleaner.threads": "2"})
-    one = {each.name: each for each in admin.broker_configs(1)}["log.cleaner.threads"]
-    assert (one.value, one.source) == ("2", ConfigSource.DYNAMIC_BROKER)
+
+    def cleaners(node_id: int | None) -> list[tuple[str | None, ConfigSource]]:
+        found = admin.broker_configs(node_id)
+        return [(each.value, each.source) for each in found if each.name == "log.cleaner.threads"]
+
+    wait_until(lambda: cleaners(1) == [("2", ConfigSource.DYNAMIC_BROKER)], "the broker to have it")
     admin.alter_broker_configs(set_to={"log.cleaner.threads": "3"})
-    (everyone,) = [each for each in admin.broker_configs() if each.name == "log.cleaner.threads"]
-    assert (everyone.value, everyone.source) == ("3", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    wait_until(
+        lambda: cleaners(None) == [("3", ConfigSource.DYNAMIC_DEFAULT_BROKER)], "all brokers to have it"
+    )
+    admin.alter_broker_configs(1, unset=["log.cleaner.threads"])
+    admin.alter_broker_configs(unset=["log.cleaner.threads"])
 
 
-def test_offsets_are_found_and_records_deleted(admin: Admin, broker: OttlaBroker, topic: str) -> None:
-    partition = fill(broker, topic)
+def test_offsets_are_found_and_records_deleted(admin: Admin, address: str, topic: str) -> None:
+    partition = fill(address, topic)
     assert admin.list_offsets({partition: LATEST})[partition].offset == 3
     assert admin.delete_records({partition: 2}) == {partition: 2}
     assert admin.list_offsets({partition: EARLIEST})[partition].offset == 2
@@ -97,12 +128,10 @@ def test_offsets_are_found_and_records_deleted(admin: Admin, broker: OttlaBroker
     assert admin.offset_ranges(admin.describe_topics([topic])[topic]) == {0: (3, 3), 1: (0, 0)}
 
 
-def test_groups_are_listed_described_moved_and_deleted(admin: Admin, broker: OttlaBroker, topic: str) -> None:
-    partition = fill(broker, topic)
-    group = f"group-{next(_numbers)}"
-    with Consumer(
-        broker.bootstrap_servers, group_id=group, topics=topic, auto_offset_reset="earliest"
-    ) as consumer:
+def test_groups_are_listed_described_moved_and_deleted(admin: Admin, address: str, topic: str) -> None:
+    partition = fill(address, topic)
+    group = new_name("group")
+    with Consumer(address, group_id=group, topics=topic, auto_offset_reset="earliest") as consumer:
         assert len(consumer.poll(10_000, max_records=2)[partition]) == 2
         consumer.commit()
         described = admin.describe_group(group)
@@ -125,10 +154,10 @@ def test_groups_are_listed_described_moved_and_deleted(admin: Admin, broker: Ott
         admin.describe_group(group)
 
 
-def test_transactions_are_listed_described_and_aborted(admin: Admin, broker: OttlaBroker, topic: str) -> None:
+def test_transactions_are_listed_described_and_aborted(admin: Admin, address: str, topic: str) -> None:
     partition = TopicPartition(topic, 0)
-    name = f"transactional-{next(_numbers)}"
-    with Producer(broker.bootstrap_servers, transactional_id=name) as producer:
+    name = new_name("transactional")
+    with Producer(address, transactional_id=name) as producer:
         producer.begin_transaction()
         producer.send(topic, b"1", partition=0).result(10)
         (listed,) = admin.list_transactions(["Ongoing"], pattern=name)
@@ -146,13 +175,25 @@ def test_transactions_are_listed_described_and_aborted(admin: Admin, broker: Ott
         admin.describe_transaction("nobody")
 
 
-def test_disks_features_and_partitions_are_described(admin: Admin, broker: OttlaBroker, topic: str) -> None:
-    partition = fill(broker, topic)
+def test_disks_features_and_partitions_are_described(admin: Admin, address: str, topic: str) -> None:
+    partition = fill(address, topic)
     (directory,) = admin.describe_log_dirs()[1]
     assert directory.error is None
     assert directory.replicas[partition].size_bytes > 0
     assert admin.features()["transaction.version"] >= 1
     assert admin.describe_partitions([topic])[partition].isr == (1,)
+
+
+def test_moves_and_elections_of_one_broker_have_nothing_to_do(admin: Admin, topic: str) -> None:
+    place = TopicPartition(topic, 0)
+    assert admin.reassign({place: [1]}) == {place: None}
+    wait_until(lambda: admin.list_reassignments() == {}, "the move to be over")
+    assert isinstance(admin.reassign({place: None})[place], NoReassignmentInProgress)
+    outcome = admin.elect_leaders([place]).get(place)
+    assert outcome is None or outcome.code == ErrorCode.election_not_needed
+    assert admin.describe_cluster().brokers[1].is_alive
+    with pytest.raises(KafkaError):
+        admin.unregister_broker(99)
 
 
 def test_a_cluster_is_described_and_its_partitions_moved() -> None:
@@ -173,20 +214,21 @@ def test_a_cluster_is_described_and_its_partitions_moved() -> None:
         assert sorted(admin.describe_cluster().brokers) == [1, 3]
 
 
-async def test_the_asyncio_twin_does_the_same(broker: OttlaBroker) -> None:
-    async with AsyncAdmin(**{"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        created = await admin.create_topic("by-asyncio", partitions=2)
+async def test_the_asyncio_twin_does_the_same(address: str) -> None:
+    async with AsyncAdmin(**{"bootstrap.servers": address}) as admin:
+        name = new_name("by-asyncio")
+        created = await admin.create_topic(name, partitions=2)
         assert created.partition_count == 2
         both = await asyncio.gather(admin.describe_cluster(), admin.list_groups())
-        assert "by-asyncio" in both[0].topics
+        assert 1 in both[0].brokers
 
 
-def test_mistakes_are_explained(broker: OttlaBroker) -> None:
+def test_mistakes_are_explained(address: str) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
-        Admin(bootstrap_server=broker.bootstrap_servers)  # type: ignore[call-arg]
+        Admin(bootstrap_server=address)  # type: ignore[call-arg]
     with pytest.raises(BrokerUnreachable):
         Admin("127.0.0.1:1")
-    admin = Admin(broker.bootstrap_servers)
+    admin = Admin(address)
     admin.close()
     admin.close()
     with pytest.raises(ClientClosed):

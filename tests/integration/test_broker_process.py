@@ -43,7 +43,8 @@ def test_the_command_carries_data_address_and_settings(tmp_path: Path) -> None:
     )
     assert broker.command()[1:] == [
         *("-m", "ottla.cli.main", "serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0"),
-        *("--set", "num.partitions=3", "--ephemeral"),
+        *("--log-format", "text", "--set", "ottla.metrics.listen=off", "--set", "num.partitions=3"),
+        "--ephemeral",
     ]
 
 

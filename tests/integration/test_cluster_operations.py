@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 from tests.integration.memory_cluster import MemoryCluster, awaited
 
+from ottla.cli import move_progress
 from ottla.cli.main import run
+from ottla.client import moves
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Cluster
+from ottla.client.cluster_admin import ClusterAdmin
 from ottla.client.producer import AsyncProducer
 from ottla.client.topic_admin import TopicAdmin
+from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import TopicAlreadyExists
 
 Ottla = Callable[..., tuple[int, str, str]]
@@ -147,6 +152,82 @@ def test_a_topic_gets_more_copies_with_its_records(cluster: MemoryCluster, ottla
     assert list(ends.values()) == [50] * 6
     assert "leader.replication.throttled.replicas" not in cluster.image.topic_overrides("orders")
     assert not cluster.image.broker_overrides(1)
+
+
+def fill(cluster: MemoryCluster, topic: str, records: int) -> tuple[int, int]:
+    """Return who has its partition, and somebody else."""
+
+    async def produce() -> None:
+        async with AsyncProducer(cluster.bootstrap) as producer:
+            for _ in range(records):
+                await producer.send(topic, b"x" * 100_000, partition=0)
+
+    awaited(produce)
+    (at,) = cluster.image.topics[topic].partitions[0].replicas
+    return at, next(node for node in cluster.brokers if node != at)
+
+
+def moving(cluster: MemoryCluster, topic: str) -> tuple[int, ...]:
+    return cluster.image.topics[topic].partitions[0].adding
+
+
+def test_a_throttled_move_shows_its_progress_and_leaves_no_throttle(
+    cluster: MemoryCluster, ottla: Ottla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move_progress, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(moves, "POLL_S", 0.2)
+    ottla("topic", "create", "orders", "-r", "1")
+    _, to = fill(cluster, "orders", 60)
+    code, _, err = ottla("cluster", "reassign", "orders", "--to", str(to), "-y", "--throttle", "3MB")
+    assert code == 0, err
+    *lines, last = err.splitlines()
+    assert last == "1 partition moved"
+    assert any("1 partition left" in line and "MiB/s" in line and "s left" in line for line in lines), err
+    assert cluster.image.topics["orders"].partitions[0].replicas == (to,)
+    assert not cluster.image.topic_overrides("orders")
+    assert not any(cluster.image.broker_overrides(node) for node in cluster.brokers)
+
+
+def test_a_move_in_the_background_is_throttled_until_it_is_cancelled(
+    cluster: MemoryCluster, ottla: Ottla
+) -> None:
+    ottla("topic", "create", "orders", "-r", "1")
+    at, to = fill(cluster, "orders", 20)
+    code, _, err = ottla(
+        "cluster", "reassign", "orders", "--to", str(to), "-y", "--throttle", "1kB", "--no-wait"
+    )
+    assert (code, "throttled until" in err) == (0, True), err
+    assert moving(cluster, "orders") == (to,)
+    assert cluster.image.topic_overrides("orders")["leader.replication.throttled.replicas"] == "*"
+    code, out, _ = ottla("cluster", "health")
+    assert (code, "1 partition moving to other brokers" in out) == (0, True)
+    assert "1 move cancelled" in ottla("cluster", "reassign", "orders:0", "--cancel")[2]
+    assert cluster.image.topics["orders"].partitions[0].replicas == (at,)
+    assert not cluster.image.topic_overrides("orders")
+    assert not any(cluster.image.broker_overrides(node) for node in cluster.brokers)
+
+
+def test_who_waits_for_a_move_hears_that_it_was_cancelled(cluster: MemoryCluster, ottla: Ottla) -> None:
+    ottla("topic", "create", "orders", "-r", "1")
+    at, to = fill(cluster, "orders", 20)
+
+    def cancel() -> None:
+        cluster.wait_for(lambda: moving(cluster, "orders"))
+        change = {TopicPartition("orders", 0): None}
+
+        async def session() -> None:
+            async with Cluster(parse_addresses(cluster.bootstrap)) as connected:
+                await ClusterAdmin(connected).reassign(change)
+
+        awaited(session)
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    code, _, err = ottla("cluster", "reassign", "orders", "--to", str(to), "-y", "--throttle", "1kB")
+    canceller.join()
+    assert (code, "1 move of 1 cancelled" in err) == (1, True), err
+    assert cluster.image.topics["orders"].partitions[0].replicas == (at,)
+    assert not cluster.image.topic_overrides("orders")
 
 
 def test_a_broker_is_taken_out(cluster: MemoryCluster, ottla: Ottla) -> None:

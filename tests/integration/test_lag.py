@@ -92,10 +92,20 @@ async def test_lag_counts_from_what_is_left_where_records_were_deleted(
     assert await lags(broker, cluster, behind) == [Lag(2, 70), Lag(0, 0.0)]
 
 
-async def test_partitions_that_are_gone_have_no_lag(broker: Broker, cluster: Cluster) -> None:
+async def test_a_partition_that_is_led_elsewhere_is_read_from_the_replica_here(
+    broker: Broker, cluster: Cluster
+) -> None:
     await TopicAdmin(cluster).create_topic("orders", partitions=1)
     await Groups(cluster).commit("billing", {TopicPartition("orders", 0): 0})
     del broker.partitions._led_by_name["orders"][0]  # as if another broker led it
+    assert await broker.groups.lag("billing") == [PartitionLag("orders", 0, 0, 0, Lag(0, 0.0))]
+
+
+async def test_partitions_that_are_not_here_have_no_lag(broker: Broker, cluster: Cluster) -> None:
+    await TopicAdmin(cluster).create_topic("orders", partitions=1)
+    await Groups(cluster).commit("billing", {TopicPartition("orders", 0): 0})
+    del broker.partitions._led_by_name["orders"][0]  # as if it were only on another broker
+    del broker.partitions._hosted["orders"][0]
     assert await broker.groups.lag("billing") == [PartitionLag("orders", 0, 0)]
 
 

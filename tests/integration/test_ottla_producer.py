@@ -24,6 +24,7 @@ from ottla.testing.broker_process import BrokerProcess, free_port
 __all__ = ["make_producer"]
 
 BROKER_SETTINGS = {"auto.create.topics.enable": "false"}
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 _numbers = itertools.count()
 
@@ -74,7 +75,27 @@ def test_what_is_sent_arrives_as_it_was_sent(broker, make_producer: MakeProducer
     assert (second.key, second.value) == (b"", None)
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_librdkafka_reads_every_field_of_every_record_byte_for_byte(
+    broker, make_producer: MakeProducer, reference, topic, codec
+) -> None:
+    fields = [None, b"", b"\0", bytes(range(256)), b"long" * 3_000]
+    names = ["", "name", "ü\N{SNOWMAN}", "name"]
+    records = [
+        (value, key, [(name, fields[(at + number) % 5]) for at, name in enumerate(names[: number % 5])], when)
+        for number, (value, key) in enumerate(itertools.product(fields, fields))
+        for when in (0, 1_700_000_000_000 + number, 2**40)
+    ]
+    producer = make_producer(broker.address, compression_type=codec, linger_ms=20)
+    for value, key, headers, when in records:
+        producer.send(topic, value, key, headers=headers, timestamp_ms=when, partition=1)
+    producer.flush()
+    found = read(reference, topic, len(records))
+    assert [each.offset for each in found] == list(range(len(records)))
+    assert [(one.value, one.key, list(one.headers), one.timestamp_ms) for one in found] == records
+
+
+@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("acks", ["all", 1, 0])
 def test_every_codec_and_every_acks_brings_all_records_in_order(
     broker, make_producer: MakeProducer, reference, topic, codec, acks
@@ -92,6 +113,7 @@ def test_a_key_finds_the_partition_where_librdkafka_puts_it(
     broker, make_producer: MakeProducer, reference, topic
 ) -> None:
     keys = [b"", b"\0", b"k", *(b"key-%d" % number for number in range(300)), bytes(range(256)), b"x" * 300]
+    keys += [bytes(255 - number * 7 % 256 for number in range(size)) for size in range(1, 70)]
     names = ["consistent_random", "consistent", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"]
     for name in names:
         random_for_empty = name == "consistent_random"

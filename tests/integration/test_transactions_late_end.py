@@ -14,10 +14,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.integration.clients import HasAddress, Refused, wait_until
 from tests.integration.holding_proxy import HoldingProxy
-from tests.integration.transaction_libraries import LIBRARIES
+from tests.integration.transaction_libraries import ALL, CLASSIC
 from tests.integration.transaction_stage import BROKER_SETTINGS, Stage, out, stage
 from tests.integration.transactions import TransactionalProducer
-from tests.integration.wire_library import WIRE_V2
 
 from ottla.protocol.api_keys import ApiKey
 
@@ -52,7 +51,7 @@ def end_late(stage: Stage, proxy: HoldingProxy, topic: str, commit: bool) -> Tra
     return producer
 
 
-@pytest.mark.parametrize("stage", LIBRARIES, indirect=True)
+@pytest.mark.parametrize("stage", CLASSIC, indirect=True)
 def test_classic_a_late_commit_makes_half_of_the_next_transaction_visible(
     stage: Stage, proxy: HoldingProxy
 ) -> None:
@@ -66,7 +65,7 @@ def test_classic_a_late_commit_makes_half_of_the_next_transaction_visible(
     assert stage.read(topic) == [[b"first", b"half of the second"]]
 
 
-@pytest.mark.parametrize("stage", LIBRARIES, indirect=True)
+@pytest.mark.parametrize("stage", CLASSIC, indirect=True)
 def test_classic_a_late_abort_throws_away_half_of_the_next_transaction(
     stage: Stage, proxy: HoldingProxy
 ) -> None:
@@ -81,7 +80,7 @@ def test_classic_a_late_abort_throws_away_half_of_the_next_transaction(
     assert stage.read(topic) == [[]]
 
 
-@pytest.mark.parametrize("stage", [WIRE_V2.name], indirect=True)
+@pytest.mark.parametrize("stage", sorted(ALL.keys() - CLASSIC.keys()), indirect=True)
 @pytest.mark.parametrize("late", ["commit", "abort"])
 @pytest.mark.parametrize("second", ["commit", "abort"])
 @pytest.mark.parametrize("when", ["before", "within", "after"])

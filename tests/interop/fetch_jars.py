@@ -1,11 +1,12 @@
-"""Fetch Apache Kafka's server, clients and tools into `.jars/`, for the tests in this folder.
+"""Fetch Apache Kafka's server, clients and tools, and Spark's own Kafka connector, into `.jars/`.
 
     python tests/interop/fetch_jars.py            # what `make interop` runs first
     python tests/interop/fetch_jars.py --list     # what is there
 
 Maven does the work from a small pom written to a temporary folder, so it looks where the user's own Maven
-settings say. The jars of one release fill `.jars/kafka-<version>/`, which appears in one rename: a folder
-that exists is complete, and is not fetched again.
+settings say. The jars of one release fill a folder of their own (`.jars/kafka-<version>/`,
+`.jars/spark-kafka-<version>/`), which appears in one rename: a folder that exists is complete, and is not
+fetched again.
 """
 
 from __future__ import annotations
@@ -15,20 +16,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.1"
 SCALA_SUFFIX = "2.13"
+CONNECTOR_VERSION = "4.2.0"  # Maven's newest release; PyPI's pyspark is 4.3.0, and runs with it
+TOKENS_VERSION = "4.1.0-preview1"
 JARS_ROOT = Path(__file__).resolve().parents[2] / ".jars"
 KAFKA_JARS = JARS_ROOT / f"kafka-{KAFKA_VERSION}"
-
-# (group, artifact, version): the tools bring the clients, the server brings DumpLogSegments and KRaft.
-ARTIFACTS = (
-    ("org.apache.kafka", f"kafka_{SCALA_SUFFIX}", KAFKA_VERSION),
-    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-    ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
-)
+CONNECTOR_JARS = JARS_ROOT / f"spark-kafka-{CONNECTOR_VERSION}"
 
 POM = """<project>
   <modelVersion>4.0.0</modelVersion>
@@ -44,43 +41,80 @@ POM = """<project>
 DEPENDENCY = """    <dependency>
       <groupId>{}</groupId>
       <artifactId>{}</artifactId>
-      <version>{}</version>
+      <version>{}</version>{exclusions}
     </dependency>"""
 
+ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
-def fetch(target: Path = KAFKA_JARS) -> None:
-    """Fill `target` with the jars unless it is already there."""
-    if target.is_dir():
+
+@dataclass(frozen=True)
+class Collection:
+    """Jars that belong together: where they go, and what is asked for."""
+
+    target: Path
+    artifacts: tuple[tuple[str, str, str], ...]
+    """(group, artifact, version)"""
+    with_dependencies: bool = True
+
+
+# The tools bring the clients, the server brings DumpLogSegments and KRaft.
+KAFKA = Collection(
+    KAFKA_JARS,
+    (
+        ("org.apache.kafka", f"kafka_{SCALA_SUFFIX}", KAFKA_VERSION),
+        ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+        ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    ),
+)
+# What pyspark does not bring. Each alone: the rest of what they ask for is in pyspark's own `jars`
+# folder, and Spark's parent pom would send Maven to a mirror of its own choice for it.
+CONNECTOR = Collection(
+    CONNECTOR_JARS,
+    (
+        ("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA_SUFFIX}", CONNECTOR_VERSION),
+        ("org.apache.spark", f"spark-token-provider-kafka-0-10_{SCALA_SUFFIX}", TOKENS_VERSION),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.13.1"),
+    ),
+    with_dependencies=False,
+)
+
+
+def fetch(wanted: Collection = KAFKA) -> None:
+    """Fill the collection's folder with its jars unless it is already there."""
+    if wanted.target.is_dir():
         return
     maven = shutil.which("mvn")
     if maven is None:
-        raise SystemExit(
-            "Maven is not installed, so Kafka's jars cannot be fetched; try: apt-get install maven"
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        raise SystemExit("Maven is not installed, so jars cannot be fetched; try: apt-get install maven")
+    wanted.target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=wanted.target.parent) as scratch:
         pom = Path(scratch, "pom.xml")
-        pom.write_text(POM.format(dependencies="\n".join(DEPENDENCY.format(*one) for one in ARTIFACTS)))
+        exclusions = "" if wanted.with_dependencies else ALONE
+        dependencies = "\n".join(DEPENDENCY.format(*one, exclusions=exclusions) for one in wanted.artifacts)
+        pom.write_text(POM.format(dependencies=dependencies))
         jars = Path(scratch, "jars")
         command = [maven, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
         done = subprocess.run(command, check=False)
         if done.returncode != 0:
             raise SystemExit(f"Maven failed with exit code {done.returncode}; its own output is above")
-        jars.rename(target)
+        jars.rename(wanted.target)
 
 
 def main() -> None:
     """Fetch the jars, or list them."""
-    parser = argparse.ArgumentParser(description="Fetch Apache Kafka's jars for tests/interop.")
+    parser = argparse.ArgumentParser(description="Fetch the jars for tests/interop.")
     parser.add_argument("--list", action="store_true", help="list the jars that are there, fetch nothing")
     wants_list = parser.parse_args().list
-    if not wants_list:
-        fetch()
-    if not KAFKA_JARS.is_dir():
-        sys.exit(f"{KAFKA_JARS} is not there; fetch it with: make interop")
-    jars = sorted(KAFKA_JARS.glob("*.jar"))
-    print("\n".join(map(str, jars)) if wants_list else f"{len(jars)} jars in {KAFKA_JARS}")
+    for each in (KAFKA, CONNECTOR):
+        if not wants_list:
+            fetch(each)
+        if not each.target.is_dir():
+            sys.exit(f"{each.target} is not there; fetch it with: make interop")
+        jars = sorted(each.target.glob("*.jar"))
+        print("\n".join(map(str, jars)) if wants_list else f"{len(jars)} jars in {each.target}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from ottla.testing.simulate import run_seed
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "60"))
 CHUNKS = 6
-SEEDS_FOR_A_BUG = 150
+SEEDS_FOR_A_BUG = 300
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -34,23 +34,16 @@ def test_one_broker_keeps_its_promises_too(chunk: int) -> None:
         assert not violations, f"seed {seed} --nodes 1: {violations[0]}"
 
 
-# Bugs that were planted have to be found, or the above shows nothing. The seeds that find them are known to
-# begin with, so that this takes seconds; should the simulation change, the search goes on.
-
-FIND_WITH = {
-    "truncate-to-high-watermark": (0, 1),
-    "unfenced-fetch": (6, 27),
-    "early-isr-join": (15, 44),
-    "no-maximal-isr": (0, 2),
-    "unclean-last-replica": (2, 62),
-}
+# Bugs that were planted have to be found, or the above shows nothing. Which seed finds one moves with every
+# change of the brokers, so it is searched for: two seeds of a hundred find the shyest of them.
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_found(bug: str) -> None:
     with planted(bug):
-        for seed in (*FIND_WITH[bug], *range(SEEDS_FOR_A_BUG)):
-            if run_seed(seed).violations:
+        for seed in range(SEEDS_FOR_A_BUG):
+            if violations := run_seed(seed).violations:
+                print(f"seed {seed}: {violations[0]}")
                 return
     pytest.fail(f"{bug} was not found in {SEEDS_FOR_A_BUG} seeds")
 

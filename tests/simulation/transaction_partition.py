@@ -66,10 +66,10 @@ class SimPartition:
     def check_in_sync(self) -> None:
         """Do nothing: there are always enough replicas here."""
 
-    def append(self, batch: memoryview, header: BatchHeader) -> Appended:
+    def append(self, batch: memoryview, header: BatchHeader, is_inspected: bool = False) -> Appended:
         """Append a batch."""
         self.bench.clock.now_ms = self.network.now_ms
-        return self.log.append(batch, header, self.leader_epoch, self.network.now_ms)
+        return self.log.append(batch, header, self.leader_epoch, self.network.now_ms, is_inspected)
 
     def append_marker(self, marker: Marker) -> Appended:
         """Append the end of a transaction."""

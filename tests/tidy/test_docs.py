@@ -3,12 +3,16 @@
 from pathlib import Path
 
 import pytest
+from tools.decisions_index import decisions_page
 
 from ottla.api.table_docs import api_page
+from ottla.cli.problem_docs import problems_page
 from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page
 from ottla.common.config_docs import configuration_page
+from ottla.metrics.metrics_docs import metrics_page
 from ottla.protocol.errors_docs import error_page
+from ottla.spark.options_docs import spark_options_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -21,6 +25,10 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("client-api.md", client_api_page),
         ("configuration.md", configuration_page),
         ("errors.md", error_page),
+        ("metrics.md", metrics_page),
+        ("problems.md", problems_page),
+        ("decisions/README.md", decisions_page),
+        ("spark-options.md", spark_options_page),
     ],
 )
 def test_a_generated_page_is_up_to_date(page: str, text) -> None:

@@ -11,7 +11,7 @@ from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsT
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id
+from ottla.api.group_calls import check_group_id, now
 from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.errors import KafkaError
@@ -28,9 +28,8 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: RequestContex
         check_group_id(request.group_id)
         producer = Producer(request.producer_id, request.producer_epoch)
         partition = await ctx.services.groups.find_partition(request.group_id)
-        await ctx.services.transactions.add_partitions(
-            request.transactional_id, producer, frozenset({partition})
-        )
+        adding = ctx.services.transactions.add_partitions
+        await now(adding(request.transactional_id, producer, frozenset({partition})))
     except KafkaError as error:
         code = code_of_fenced(error, ctx, FIRST_WITH_FENCED)
     return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)

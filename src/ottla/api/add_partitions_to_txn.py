@@ -10,7 +10,8 @@ It is all or nothing: if one partition cannot be added, the others are told OPER
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from functools import partial
 
 from kio.schema.add_partitions_to_txn.v3 import AddPartitionsToTxnRequest as RequestV3
 from kio.schema.add_partitions_to_txn.v3 import AddPartitionsToTxnResponse as ResponseV3
@@ -32,6 +33,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
+from ottla.api.group_calls import now, outcome_of, then
 from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.api.turns import in_turns
 from ottla.common.ids import TopicPartition
@@ -49,11 +51,15 @@ from ottla.protocol.types import NO_THROTTLE, i32
 FIRST_WITH_FENCED = 2
 
 
-async def add_partitions_to_txn(request: RequestV3, ctx: RequestContext) -> ResponseV3:
+def add_partitions_to_txn(request: RequestV3, ctx: RequestContext) -> ResponseV3 | Awaitable[ResponseV3]:
     """Add partitions for a producer."""
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     partitions = _partitions(request.v3_and_below_topics)
-    verdicts = await _add(request.v3_and_below_transactional_id, producer, partitions, ctx)
+    verdicts = _add(request.v3_and_below_transactional_id, producer, partitions, ctx)
+    return then(verdicts, partial(_response, request, ctx))
+
+
+def _response(request: RequestV3, ctx: RequestContext, verdicts: Verdicts) -> ResponseV3:
     return ResponseV3(
         throttle_time=NO_THROTTLE,
         results_by_topic_v3_and_below=tuple(
@@ -86,9 +92,9 @@ async def _one(asked: AddPartitionsToTxnTransaction, ctx: RequestContext) -> Add
     producer = Producer(asked.producer_id, asked.producer_epoch)
     partitions = _partitions(asked.topics)
     if asked.verify_only:
-        verdicts = await _verify(asked.transactional_id, producer, partitions, ctx)
+        verdicts = await now(_verify(asked.transactional_id, producer, partitions, ctx))
     else:
-        verdicts = await _add(asked.transactional_id, producer, partitions, ctx)
+        verdicts = await now(_add(asked.transactional_id, producer, partitions, ctx))
     return AddPartitionsToTxnResult(
         transactional_id=asked.transactional_id,
         topic_results=tuple(
@@ -111,29 +117,29 @@ def _partitions(topics: Iterable[TopicV3 | AddPartitionsToTxnTopic]) -> frozense
     return frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
-async def _add(
+def _add(
     transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], ctx: RequestContext
-) -> Verdicts:
+) -> Verdicts | Awaitable[Verdicts]:
     refused = {each: error for each in partitions if (error := _why_not(each, ctx)) is not None}
     if refused:
         rest = OperationNotAttempted("another partition of the request cannot be added")
         return {each: refused.get(each, rest) for each in partitions}
-    try:
+
+    def add() -> Awaitable[None] | None:
         check_transactional_id(transactional_id)
-        await ctx.services.transactions.add_partitions(transactional_id, producer, partitions)
-    except KafkaError as error:
-        return dict.fromkeys(partitions, error)
-    return dict.fromkeys(partitions)
+        return ctx.services.transactions.add_partitions(transactional_id, producer, partitions)
+
+    return then(outcome_of(add), lambda error: dict.fromkeys(partitions, error))
 
 
-async def _verify(
+def _verify(
     transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], ctx: RequestContext
-) -> Verdicts:
+) -> Verdicts | Awaitable[Verdicts]:
     try:
         check_transactional_id(transactional_id)
     except KafkaError as error:
         return dict.fromkeys(partitions, error)
-    return await ctx.services.transactions.verify_here(transactional_id, producer, partitions)
+    return ctx.services.transactions.verify_here(transactional_id, producer, partitions)
 
 
 def _why_not(each: TopicPartition, ctx: RequestContext) -> KafkaError | None:

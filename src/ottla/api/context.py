@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.api.produce_turns import ProduceTurns
+from ottla.api.request_times import UNCOUNTED, RequestTimes
 
 if TYPE_CHECKING:
+    from ottla.api.departed_brokers import DepartedBrokers
     from ottla.api.encoded_metadata import EncodedMetadata
     from ottla.api.fetch_sessions import FetchSessions
     from ottla.api.producer_ids import ProducerIds
@@ -61,6 +63,7 @@ class Services:
     partitions: PartitionRegistry
     log_directory: LogDirectory
     encoded_metadata: EncodedMetadata
+    departed_brokers: DepartedBrokers
     fetch_sessions: FetchSessions
     purgatory: Purgatory
     producer_ids: ProducerIds
@@ -78,7 +81,7 @@ class Services:
 class RequestContext:
     """One request."""
 
-    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "services", "version")
+    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "services", "times", "version")
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class RequestContext:
         version: int,
         correlation_id: int,
         client_id: str | None,
+        times: RequestTimes = UNCOUNTED,
     ) -> None:
         self.services = services
         self.connection = connection
@@ -95,6 +99,8 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.times = times
+        """What this request counts for."""
 
     @property
     def principal(self) -> str:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any
+from time import perf_counter
+from typing import Any, cast
 
 from ottla.api.api_versions import refusal
 from ottla.api.context import Peer, RequestContext, Services
 from ottla.api.error_response import error_response
 from ottla.api.forwarding import FORWARDED, forward
+from ottla.api.request_times import BOUNDS_S, RequestTimes
+from ottla.api.slow_requests import SlowRequests
 from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest, KafkaError, UnknownServerError, UnsupportedVersion
@@ -28,6 +32,9 @@ log = logging.getLogger(__name__)
 
 MAX_FRAME_BYTES = 2 * 1024 * 1024
 """For every API but Produce, which `socket.request.max.bytes` bounds."""
+
+OVERLAPPING = (ApiKey.PRODUCE, ApiKey.WRITE_TXN_MARKERS)
+"""What waits until followers have it, while what comes behind need not wait for that."""
 
 ENVELOPE_BYTES = 1024
 """What an Envelope adds to the request inside."""
@@ -42,6 +49,7 @@ class Route:
     decode: Callable[[memoryview, int], Any]
     encode: Callable[[Any], bytes]
     response_type: type[Any]
+    times: RequestTimes
     is_forwarded: bool = False
     """Whether only the controller answers it."""
 
@@ -52,7 +60,13 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[tuple[int, int], Route] = {}
+        self.slow = SlowRequests(services.clock, services.config.ottla_slow_request_ms)
         services.handle_forwarded = self.handle_forwarded
+
+    def times(self) -> list[RequestTimes]:
+        """Return how long requests took, of every version of every API that was ever asked for."""
+        routes = [route.times for route in self._routes.values()]
+        return routes + [times.of_followers for times in routes if times.of_followers is not None]
 
     async def load_handlers(self) -> None:
         """Import what the table names, bit by bit, so that no client waits for it (see the table)."""
@@ -70,18 +84,54 @@ class Dispatcher:
 
     def may_overlap(self, api_key: int) -> bool:
         """Return whether such a request may start while an earlier one like it is unanswered."""
-        return api_key == ApiKey.PRODUCE
+        return api_key in OVERLAPPING
 
     def handle(self, connection: Peer, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
-        """Serve one request."""
+        """Serve one request, and count how long it takes."""
+        started = perf_counter()
         header, body_at = decode_request_header(frame)
         api_key, version, correlation_id, client_id = header
         route = self._routes.get((api_key, version)) or self._find_route(api_key, version)
         if route is None:
             return self._refuse_api_versions(correlation_id)
-        ctx = RequestContext(self._services, connection, api_key, version, correlation_id, client_id)
+        ctx = RequestContext(
+            self._services, connection, api_key, version, correlation_id, client_id, route.times
+        )
         if route.raw is not None:
-            return route.raw(frame, body_at, ctx)
+            reply = route.raw(frame, body_at, ctx)
+        else:
+            reply = self._handle(route, ctx, frame, body_at)
+        local_s = perf_counter() - started
+        if type(reply) is bytes or reply is None or isinstance(reply, (list, tuple)):
+            times = ctx.times
+            times.local_s += local_s
+            times.buckets[bisect_left(BOUNDS_S, local_s)] += 1
+            if local_s > self.slow.limit_s:
+                self.slow.note(ctx, local_s, local_s)
+            return reply
+        later = cast(Awaitable[Reply | None], reply)
+        if isinstance(later, asyncio.Future):  # parked: it needs no task, and gets none
+            later.add_done_callback(lambda _: self._answered(ctx, started, local_s))
+            return later
+        return self._await_reply(later, ctx, started, local_s)
+
+    async def _await_reply(
+        self, reply: Awaitable[Reply | None], ctx: RequestContext, started: float, local_s: float
+    ) -> Reply | None:
+        try:
+            return await reply
+        finally:
+            self._answered(ctx, started, local_s)
+
+    def _answered(self, ctx: RequestContext, started: float, local_s: float) -> None:
+        total_s = perf_counter() - started
+        ctx.times.answered(local_s, total_s)
+        if total_s > self.slow.limit_s:
+            self.slow.note(ctx, local_s, total_s)
+
+    def _handle(
+        self, route: Route, ctx: RequestContext, frame: memoryview, body_at: int
+    ) -> bytes | Awaitable[bytes]:
         if route.is_forwarded and self._services.peers is not None:
             return self._forward(route, ctx, bytes(frame))
         request = route.decode(frame, body_at)
@@ -102,7 +152,7 @@ class Dispatcher:
         route = self._routes.get((api_key, version)) or self._find_route(api_key, version)
         assert route is not None, "only an ApiVersions has no route"
         ctx = RequestContext(
-            self._services, connection, api_key, version, header.correlation_id, header.client_id
+            self._services, connection, api_key, version, header.correlation_id, header.client_id, route.times
         )
         response = route.handler(route.decode(memoryview(frame), body_at), ctx)
         return (await self._await_response(route, ctx, response))[SIZE.size :]
@@ -164,8 +214,11 @@ class Dispatcher:
                 f"{row.name} v{version} is not served (v{row.min_version} to v{row.max_version} are)"
             )
         newest = serving.max_version
+        times = RequestTimes(row.name, version)
+        if api_key == ApiKey.FETCH:
+            times = RequestTimes("FetchConsumer", version, RequestTimes("FetchFollower", version))
         if serving.kind == BYTES:
-            route = Route(serving.load(), _never, _never, _never, type(None))
+            route = Route(serving.load(), _never, _never, _never, type(None), times)
         else:
             route = Route(
                 None,
@@ -173,6 +226,7 @@ class Dispatcher:
                 request_decoder(api_key, version, newest),
                 response_encoder(api_key, version, newest),
                 response_class(api_key, newest),
+                times,
                 api_key in FORWARDED,
             )
         self._routes[api_key, version] = route

@@ -7,10 +7,13 @@ says what the producer is from now on. The answer comes when the decision is saf
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
+from ottla.api.group_calls import outcome_of, then
 from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.requests import EndRequest
 from ottla.coordinator.transaction.transaction import NOBODY, Producer
@@ -21,25 +24,29 @@ FIRST_WITH_FENCED = 2
 FIRST_WITH_NEW_EPOCH = 5
 
 
-async def end_txn(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse:
+def end_txn(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """Commit or abort."""
-    try:
-        check_transactional_id(request.transactional_id)
-        producer = await ctx.services.transactions.end(
-            EndRequest(
-                request.transactional_id,
-                Producer(request.producer_id, request.producer_epoch),
-                is_commit=request.committed,
-                bumps_epoch=ctx.version >= FIRST_WITH_NEW_EPOCH,
-                principal=ctx.principal,
-            )
-        )
-    except KafkaError as error:
-        return _response(code_of_fenced(error, ctx, FIRST_WITH_FENCED), NOBODY)
-    return _response(ErrorCode.none, producer)
+    asked = EndRequest(
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        is_commit=request.committed,
+        bumps_epoch=ctx.version >= FIRST_WITH_NEW_EPOCH,
+        principal=ctx.principal,
+    )
+
+    def end() -> Producer | Awaitable[Producer]:
+        check_transactional_id(asked.transactional_id)
+        return ctx.services.transactions.end(asked)
+
+    return then(outcome_of(end), lambda outcome: _response(outcome, ctx))
 
 
-def _response(code: ErrorCode, producer: Producer) -> EndTxnResponse:
+def _response(outcome: Producer | KafkaError, ctx: RequestContext) -> EndTxnResponse:
+    code, producer = ErrorCode.none, NOBODY
+    if isinstance(outcome, KafkaError):
+        code = code_of_fenced(outcome, ctx, FIRST_WITH_FENCED)
+    else:
+        producer = outcome
     return EndTxnResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,

@@ -77,7 +77,7 @@ class Reading:
         self._session = session
         self._continued = continued
         self._ctx = ctx
-        self._results: list[tuple[Wanted, FetchPartitionResult]] = []
+        self._results: list[tuple[Wanted, FetchPartitionResult, Partition | None]] = []
         self.partitions: list[Partition] = []
         self.size_bytes = 0
         self.failed = False
@@ -103,6 +103,7 @@ class Reading:
         self.partitions = []
         self.size_bytes = 0
         left = min(self._request.max_bytes, self._ctx.services.config.fetch_max_bytes)
+        served: Partition | None
         for wanted in self._session.wanted():
             try:
                 partition = self._find(wanted.topic, wanted.index)
@@ -110,22 +111,25 @@ class Reading:
                 data = self._read_one(partition, wanted, max(0, min(left, wanted.max_bytes)))
             except KafkaError as error:
                 self.failed = True
-                data = self._failure(wanted, error)
+                data, served = self._failure(wanted, error), None
             else:
                 self.partitions.append(partition)
+                served = partition
                 size = len(data.records) if isinstance(data.records, bytes) else data.records.size
                 self.size_bytes += size
                 left -= size
-            self._results.append((wanted, data))
+            self._results.append((wanted, data, served))
 
     def reply(self) -> Reply:
         """Encode what was read; a continued session hears only what is new to it."""
         topics: dict[TopicKey, list[FetchPartitionResult]] = {}
         served: list[Wanted] = []
-        for wanted, data in self._results:
+        for wanted, data, partition in self._results:
             has_records = isinstance(data.records, FileRange) or len(data.records) > 0
+            self._count(wanted.topic, partition, data)
             is_news = wanted.news(data.high_watermark, data.log_start_offset)
-            is_trouble = data.error_code != 0 or data.diverging_epoch is not None
+            is_elsewhere = data.preferred_read_replica >= 0
+            is_trouble = data.error_code != 0 or data.diverging_epoch is not None or is_elsewhere
             if has_records:
                 served.append(wanted)
             elif self._continued and not is_news and not is_trouble:
@@ -141,6 +145,15 @@ class Reading:
             self._session.session_id,
             [_topic(key, partitions) for key, partitions in topics.items()],
         )
+
+    def _count(self, topic: TopicKey, partition: Partition | None, data: FetchPartitionResult) -> None:
+        """Count what one partition is answered with."""
+        if partition is None:
+            self._ctx.services.partitions.traffic_of(topic).failed_fetches += 1
+            return
+        traffic, records = partition.traffic, data.records
+        traffic.fetches += 1
+        traffic.bytes_out += len(records) if isinstance(records, bytes) else records.size
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions
@@ -174,6 +187,7 @@ class Reading:
         if self._request.rack_id:
             preferred = preferred_replica(self._ctx, partition, wanted.fetch_offset, self._request.rack_id)
             if preferred is not None:
+                self.failed = True  # there is nothing to wait for here
                 return redirect(wanted.index, partition, preferred)
         committed_only = self._request.isolation_level == READ_COMMITTED
         end_offset = partition.last_stable_offset if committed_only else partition.high_watermark

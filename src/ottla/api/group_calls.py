@@ -1,4 +1,4 @@
-"""Calls to the group coordinator: most are answered at once, some when a rebalance is done.
+"""Calls to a coordinator: most are answered at once, some when a rebalance is done.
 
 A handler that is answered at once returns its response as it is, which costs no task; `then` makes the
 two ways look alike.
@@ -6,8 +6,8 @@ two ways look alike.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.coordinator.effects import Step
@@ -33,11 +33,16 @@ def outcome(
     **kwargs: P.kwargs,
 ) -> Any:
     """Return the reply to an event, or the KafkaError that it failed with; or a future for either."""
+    return outcome_of(partial(groups.call, group_id, event, *args, **kwargs))
+
+
+def outcome_of(call: Callable[[], Any]) -> Any:
+    """Return what `call` returns, or the KafkaError that it raises; or an awaitable for either."""
     try:
-        reply = groups.call(group_id, event, *args, **kwargs)
+        reply = call()
     except KafkaError as error:
         return error
-    return _settle(reply) if isinstance(reply, asyncio.Future) else reply
+    return _settle(reply) if isinstance(reply, Awaitable) else reply
 
 
 def then(reply: Any, respond: Callable[[Any], R]) -> R | Awaitable[R]:
@@ -52,7 +57,7 @@ async def now(reply: Any) -> Any:
     return await reply if isinstance(reply, Awaitable) else reply
 
 
-async def _settle(reply: asyncio.Future[Any]) -> Any:
+async def _settle(reply: Awaitable[Any]) -> Any:
     try:
         return await reply
     except KafkaError as error:

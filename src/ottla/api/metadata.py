@@ -68,7 +68,9 @@ def _all_topics(ctx: RequestContext) -> bytes:
         topics = tuple(described.topic(topic) for topic in image.topics.values())
         return response_encoder(ApiKey.METADATA, ctx.version, NEWEST)(_response(image, ctx, topics))
 
-    body = ctx.services.encoded_metadata.body(image, ctx.version, ctx.connection.listener_name, encode)
+    departed = ctx.services.departed_brokers.still_listed(image)
+    key = (ctx.version, ctx.connection.listener_name, departed)
+    body = ctx.services.encoded_metadata.body(image, key, encode)
     return encode_frame(encode_response_header(ApiKey.METADATA, ctx.version, ctx.correlation_id), body)
 
 
@@ -77,7 +79,7 @@ def _response(
 ) -> MetadataResponse:
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
-        brokers=_brokers(image, ctx.connection.listener_name),
+        brokers=_brokers(image, ctx),
         cluster_id=image.cluster_id,
         controller_id=BrokerId(reached_controller(image, ctx)),
         topics=topics,
@@ -85,7 +87,8 @@ def _response(
     )
 
 
-def _brokers(image: ClusterImage, listener: str) -> tuple[MetadataResponseBroker, ...]:
+def _brokers(image: ClusterImage, ctx: RequestContext) -> tuple[MetadataResponseBroker, ...]:
+    listener, departed = ctx.connection.listener_name, ctx.services.departed_brokers.still_listed(image)
     return tuple(
         MetadataResponseBroker(
             node_id=BrokerId(broker.node_id),
@@ -94,7 +97,8 @@ def _brokers(image: ClusterImage, listener: str) -> tuple[MetadataResponseBroker
             rack=broker.rack,
         )
         for broker in image.brokers.values()
-        if not broker.fenced and (endpoint := broker.endpoint(listener)) is not None
+        if (not broker.fenced or broker.node_id in departed)
+        and (endpoint := broker.endpoint(listener)) is not None
     )
 
 

@@ -132,6 +132,7 @@ def _append_all(
                     partition.check_in_sync()
                 results.append(_append(partition, index, batch, header, is_inspected, waiting, request.acks))
             except KafkaError as error:
+                _count_failure(ctx, topic_id or name, batch)
                 hint = leader_hint(ctx, error, topic_id or name, index)
                 results.append(_failure(index, error)._replace(current_leader=hint))
             except Exception as error:
@@ -182,6 +183,12 @@ def _check_attributes(header: BatchHeader, version: int, transactional_id: str |
         raise TransactionalIdAuthorizationFailed("transactional records need a transactional id")
     if header.codec == ZSTD and version < FIRST_WITH_ZSTD:
         raise UnsupportedCompressionType(f"zstd needs Produce v{FIRST_WITH_ZSTD}, this is v{version}")
+
+
+def _count_failure(ctx: RequestContext, topic: UUID | str | None, batch: memoryview | None) -> None:
+    traffic = ctx.services.partitions.traffic_of(topic)
+    traffic.failed_appends += 1
+    traffic.bytes_rejected += 0 if batch is None else len(batch)
 
 
 def _failure(index: int, error: KafkaError) -> ProducePartitionResult:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.api.group_calls import now
 from ottla.api.produce_turns import Steps
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import INTERNAL_TOPICS
@@ -109,7 +111,7 @@ def verify_partitions(ctx: RequestContext, request: ProduceRequest) -> Steps[Fai
     if question is None:
         return failures or _NOTHING_FAILED
     try:
-        outcome: Outcome = yield ask_coordinator(
+        answer = ask_coordinator(
             ctx.services,
             question.transactional_id,
             (question.producer_id, question.producer_epoch),
@@ -118,6 +120,7 @@ def verify_partitions(ctx: RequestContext, request: ProduceRequest) -> Steps[Fai
             timeout_ms=request.timeout_ms,
             begin=partial(question.begin, adds),
         )
+        outcome: Outcome = (yield answer) if isawaitable(answer) else answer
     except Exception as error:
         log.error("verifying a transaction of %s failed", request.transactional_id, exc_info=error)
         unknown = UnknownServerError("the broker failed; its log says why")
@@ -151,7 +154,7 @@ def _partitions(
                 yield topic_id or name, index, partition, batch
 
 
-async def ask_coordinator(
+def ask_coordinator(
     services: Services,
     transactional_id: str,
     producer: tuple[int, int],
@@ -160,28 +163,47 @@ async def ask_coordinator(
     adds: bool,
     timeout_ms: int,
     begin: Callable[[], None],
-) -> Outcome:
+) -> Outcome | Awaitable[Outcome]:
     """Ask the coordinator; while it is finishing the producer's last transaction, ask again soon.
 
     `begin` is called before each question: the last transaction's markers, which end what was begun before
-    them, say nothing against an answer to a question that was asked after them.
+    them, say nothing against an answer to a question that was asked after them. A coordinator on this
+    broker mostly answers at once.
     """
+
+    def ask() -> Outcome | Awaitable[Outcome]:
+        begin()
+        return services.transactions.verify(transactional_id, *producer, partitions, add=adds)
+
+    answer = ask()
+    if isawaitable(answer) or _is_busy(answer):
+        return _ask_again(answer, ask, partitions, timeout_ms)
+    return answer
+
+
+async def _ask_again(
+    answer: Outcome | Awaitable[Outcome],
+    ask: Callable[[], Outcome | Awaitable[Outcome]],
+    partitions: tuple[TopicPartition, ...],
+    timeout_ms: int,
+) -> Outcome:
     try:
         async with asyncio.timeout(max(timeout_ms / 1000, SHORTEST_PATIENCE_S)):
-            for pause_s in (*RETRY_S, None):
-                begin()
-                outcome: Outcome = await services.transactions.verify(
-                    transactional_id, *producer, partitions, add=adds
-                )
-                is_busy = any(isinstance(each, ConcurrentTransactions) for each in outcome.values())
-                if pause_s is None or not is_busy:
+            outcome: Outcome = await now(answer)
+            for pause_s in RETRY_S:
+                if not _is_busy(outcome):
                     break
                 await asyncio.sleep(pause_s)
+                outcome = await now(ask())
             return outcome
     except TimeoutError:
         return dict.fromkeys(partitions, RequestTimedOut("the transaction's coordinator does not answer"))
     except KafkaError as error:
         return dict.fromkeys(partitions, error)
+
+
+def _is_busy(outcome: Outcome) -> bool:
+    return any(isinstance(each, ConcurrentTransactions) for each in outcome.values())
 
 
 def as_produce_error(error: KafkaError, version: int) -> KafkaError:

@@ -23,6 +23,7 @@ def answer_follower(
     request: FetchRequest, session: FetchSession, continued: bool, ctx: RequestContext
 ) -> Reply | Awaitable[Reply]:
     """Answer at once if there is enough to send, else when there is, or when the time is up."""
+    ctx.times = ctx.times.of_followers or ctx.times
     reading = ReplicaReading(request, session, continued, ctx)
     reading.read()
     reading.is_counted = True
@@ -46,6 +47,12 @@ class ReplicaReading(Reading):
         super().__init__(request, session, continued, ctx)
         self.is_counted = False
         """Whether the leaders know already how far the follower is."""
+
+    def _count(self, topic: TopicKey, partition: Partition | None, data: FetchPartitionResult) -> None:
+        if partition is not None:
+            records = data.records
+            size = len(records) if isinstance(records, bytes) else records.size
+            partition.traffic.copied_bytes_out += size
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions

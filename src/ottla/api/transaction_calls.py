@@ -5,6 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
+from ottla.common.transaction_keys import EVERYBODY
 from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
@@ -20,14 +21,17 @@ def check_transactional_id(transactional_id: str) -> None:
 
 
 def check_two_phase_commit(transactional_id: str, ctx: RequestContext) -> None:
-    """Refuse a producer that may not take part in two-phase commits.
-
-    Besides the configuration, the principal needs the operation TWO_PHASE_COMMIT on the transactional
-    id; there is no authorizer yet, so everybody has it.
-    """
-    if not ctx.services.config.transaction_two_phase_commit_enable:
+    """Refuse a producer that may not take part in two-phase commits."""
+    config = ctx.services.config
+    if not config.transaction_two_phase_commit_enable:
         raise TransactionalIdAuthorizationFailed(
             f"{transactional_id}: two-phase commit is switched off (transaction.two.phase.commit.enable)"
+        )
+    allowed = config.ottla_two_phase_commit_principals
+    if EVERYBODY not in allowed and ctx.principal not in allowed:
+        raise TransactionalIdAuthorizationFailed(
+            f"{transactional_id}: {ctx.principal} may not use two-phase commit "
+            f"(ottla.two.phase.commit.principals)"
         )
 
 

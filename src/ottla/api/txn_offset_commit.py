@@ -92,7 +92,7 @@ async def _verify(request: TxnOffsetCommitRequest, ctx: RequestContext) -> None:
     config = ctx.services.config
     if adds or config.transaction_partition_verification_enable:
         at = partition.topic_partition
-        verdicts = await ask_coordinator(
+        asking = ask_coordinator(
             ctx.services,
             request.transactional_id,
             producer,
@@ -101,6 +101,7 @@ async def _verify(request: TxnOffsetCommitRequest, ctx: RequestContext) -> None:
             timeout_ms=config.offsets_commit_timeout_ms,
             begin=begin,
         )
+        verdicts = await now(asking)
         refusal = verdicts.get(at)
         if refusal is not None:
             raise _of_coordinator(refusal)

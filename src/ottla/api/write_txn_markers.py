@@ -65,7 +65,7 @@ async def write_markers(
         )
         for topic in each.topics:
             for index in topic.partition_indexes:
-                outcomes.append(_append(services, topic.name, index, marker))
+                outcomes.append(append_marker(services, topic.name, index, marker))
                 if len(outcomes) % MARKERS_PER_TURN == 0:
                     await asyncio.sleep(0)
     waiting = [each for each in outcomes if isinstance(each, asyncio.Future)]
@@ -95,7 +95,8 @@ async def write_markers(
     )
 
 
-def _append(services: Services, topic: str, index: int, marker: Marker) -> Outcome:
+def append_marker(services: Services, topic: str, index: int, marker: Marker) -> Outcome:
+    """Append a marker to a partition that this broker leads."""
     try:
         if topic == CONSUMER_OFFSETS_TOPIC:
             return services.groups.end_transaction(index, marker)

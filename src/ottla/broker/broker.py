@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -16,11 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla import __version__
 from ottla.api.context import Services
+from ottla.api.departed_brokers import DepartedBrokers
 from ottla.api.dispatcher import Dispatcher
 from ottla.api.encoded_metadata import EncodedMetadata
 from ottla.api.fetch_sessions import FetchSessions
 from ottla.api.producer_ids import ProducerIds
+from ottla.broker.data_directory import make_directory, owner_of_logs
+from ottla.broker.full_disk import FullDisk
 from ottla.broker.settings import janitor_settings, network_limits
 from ottla.broker.stores import metadata_store
 from ottla.broker.stray_logs import set_stray_logs_aside
@@ -28,12 +33,12 @@ from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config import ConfigError
-from ottla.common.ids import TopicPartition, uuid_text
+from ottla.common.ids import TopicPartition
 from ottla.common.listeners import Address
+from ottla.common.metrics_keys import OFF, metrics_place
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.transactions import TransactionCoordinator
-from ottla.log.checkpoints import META_PROPERTIES, MetaProperties
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
 from ottla.log.janitor import Janitor
@@ -42,6 +47,9 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.state import ClusterState
 from ottla.metadata.store import MetadataStore, StoreUnavailable
+from ottla.metrics.health import RUNNING, STOPPING
+from ottla.metrics.service import MetricsService
+from ottla.metrics.view import BrokerView
 from ottla.network.peer import PeerAddress, Peers
 from ottla.network.server import Server
 from ottla.protocol.errors import KafkaStorageError
@@ -67,6 +75,8 @@ class BrokerAddresses:
     data_directory: str
     listeners: tuple[tuple[str, Address], ...]
     """Each listener's name with the address that clients are told."""
+    metrics: Address | None = None
+    """Where `/metrics` is, if it is anywhere."""
 
 
 class Broker:
@@ -91,6 +101,7 @@ class Broker:
         self.cluster = ClusterState()
         self._is_fenced = False
         self._stack = AsyncExitStack()
+        self._metrics: MetricsService | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -118,9 +129,10 @@ class Broker:
 
     async def _start(self) -> None:
         config, node_id = self.config, self.config.node_id
+        await self._serve_metrics()
         data = Path(config.data_directory)
         try:
-            _make_directory(self.disk, data)
+            make_directory(self.disk, data)
         except OSError as error:
             raise StartError(f"the data directory {data} cannot be made: {error}") from error
 
@@ -137,7 +149,7 @@ class Broker:
         # Whoever has the directory is this broker: a session of an earlier process can be taken over.
         lock = lock_directory(self.disk, str(data))
         self._stack.callback(lock)
-        owner = _owner_of_logs(self.disk, data)
+        owner = owner_of_logs(self.disk, data)
         try:
             await self.controller.start(*owner)
         except StoreUnavailable:
@@ -150,6 +162,8 @@ class Broker:
         self.log_directory = LogDirectory(
             str(data), self.disk, self.clock, node_id=node_id, cluster_id=self.cluster.image.cluster_id
         )
+        full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
+        self.log_directory.storage.on_full = full_disk.notice
         if config.zookeeper_connect is not None:
             self.log_directory.storage.on_offline = self._on_offline(asyncio.get_running_loop())
         self.flusher = Flusher()
@@ -201,6 +215,7 @@ class Broker:
         await self.replicator.start()
         self.controller.on_session_lost = self._fence
         self._stack.callback(await self.controller.follow(self._on_change))
+        self.log_directory.note_boot()
         await self.partitions.settle()  # or clients would see high watermarks below those of before the crash
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
@@ -219,12 +234,46 @@ class Broker:
         await self._stack.enter_async_context(self.janitor)
         self._stack.push_async_callback(self._stop_serving)
         self._stack.push_async_callback(self._leave)
+        await full_disk.start()
+        self._stack.push_async_callback(full_disk.stop)
         await self.server.serve()
         loading = asyncio.create_task(self.dispatcher.load_handlers(), name="load handlers")
         self._stack.callback(loading.cancel)
         self.addresses = BrokerAddresses(
-            node_id, self.cluster.image.cluster_id, str(data), tuple(self._advertised(self.server).items())
+            node_id,
+            self.cluster.image.cluster_id,
+            str(data),
+            tuple(self._advertised(self.server).items()),
+            None if self._metrics is None else self._metrics.address,
         )
+        self._show_metrics(str(self.addresses.listeners[0][1]))
+
+    async def _serve_metrics(self) -> None:
+        """Tell about this broker from now on, if it is to: that it starts, for now."""
+        config = self.config
+        place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
+        if place is None:
+            return
+        host, port, must_be_there = place
+        self._metrics = MetricsService()
+        self._stack.push_async_callback(self._metrics.stop)
+        try:
+            await self._metrics.start(host, port, must_be_there=must_be_there)
+        except OSError as error:
+            raise StartError(
+                f"cannot serve metrics on {Address(host, port)}: {_why(error)}. "
+                f"Choose another port with --metrics HOST:PORT, or say --metrics off"
+            ) from error
+
+    def _show_metrics(self, address: str) -> None:
+        """Tell everything, now that there is everything."""
+        metrics = self._metrics
+        if metrics is not None:
+            metrics.view = BrokerView(
+                self.services, self.server, self.dispatcher, self.flusher, __version__, address
+            )
+            metrics.phase = RUNNING
+            self._stack.callback(setattr, metrics, "phase", STOPPING)
 
     async def _bind(self) -> Server:
         """Take the ports, so that a second broker fails before it touches anything else."""
@@ -236,6 +285,7 @@ class Broker:
             partitions=self.partitions,
             log_directory=self.log_directory,
             encoded_metadata=EncodedMetadata(),
+            departed_brokers=DepartedBrokers(self.clock),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
             producer_ids=self.producer_ids,
@@ -254,7 +304,7 @@ class Broker:
             except OSError as error:
                 await server.stop(0)
                 raise StartError(
-                    f"cannot listen on {listener}: {error.strerror or error}. "
+                    f"cannot listen on {listener}: {_why(error)}. "
                     f"Is another broker running there? Choose another port with --listen HOST:PORT"
                 ) from error
         self._stack.push_async_callback(server.stop, 0)
@@ -291,6 +341,7 @@ class Broker:
             self._take_over_dynamic_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
+            self.services.departed_brokers.still_listed(new)
         if old is EMPTY:
             set_stray_logs_aside(self.log_directory, new, self.config.node_id)
         if not self.controller.is_registered:
@@ -323,6 +374,7 @@ class Broker:
         if self.addresses is not None:
             self.services.config = self.config
             self.server.change_limits(network_limits(self.config))
+            self.dispatcher.slow.set_limit(self.config.ottla_slow_request_ms)
             self.partitions.replace_config(self.config)
             self.janitor.settings = janitor_settings(self.config)
 
@@ -342,18 +394,6 @@ class Broker:
             log.warning("not everything could be written: the next start will check the logs")
 
 
-def _make_directory(disk: Disk, data: Path) -> None:
-    """Make the data directory so that a power cut cannot take it back, with all that is in it."""
-    missing = [each for each in (data, *data.parents) if not disk.exists(str(each))]
-    disk.make_dir(str(data))
-    for each in reversed(missing):
-        disk.fsync_dir(str(each.parent))
-
-
-def _owner_of_logs(disk: Disk, data: Path) -> tuple[str, str] | tuple[None, None]:
-    """Return the cluster whose logs are in `data` and the id of the directory, if there are any."""
-    try:
-        meta = MetaProperties.decode(disk.read_file(str(data / META_PROPERTIES)))
-    except (FileNotFoundError, ValueError):
-        return None, None  # opening the log directory says what is wrong with the file
-    return meta.cluster_id, uuid_text(meta.directory_id)
+def _why(error: OSError) -> str:
+    """Return the reason in the system's words; asyncio puts its own around them."""
+    return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)

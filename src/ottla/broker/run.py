@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 import uvloop
 
 from ottla.broker.broker import Broker, BrokerAddresses
+from ottla.common.metrics_keys import AUTO
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +24,11 @@ OnReady = Callable[[BrokerAddresses], None]
 def run(raw: Mapping[str, str], *, ephemeral: bool = False, on_ready: OnReady | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code.
 
-    An ephemeral broker keeps its data in a directory of its own, gone when it stops.
+    An ephemeral broker keeps its data in a directory of its own, gone when it stops. Metrics are served
+    unless they are switched off.
     """
     _raise_file_limit()
-    settings = dict(raw)
+    settings = {"ottla.metrics.listen": AUTO, **raw}
     folder = tempfile.mkdtemp(prefix="ottla-") if ephemeral else None
     if folder is not None:
         settings["log.dirs"] = folder
@@ -56,6 +58,8 @@ async def _serve(broker: Broker, on_ready: OnReady | None) -> int:
         gc.freeze()
         assert broker.addresses is not None
         log.info("ready: %s", ", ".join(str(address) for _, address in broker.addresses.listeners))
+        if broker.addresses.metrics is not None:
+            log.info("metrics: http://%s/metrics", broker.addresses.metrics)
         if on_ready is not None:
             on_ready(broker.addresses)
         watching = tasks.create_task(_stop_on_failure(broker, stopping))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from kio.schema.write_txn_markers.v2 import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 from ottla.api.context import Services
-from ottla.api.write_txn_markers import write_markers
-from ottla.protocol.errors import CoordinatorNotAvailable
+from ottla.api.write_txn_markers import append_marker, write_markers
+from ottla.common.ids import TopicPartition
+from ottla.protocol.control_records import Marker
+from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError
 
 MARKERS, VERIFICATIONS = "transaction markers", "transaction verifications"
 """Channels of their own: a marker is answered when it is committed, which may take as long as a failover."""
@@ -20,6 +22,12 @@ class TransactionPeers:
 
     def __init__(self, services: Callable[[], Services]) -> None:
         self._services = services
+
+    def write_here(self, marker: Marker, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Write a marker into partitions of this broker that commit it at once; return which those were."""
+        services = self._services()
+        at_once = (at for at in partitions if _commits_at_once(services, at))
+        return [at for at in at_once if append_marker(services, *at, marker) is None]
 
     async def send(self, node_id: int, request: Any) -> Any:
         """Return the response to a request."""
@@ -32,3 +40,10 @@ class TransactionPeers:
         return await services.peers.call(
             node_id, request.__api_key__, request.__version__, request, channel=channel
         )
+
+
+def _commits_at_once(services: Services, at: TopicPartition) -> bool:
+    try:
+        return services.partitions.get(*at).commits_at_once
+    except KafkaError:
+        return False

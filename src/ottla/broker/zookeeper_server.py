@@ -29,7 +29,7 @@ STOPPED_WITHIN_S = 10.0
 LOG_TAIL_LINES = 20
 DEFAULT_PORT = 2181
 # Short ticks: sessions end within one of them after their timeout, and may be as short as two of them.
-TICK_MS = 500
+TICK_MS = 200
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 NEEDED_JARS = (
     "zookeeper",
@@ -222,8 +222,9 @@ class ZooKeeperServer:
             "clientPort": str(self.port),
             "clientPortAddress": self.host,
             "tickTime": str(TICK_MS),
-            "initLimit": "20",
-            "syncLimit": "10",
+            "maxSessionTimeout": "10000",
+            "initLimit": "50",
+            "syncLimit": "25",
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr,ruok",

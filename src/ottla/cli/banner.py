@@ -12,6 +12,7 @@ from ottla.cli.options import DEFAULT_BOOTSTRAP, is_terminal
 
 if TYPE_CHECKING:
     from ottla.broker import BrokerAddresses
+    from ottla.common.listeners import Address
 
 
 def announce(addresses: BrokerAddresses) -> None:
@@ -20,6 +21,11 @@ def announce(addresses: BrokerAddresses) -> None:
         _print_banner(addresses)
     click.echo(f"ready {' '.join(str(address) for _, address in addresses.listeners)}")
     sys.stdout.flush()
+
+
+def reachable(address: Address) -> Address:
+    """Return where a browser on this machine finds what listens on `address`."""
+    return address._replace(host="127.0.0.1") if address.host in ("", "0.0.0.0", "::") else address
 
 
 def _print_banner(addresses: BrokerAddresses) -> None:
@@ -35,6 +41,8 @@ def _print_banner(addresses: BrokerAddresses) -> None:
     facts.add_column(overflow="fold")
     for name, address in addresses.listeners:
         facts.add_row("listening", Text(f"{address}  {name}", style="bold"))
+    if addresses.metrics is not None:
+        facts.add_row("metrics", Text(f"http://{reachable(addresses.metrics)}/metrics"))
     facts.add_row("data", Text(addresses.data_directory))
     facts.add_row("node", Text(f"{addresses.node_id} of cluster {addresses.cluster_id}"))
     facts.add_row("try", Text(f"echo hello | ottla produce{where} greetings"))

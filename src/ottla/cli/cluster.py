@@ -27,7 +27,7 @@ cluster.add_command(reassign)
 cluster.add_command(decommission)
 
 
-@cluster.command()
+@cluster.command(short_help="Show brokers, what they lead, and what is wrong.")
 @format_option
 @bootstrap_option
 def describe(output_format: str, bootstrap: str) -> None:
@@ -71,7 +71,7 @@ async def _examined(connected: Cluster) -> tuple[ClusterInfo, Health]:
     return info, Health.of(info, {topic: int(value) for topic, value in minimums.items()})
 
 
-@cluster.command()
+@cluster.command(short_help="Let the preferred leaders lead.")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
 @click.option("--unclean", is_flag=True, help="Elect anyone where nobody leads; records may be LOST.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

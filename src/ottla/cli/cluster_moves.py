@@ -17,8 +17,8 @@ from ottla.cli.output import count, talk
 from ottla.cli.partition_names import partitions_named
 from ottla.cli.problems import Problem
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo
-from ottla.client.moves import MoveWatch, throttle, unthrottle
+from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
+from ottla.client.moves import MoveWatch, lift_throttle, throttle
 from ottla.client.spread import Plan, spread
 from ottla.common.ids import TopicPartition
 from ottla.common.units import GIB, KIB, MIB
@@ -28,7 +28,7 @@ _throttle_option = click.option(
     "--throttle",
     "throttle_text",
     metavar="BYTES",
-    help="Copy at most so much a second on each broker: 50MB.",
+    help="Copy at most this much a second on each broker, such as 50MB.",
 )
 _yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
@@ -44,7 +44,7 @@ def _node_ids(ctx: click.Context, param: click.Parameter, text: str | None) -> t
     return tuple(map(int, parts))
 
 
-@click.command()
+@click.command(short_help="Move partitions to other brokers, evenly.")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
 @click.option("--all", "everything", is_flag=True, help="All partitions of all topics.")
 @click.option("--to", "targets", metavar="1,2,3", callback=_node_ids, help="Spread over these brokers only.")
@@ -106,7 +106,7 @@ def reassign(
     session.run(bootstrap, command)
 
 
-@click.command()
+@click.command(short_help="Move everything off a broker, then forget it.")
 @click.argument("broker", type=click.IntRange(0))
 @_throttle_option
 @_dry_run_option
@@ -132,6 +132,11 @@ def decommission(broker: int, throttle_text: str | None, dry_run: bool, yes: boo
             await _carry_out(connected, info, plan, rate, dry_run=dry_run, yes=yes, wait=True)
         if dry_run:
             return
+        info = await admin.describe()
+        held = [at for at in info.partitions if broker in info.target(at)]
+        if held:  # made since then
+            again = f"ottla cluster decommission {broker}"
+            raise Problem(f"broker {broker} holds {count(len(held), 'partition')} again", f"again:  {again}")
         if info.brokers[broker].is_alive:
             talk(
                 f"broker {broker} holds nothing any more. Stop it, then:  ottla cluster decommission {broker}"
@@ -164,7 +169,8 @@ def _spread(
             even=even,
         )
     except ValueError as error:
-        raise Problem(str(error)) from None
+        fewer = f"ottla cluster reassign {partitions[0].topic} --replication-factor {len(chosen)}"
+        raise Problem(str(error), f"start another broker, or keep fewer copies:  {fewer}") from None
 
 
 def _read_plan(path: Path, info: ClusterInfo) -> Plan:
@@ -206,15 +212,30 @@ async def _carry_out(
     topics = sorted({at.topic for at in changes})
     if rate is not None:
         await throttle(connected, topics, info.alive, rate)
-    await _begin(connected, changes)
-    if not wait:
-        talk("the moves have begun; see them with:  ottla cluster reassign --watch")
-        return
     try:
-        await watch(MoveWatch(connected, await ClusterAdmin(connected).moves()))
-    finally:
-        if rate is not None:
-            await unthrottle(connected, topics, info.alive)
+        await _begin(connected, changes)
+        if wait:
+            await watch(MoveWatch(connected, _moves(info, changes)))
+        else:
+            talk("the moves have begun; see them with:  ottla cluster reassign --watch")
+    except Problem:
+        await lift_throttle(connected, topics)
+        raise
+    if not wait and rate is not None:
+        talk("they are throttled until that command has seen their end, or they are cancelled")
+    elif wait:
+        await lift_throttle(connected, topics if rate is not None else ())
+
+
+def _moves(info: ClusterInfo, changes: Plan) -> dict[TopicPartition, MoveInfo]:
+    """Return the moves that were asked for; small ones have ended before one can look."""
+    found, partitions = {}, info.partitions
+    for at, target in changes.items():
+        before = info.moves[at].before if at in info.moves else {*partitions[at].replicas}
+        removing = tuple(sorted(before - {*target}))
+        adding = tuple(node for node in target if node not in before)
+        found[at] = MoveInfo((*target, *removing), adding, removing)
+    return found
 
 
 async def _begin(connected: Cluster, changes: Mapping[TopicPartition, Sequence[int] | None]) -> None:
@@ -238,6 +259,7 @@ async def _those_under_way(
         talk(f"{count(len(moves), 'move')} cancelled")
     else:
         await watch(MoveWatch(connected, moves))
+    await lift_throttle(connected)
 
 
 def _rate(text: str | None) -> int | None:

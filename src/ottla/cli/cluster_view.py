@@ -27,11 +27,18 @@ class Health:
     under_replicated: list[TopicPartition]
     moving: list[TopicPartition]
     led_by_others: list[TopicPartition]
+    out_of_sync: dict[TopicPartition, list[int]]
+    """Which replicas the under-replicated ones lack."""
 
     @classmethod
     def of(cls, info: ClusterInfo, min_insync: Mapping[str, int]) -> Health:
         """Examine a cluster; `min_insync` is min.insync.replicas of every topic."""
         partitions = info.partitions
+        out_of_sync = {
+            at: sorted(missing)
+            for at, each in partitions.items()
+            if (missing := {*info.target(at)} - {*each.isr}) and at not in info.moves
+        }
         return cls(
             dead_brokers=sorted(each.node_id for each in info.brokers.values() if not each.is_alive),
             offline=[at for at, each in partitions.items() if each.leader < 0],
@@ -40,17 +47,14 @@ class Health:
                 for at, each in partitions.items()
                 if each.leader >= 0 and len(each.isr) < min(min_insync.get(at.topic, 1), len(info.target(at)))
             ],
-            under_replicated=[
-                at
-                for at, each in partitions.items()
-                if not set(info.target(at)) <= {*each.isr} and at not in info.moves
-            ],
+            under_replicated=list(out_of_sync),
             moving=list(info.moves),
             led_by_others=[
                 at
                 for at, each in partitions.items()
                 if each.leader >= 0 and each.leader != info.target(at)[0]
             ],
+            out_of_sync=out_of_sync,
         )
 
     @property
@@ -77,19 +81,25 @@ class Health:
             click.echo(click.style(f"broker {node_id} is not there", fg=red))
         _print_kind(self.offline, "offline: nobody leads, nothing can be read or written", red)
         _print_kind(self.under_min_isr, "below min.insync.replicas: writes with acks=all are refused", red)
-        _print_kind(self.under_replicated, "under-replicated: not all replicas are in sync", yellow)
+        lacking = {at: f", without {_nodes(nodes)}" for at, nodes in self.out_of_sync.items()}
+        _print_kind(self.under_replicated, "under-replicated: not all replicas are in sync", yellow, lacking)
         _print_kind(self.moving, "moving to other brokers", None)
         _print_kind(self.led_by_others, "not led by the preferred leader (ottla cluster elect)", None)
         if self.is_well:
             click.echo(click.style("all partitions have a leader and all their replicas in sync", fg="green"))
 
 
-def _print_kind(partitions: list[TopicPartition], what: str, colour: str | None) -> None:
+def _print_kind(
+    partitions: list[TopicPartition],
+    what: str,
+    colour: str | None,
+    details: Mapping[TopicPartition, str] | None = None,
+) -> None:
     if not partitions:
         return
     click.echo(click.style(f"{count(len(partitions), 'partition')} {what}", fg=colour))
     for at in partitions[:SHOWN]:
-        click.echo(f"  {at}")
+        click.echo(f"  {at}{(details or {}).get(at, '')}")
     if len(partitions) > SHOWN:
         click.echo(f"  and {len(partitions) - SHOWN:,} more")
 

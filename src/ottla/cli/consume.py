@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
-from dataclasses import dataclass
 
 import click
 
 from ottla.cli import session
-from ottla.cli.options import bootstrap_option, is_terminal
-from ottla.cli.output import count, talk, write_bytes
-from ottla.cli.problems import Problem
+from ottla.cli.completing import topic_names
+from ottla.cli.options import bootstrap_option, is_terminal, named_argument
+from ottla.cli.reading import Wish, read_topic
+from ottla.cli.record_view import pretty_formatter
 from ottla.cli.records import Formatter, template, to_json
-from ottla.cli.start import FROM_END, FROM_START, Start, check_fits, parse_start, positions
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import AsyncConsumer, ConsumerOptions
-from ottla.client.offsets import offset_ranges
-from ottla.common.ids import TopicPartition
-from ottla.protocol.errors import OffsetOutOfRange
+from ottla.cli.start import parse_span
 
-VALUES_BY_LINE = r"%v\n"
-READING = ConsumerOptions(auto_offset_reset="none", max_partition_fetch_bytes=4 * 1024 * 1024)
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What to read and when to stop."""
-
-    topic: str
-    partitions: tuple[int, ...]
-    start: Start
-    max_records: int | None
-    exit_at_end: bool
-    write: Formatter
+AUTOMATIC = "auto"
 
 
 @click.command(
@@ -42,13 +22,14 @@ class Wish:
     epilog="Templates: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, %h headers, "
     r"%K and %V sizes, \n \t \xHH.",
 )
-@click.argument("topic")
+@named_argument("topic", "--topic", "TOPIC", topic_names)
 @click.option("--from-beginning", is_flag=True, help="Short for --offset start.")
 @click.option(
     "-o",
     "--offset",
     metavar="WHERE",
-    help="start, end (default), N, -N (the last N of each partition), or @TIME: milliseconds or ISO 8601.",
+    help="start, end (default), N, -N (the last N of each partition), @TIME (milliseconds or ISO 8601), "
+    "FROM:TO of these, or P=N,P=N (an offset for each partition).",
 )
 @click.option(
     "-p",
@@ -57,7 +38,7 @@ class Wish:
     type=click.IntRange(0),
     metavar="N",
     multiple=True,
-    help="Repeatable; else all.",
+    help="Only this partition; repeatable.",
 )
 @click.option(
     "-n",
@@ -72,10 +53,10 @@ class Wish:
     "-f",
     "--format",
     "output_format",
-    metavar="TEMPLATE|json",
-    default=VALUES_BY_LINE,
-    show_default=True,
-    help="How to write a record; json: one object per line.",
+    metavar="FORMAT",
+    default=AUTOMATIC,
+    help="table, json (one object per line), or a template such as '%k=%v\\n'.  "
+    "[default: table on a terminal, else json]",
 )
 @bootstrap_option
 def consume(
@@ -94,75 +75,26 @@ def consume(
     ottla consume orders --from-beginning --exit
     ottla consume orders --offset -5 --format '%p:%o %k=%v\\n'
     ottla consume orders --offset @2026-11-15T13:00:00 --format json
+    ottla consume orders --partition 0 --offset 100:200
     """
     if from_beginning and offset is not None:
         raise click.UsageError("--from-beginning and --offset exclude each other")
     try:
-        start = parse_start(offset) if offset is not None else FROM_START if from_beginning else FROM_END
-        write = to_json if output_format == "json" else template(output_format)
+        span = parse_span(offset or ("start" if from_beginning else "end"))
+        write = formatter(output_format)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    wish = Wish(topic, tuple(dict.fromkeys(partitions)), start, max_records, exit_at_end, write)
-    session.run(bootstrap, lambda cluster: _consume(cluster, wish), topic=topic)
+    chosen = tuple(dict.fromkeys(partitions)) or tuple(span.start.each)
+    if span.start.each and set(chosen) != set(span.start.each):
+        raise click.UsageError("--offset P=N names the partitions itself: leave --partition away")
+    wish = Wish(topic, chosen, span, max_records, exit_at_end, write)
+    session.run(bootstrap, lambda cluster: read_topic(cluster, wish), topic=topic)
 
 
-async def _consume(cluster: Cluster, wish: Wish) -> None:
-    partitions = await _partitions(cluster, wish)
-    check_fits(wish.start, partitions)
-    ranges = await offset_ranges(cluster, partitions)
-    begin = await positions(cluster, wish.start, ranges)
-    ends = {each: end for each, (_, end) in ranges.items()} if wish.exit_at_end else None
-    if is_terminal(sys.stderr) and ends is None and wish.start is FROM_END:
-        talk(f"Waiting for new records of {wish.topic}; --from-beginning reads all. Ctrl-C ends.")
-    reading = asyncio.ensure_future(_read(AsyncConsumer.on(cluster, READING), wish, begin, ends))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):  # the usual way to end it, not a failure
-        loop.add_signal_handler(number, reading.cancel)
-    try:
-        await reading
-    except asyncio.CancelledError:
-        pass
-    except OffsetOutOfRange as error:
-        raise Problem(
-            f"{error}: it was deleted by retention or by hand while it was being read",
-            f"go on with what is left: ottla consume {wish.topic} --offset start",
-        ) from None
-
-
-async def _partitions(cluster: Cluster, wish: Wish) -> list[TopicPartition]:
-    known = (await cluster.topic(wish.topic)).partitions
-    for index in wish.partitions:
-        if index not in known:
-            raise Problem(
-                f"{wish.topic} has no partition {index}: it has {len(known)}, numbered from 0",
-                f"look at it: ottla topic describe {wish.topic}",
-            )
-    return [TopicPartition(wish.topic, index) for index in wish.partitions or known]
-
-
-async def _read(
-    consumer: AsyncConsumer,
-    wish: Wish,
-    begin: dict[TopicPartition, int],
-    ends: dict[TopicPartition, int] | None,
-) -> None:
-    written = 0
-    left = {each for each, offset in begin.items() if ends is None or offset < ends[each]}
-    async with consumer:
-        consumer.assign(left)
-        for partition in left:
-            consumer.seek(partition, begin[partition])
-        while left and written != wish.max_records:
-            most = None if wish.max_records is None else wish.max_records - written
-            fetched = await consumer.getmany(timeout_ms=None, max_records=most)
-            records = [record for each in fetched.values() for record in each]
-            if ends is not None:
-                records = [each for each in records if each.offset < ends[TopicPartition(*each[:2])]]
-                unfinished = {each for each in left if await consumer.position(each) < ends[each]}
-                if unfinished != left:
-                    left = unfinished
-                    consumer.assign(left)
-            write_bytes(b"".join(map(wish.write, records)))
-            written += len(records)
-    if is_terminal(sys.stderr):
-        talk(f"{count(written, 'record')} of {wish.topic}")
+def formatter(name: str) -> Formatter:
+    """Return what writes a record; ValueError says what is wrong with a template."""
+    if name == AUTOMATIC:
+        name = "table" if is_terminal(sys.stdout) else "json"
+    if name == "table":
+        return pretty_formatter()
+    return to_json if name == "json" else template(name)

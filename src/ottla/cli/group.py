@@ -9,11 +9,13 @@ import time
 import click
 
 from ottla.cli import session
-from ottla.cli.group_seek import Move, plan, target_of, target_options
+from ottla.cli.completing import group_names
+from ottla.cli.group_seek import move_as_json, plan, print_moves, target_of, target_options
 from ottla.cli.group_view import NOTHING, GroupView, OffsetsView
-from ottla.cli.options import bootstrap_option, format_option, is_terminal
+from ottla.cli.options import bootstrap_option, format_option, is_terminal, named_argument
 from ottla.cli.output import count, print_json, print_table, talk
 from ottla.cli.partition_choice import Choice, chosen_partitions, is_chosen, topic_option
+from ottla.cli.problem_kinds import GROUP_IN_USE, UNKNOWN_GROUP
 from ottla.cli.problems import Problem
 from ottla.client.cluster import Cluster
 from ottla.client.group_types import GroupDescription
@@ -63,8 +65,8 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], output_format: 
         talk("no such groups" if states or types else "no groups yet; a consumer with a group.id makes one")
 
 
-@group.command()
-@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@group.command(short_help="Show state, members, assignment and lag of a group.")
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True, shell_complete=group_names)
 @format_option
 @bootstrap_option
 def describe(names: tuple[str, ...], output_format: str, bootstrap: str) -> None:
@@ -81,8 +83,8 @@ def describe(names: tuple[str, ...], output_format: str, bootstrap: str) -> None
     session.run(bootstrap, command)
 
 
-@group.command()
-@click.argument("name", metavar="GROUP")
+@group.command(short_help="Show the offsets that a group has committed.")
+@named_argument("name", "--group", "GROUP", group_names)
 @topic_option("Only of this topic, or of some of its partitions; repeatable.")
 @format_option
 @bootstrap_option
@@ -109,7 +111,7 @@ def offsets(name: str, topics: Choice, output_format: str, bootstrap: str) -> No
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@named_argument("name", "--group", "GROUP", group_names)
 @target_options
 @topic_option("A topic, or some of its partitions; repeatable. Else all that the group has committed.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
@@ -148,7 +150,7 @@ def seek(
         moves = await plan(cluster, name, target, partitions, committed)
         ask = not (dry_run or yes) and is_terminal(sys.stdin)
         if output_format == "table":
-            _print_moves(moves)
+            print_moves(moves)
         if ask and not click.confirm(f"Move {name}?", err=True):
             talk("nothing moved")
             raise click.exceptions.Exit(1)
@@ -159,19 +161,22 @@ def seek(
                 await _check_stopped(groups, name, may_be_new=True)
                 raise
         if output_format == "json":
-            print_json({"group": name, "dry_run": dry_run, "moves": [_move_as_json(each) for each in moves]})
+            print_json({"group": name, "dry_run": dry_run, "moves": [move_as_json(each) for each in moves]})
         talk(f"{name}: {count(len(moves), 'partition')} {'would be moved' if dry_run else 'moved'}")
 
     session.run(bootstrap, command)
 
 
 @group.command()
-@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True, shell_complete=group_names)
 @topic_option("Forget only the offsets of this topic, or of some partitions; the group stays. Repeatable.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @format_option
 @bootstrap_option
-def delete(names: tuple[str, ...], topics: Choice, yes: bool, output_format: str, bootstrap: str) -> None:
+def delete(
+    names: tuple[str, ...], topics: Choice, dry_run: bool, yes: bool, output_format: str, bootstrap: str
+) -> None:
     """Delete stopped groups and their offsets. On a terminal, asks first."""
     wanted = list(dict.fromkeys(names))
 
@@ -180,6 +185,9 @@ def delete(names: tuple[str, ...], topics: Choice, yes: bool, output_format: str
         for name in wanted:
             await _described(groups, name)
         what = f"the offsets of {', '.join(wanted)} in {', '.join(topics)}" if topics else ", ".join(wanted)
+        if dry_run:
+            talk(f"{what}: would be deleted")
+            return
         if not yes and is_terminal(sys.stdin) and not click.confirm(f"Delete {what}?", err=True):
             talk("nothing deleted")
             raise click.exceptions.Exit(1)
@@ -191,7 +199,12 @@ def delete(names: tuple[str, ...], topics: Choice, yes: bool, output_format: str
 
     session.run(bootstrap, command)
     if output_format == "json":
-        print_json([{"group": name, "deleted": "offsets" if topics else "group"} for name in wanted])
+        print_json(
+            [
+                {"group": name, "deleted": None if dry_run else "offsets" if topics else "group"}
+                for name in wanted
+            ]
+        )
 
 
 async def _view(cluster: Cluster, name: str) -> GroupView:
@@ -214,7 +227,7 @@ async def _described(groups: Groups, name: str) -> GroupDescription:
         near = difflib.get_close_matches(name, known, n=3)
         hints = [f"did you mean: {', '.join(near)}?"] if near else []
         hints.append("list them:  ottla group list" if known else "there are no groups yet")
-        raise Problem(f"there is no group {name!r}", *hints) from None
+        raise Problem(f"there is no group {name!r}", *hints, kind=UNKNOWN_GROUP) from None
 
 
 async def _check_stopped(groups: Groups, name: str, *, may_be_new: bool) -> None:
@@ -237,6 +250,7 @@ async def _check_stopped(groups: Groups, name: str, *, may_be_new: bool) -> None
         f"stop {'it' if len(shown) == 1 else 'them'} and try again; "
         "one that was killed is gone when its session timeout is over",
         f"see who is left:  ottla group describe {name}",
+        kind=GROUP_IN_USE,
     )
 
 
@@ -262,25 +276,6 @@ async def _forget(groups: Groups, name: str, topics: Choice) -> None:
             f"stop them first; who they are:  ottla group describe {name}",
         ) from None
     talk(f"{name}: {count(len(chosen), 'offset')} forgotten")
-
-
-def _print_moves(moves: list[Move]) -> None:
-    rows = [
-        [
-            each.partition.topic,
-            str(each.partition.partition),
-            NOTHING if each.before is None else str(each.before),
-            str(each.after),
-            NOTHING if each.before is None else f"{each.after - each.before:+d}",
-        ]
-        for each in moves
-    ]
-    print_table(["topic", "partition", "from", "to", "by"], rows, right=["partition", "from", "to", "by"])
-
-
-def _move_as_json(move: Move) -> dict[str, object]:
-    topic, partition = move.partition
-    return {"topic": topic, "partition": partition, "from": move.before, "to": move.after}
 
 
 def _now_ms() -> int:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from ottla.cli.group_view import NOTHING
+from ottla.cli.output import print_table
 from ottla.cli.problems import Problem
 from ottla.cli.start import FROM_END, FROM_START, Start, parse_time_ms, positions
 from ottla.client.cluster import Cluster
@@ -41,7 +43,7 @@ def target_options(command: Command) -> Command:
         ),
         click.option(
             "--to-offset",
-            type=click.IntRange(0, LARGEST_OFFSET),
+            type=click.IntRange(0),
             metavar="N",
             help="To one offset, of one partition.",
         ),
@@ -61,6 +63,8 @@ def target_of(
         targets.append(Target(FROM_START))
     if to_latest:
         targets.append(Target(FROM_END))
+    if to_offset is not None and to_offset > LARGEST_OFFSET:
+        raise click.UsageError(f"--to-offset: {to_offset} is more than an offset can be")
     if to_offset is not None:
         targets.append(Target(Start(at_offset=to_offset)))
     if to_datetime is not None:
@@ -126,3 +130,24 @@ def _check_offset(group_id: str, start: Start, ranges: Mapping[TopicPartition, t
                 f"{partition} has no offset {start.at_offset}: it goes from {first} to {end}",
                 "move to either end: --to-earliest, --to-latest",
             )
+
+
+def print_moves(moves: Sequence[Move]) -> None:
+    """Print one line for each partition that moves."""
+    rows = [
+        [
+            each.partition.topic,
+            str(each.partition.partition),
+            NOTHING if each.before is None else str(each.before),
+            str(each.after),
+            NOTHING if each.before is None else f"{each.after - each.before:+d}",
+        ]
+        for each in moves
+    ]
+    print_table(["topic", "partition", "from", "to", "by"], rows, right=["partition", "from", "to", "by"])
+
+
+def move_as_json(move: Move) -> dict[str, object]:
+    """Return a move for programs."""
+    topic, partition = move.partition
+    return {"topic": topic, "partition": partition, "from": move.before, "to": move.after}

@@ -23,7 +23,7 @@ def log() -> None:
     """Look into the log files of a broker."""
 
 
-@log.command()
+@log.command(short_help="Show and check what is in a log file.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--deep", is_flag=True, help="The records of each batch too.")
 @click.option(

@@ -9,12 +9,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from ottla import __version__
-from ottla.cli.problems import show_usage
+from ottla.cli.problems import Interrupted, missing_package, show_usage
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "serve": ("ottla.cli.serve", "Run a broker."),
@@ -23,11 +26,30 @@ COMMANDS = {
     "consume": ("ottla.cli.consume", "Read records from a topic."),
     "group": ("ottla.cli.group", "List, describe, move and delete consumer groups."),
     "txn": ("ottla.cli.txn", "List, describe and abort transactions; find those that hang."),
+    "pipeline": ("ottla.cli.pipeline", "Run pipelines on Spark; look at them, test them, copy in bulk."),
     "cluster": ("ottla.cli.cluster", "Look at brokers and replicas; move partitions and leaders."),
     "zookeeper": ("ottla.cli.zookeeper", "Run a ZooKeeper server, for clusters that have none yet."),
     "log": ("ottla.cli.log", "Look into the log files of a broker."),
+    "config": ("ottla.cli.config", "Look at configs, change them, check a file of them."),
+    "doctor": ("ottla.cli.doctor", "Find out what is wrong, and how to mend it."),
+    "bench": ("ottla.cli.bench", "Measure how fast a broker takes and gives records."),
+    "demo": ("ottla.cli.demo.command", "See it work: orders, a pipeline, live results."),
+    "generate": ("ottla.cli.generate", "Write files for Grafana, Prometheus, systemd and Compose."),
+    "explain": ("ottla.cli.explain", "Explain an error by its code."),
+    "completion": ("ottla.cli.completion", "Let the shell complete commands and names."),
 }
 """Name of each sub-command (also of its object in its module), where it lives, what it does."""
+
+EXTRAS = {
+    "kazoo": "zookeeper",
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "pandas": "spark",
+    "numpy": "spark",
+    "fastavro": "avro",
+    "psycopg": "postgres",
+}
+"""The extra of ours that brings each package."""
 
 
 class LazyGroup(click.Group):
@@ -49,7 +71,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the sub-command; if there is none, say which name is near."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        is_typed = args and not args[0].startswith("-") and not ctx.resilient_parsing
+        if is_typed and args[0] not in COMMANDS:
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
@@ -64,6 +87,14 @@ class LazyGroup(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(128 + signal.SIGPIPE)
         return result
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the sub-commands without importing them."""
+        from click.shell_completion import CompletionItem
+
+        own = click.Command.shell_complete(self, ctx, incomplete)
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *own]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the sub-commands without importing them."""
@@ -91,7 +122,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def run(args: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
     try:
-        result = ottla.main(args=list(args), prog_name="ottla", standalone_mode=False)
+        colours = False if os.environ.get("NO_COLOR") else None
+        result = ottla.main(args=list(args), prog_name="ottla", standalone_mode=False, color=colours)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 0
@@ -101,6 +133,15 @@ def run(args: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except Interrupted as error:
+        click.echo(f"interrupted; {error.how}", err=True)
+        return 130
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        missing_package(error.name or "", extra).show()
+        return 1
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from ottla.cli.problem_kinds import UNKNOWN_TOPIC
 from ottla.cli.problems import Problem
 from ottla.client.cluster_admin import ClusterInfo
 from ottla.common.ids import TopicPartition
@@ -21,7 +22,8 @@ def partitions_named(info: ClusterInfo, names: Iterable[str]) -> list[TopicParti
         if found is None:
             near = difflib.get_close_matches(topic, info.topics, n=3)
             hints = [f"did you mean: {', '.join(near)}?"] if near else []
-            raise Problem(f"there is no topic {topic!r}", *hints, "list them:  ottla topic list")
+            hints.append("list them:  ottla topic list")
+            raise Problem(f"there is no topic {topic!r}", *hints, kind=UNKNOWN_TOPIC)
         if colon and (not index.isdecimal() or int(index) not in found.partitions):
             raise Problem(f"{topic} has no partition {index!r}; it has {len(found.partitions)}")
         indexes = [int(index)] if colon else list(found.partitions)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import stat
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from ottla.cli import session
+from ottla.cli.completing import topic_names
 from ottla.cli.lines import read_lines
-from ottla.cli.options import bootstrap_option, is_terminal
+from ottla.cli.options import bootstrap_option, is_terminal, named_argument, same_cluster
 from ottla.cli.output import count, talk
-from ottla.cli.problems import Problem
+from ottla.cli.problem_kinds import BAD_RECORD
+from ottla.cli.problems import Interrupted, Problem
+from ottla.cli.progress import Update, progress
 from ottla.cli.records import NewRecord, from_json
 from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer, ProducerOptions
+from ottla.client.producer.stats import SenderStats
 from ottla.protocol.errors import UnknownTopicOrPartition
 
 ACKS = ("all", "-1", "0", "1")
+WHY_EVERY_S = 5.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-PROGRESS_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +80,25 @@ def _headers(
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("topic")
+@named_argument("topic", "--topic", "TOPIC", topic_names)
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("-k", "--key", help="The key of every record.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY, this, VALUE.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_headers, help="Repeatable."
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_headers,
+    help="A header; repeatable.",
 )
 @click.option(
-    "-p", "--partition", type=click.IntRange(0), metavar="N", help="Else by key, or one after the other."
+    "-p",
+    "--partition",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Into this partition; else by key, or in turn.",
 )
 @click.option(
     "--acks",
@@ -96,7 +113,7 @@ def _headers(
     type=click.Choice(CODECS),
     default="none",
     show_default=True,
-    help="Of batches.",
+    help="How batches are compressed.",
 )
 @click.option(
     "-f",
@@ -140,7 +157,9 @@ def produce(
     reader = LineReader(
         key, key_separator, headers, partition, empty_null, input_format == "json", keep_partitions
     )
-    options = ProducerOptions(acks=acks, compression_type=compression)
+    options = session.settings_for(ProducerOptions, acks=acks, compression_type=compression)
+    first = click.get_current_context().meta.get("ottla.first_value")
+    values = values if first is None else (first, *values)
     lines = _given(values) if values else read_lines()
     if not values and is_terminal(sys.stdin):
         talk(f"One record per line for {topic}; Ctrl-D ends.")
@@ -160,21 +179,70 @@ async def _produce(
 ) -> None:
     await _ensure_topic(cluster, topic)
     producer = AsyncProducer.on(cluster, options)
+    waiting: asyncio.Task[None] | None = None
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopping.set)
     try:
-        with _progress(topic, producer) as update:
+        with progress(f"to {topic}", _input_bytes(), quiet=is_terminal(sys.stdin)) as shown:
             async with producer:
-                await _send_all(producer, topic, lines, reader, update)
+                waiting = asyncio.ensure_future(_say_why_it_waits(producer.stats()))
+                sent = await _send_all(producer, topic, _until(stopping, lines), reader, shown)
+                # What has been read is delivered; who presses Ctrl-C again wants to wait no longer.
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     finally:
+        if waiting is not None:
+            waiting.cancel()
         talk(f"{count(producer.stats().records, 'record')} to {topic}")
+    if stopping.is_set():
+        raise Interrupted(f"to go on:  tail -n +{sent + 1} FILE | ottla produce {topic}{same_cluster()}")
+
+
+async def _say_why_it_waits(stats: SenderStats) -> None:
+    """While nothing is delivered, say now and then why: it is tried until delivery.timeout.ms is up."""
+    while True:
+        delivered, error = stats.records, stats.last_error
+        await asyncio.sleep(WHY_EVERY_S)
+        if stats.records == delivered and stats.last_error is not error:
+            off_the_bar = "\n" if is_terminal(sys.stderr) else ""
+            talk(f"{off_the_bar}still trying: {stats.last_error}")
+
+
+async def _until(stopping: asyncio.Event, lines: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
+    """Pass lines on until it is time to stop, also while nobody types any."""
+    stop = asyncio.ensure_future(stopping.wait())
+    try:
+        while not stopping.is_set():
+            more: asyncio.Future[list[bytes] | None] = asyncio.ensure_future(anext(lines, None))
+            either: list[asyncio.Future[Any]] = [more, stop]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not more.done():
+                more.cancel()
+            elif (some := more.result()) is not None:
+                yield some
+            else:
+                return
+    finally:
+        stop.cancel()
+
+
+def _input_bytes() -> int | None:
+    """Return how much there is to read, if standard input is a file."""
+    try:
+        found = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) and found.st_size else None
 
 
 async def _ensure_topic(cluster: Cluster, topic: str) -> None:
     """Let the broker create the topic if it does that, and say so: it may be a slip of the finger."""
     try:
-        await cluster.topic(topic)
+        info = await cluster.topic(topic)
     except UnknownTopicOrPartition:
         info = await cluster.topic(topic, create=True)
         talk(f"{topic} is a new topic: the broker created it with {count(len(info.partitions), 'partition')}")
+    if len(cluster.brokers) == 1:  # not where it says it is? Say so now, not when the time to deliver is up
+        await cluster.broker(next(iter(cluster.brokers)))
 
 
 async def _send_all(
@@ -182,43 +250,28 @@ async def _send_all(
     topic: str,
     lines: AsyncIterator[list[bytes]],
     reader: LineReader,
-    update: Callable[[], None],
-) -> None:
-    number = 0
+    shown: Update,
+) -> int:
+    """Send the record of each line and return how many lines there were."""
+    number = read_bytes = 0
     try:
         async for some in lines:
             for line in some:
                 number += 1
+                read_bytes += len(line) + 1
                 if reader.is_json and not line.strip():
                     continue
                 key, value, headers, timestamp, partition = reader.record(line)
                 await producer.send(
                     topic, value, key=key, headers=headers, timestamp_ms=timestamp, partition=partition
                 )
-            update()
+            shown(read_bytes, producer.stats().records)
     except ValueError as error:
         await producer.flush()
-        raise Problem(f"line {number}: {error}", "the lines before it have been sent") from None
+        raise Problem(
+            f"line {number}: {error}", "the lines before it have been sent", kind=BAD_RECORD
+        ) from None
     except OSError as error:
         await producer.flush()
         raise Problem(f"cannot read standard input: {error.strerror}") from None
-
-
-@contextmanager
-def _progress(topic: str, producer: AsyncProducer) -> Iterator[Callable[[], None]]:
-    """Show how far it is, if a person watches and is not the one who types the records."""
-    if not is_terminal(sys.stderr) or is_terminal(sys.stdin):
-        yield lambda: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(f"to {topic} ...") as status:
-        shown_at = 0.0
-
-        def update() -> None:
-            nonlocal shown_at
-            if (now := time.monotonic()) - shown_at > PROGRESS_INTERVAL_S:
-                shown_at = now
-                status.update(f"{count(producer.stats().records, 'record')} to {topic} ...")
-
-        yield update
+    return number

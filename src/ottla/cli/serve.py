@@ -7,21 +7,22 @@ and the named options, which must not contradict each other.
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli.options import key_values
+from ottla.cli.problem_kinds import BAD_CONFIG
 from ottla.cli.problems import Problem
+from ottla.cli.start_problems import could_not_start
+from ottla.common.log_format import AUTO, FORMATS, resolve, set_up_logging
 
 if TYPE_CHECKING:
     from ottla.common.config import ConfigError
 
 DEFAULT_DATA = "./ottla-data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 DATA_KEYS = frozenset({"log.dirs", "log.dir"})
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT"
 MOST_BROKERS = 20
@@ -76,6 +77,17 @@ MOST_BROKERS = 20
     help="How much to say on standard error.",
 )
 @click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default=AUTO,
+    help="How log lines look.  [default: text on a terminal, else json]",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Where /metrics, /healthz and /readyz are, or off.  [default: port 9644, if it is free]",
+)
+@click.option(
     "--zookeeper",
     metavar="HOST:PORT",
     help="The ZooKeeper of the cluster to be part of; several with commas.  [default: stand alone]",
@@ -96,6 +108,8 @@ def serve(
     file: Path | None,
     settings: dict[str, str],
     log_level: str,
+    log_format: str,
+    metrics: str | None,
     zookeeper: str | None,
     brokers: int | None,
     ephemeral: bool,
@@ -116,8 +130,9 @@ def serve(
     if brokers is not None:
         if advertise or node_id is not None or len(listen) > 1:
             raise click.UsageError("-n excludes --advertise, --node-id and a second --listen")
-        return _serve_cluster(brokers, data, listen, zookeeper, settings, file, log_level, ephemeral)
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, force=True)
+        return _serve_cluster(
+            brokers, data, listen, zookeeper, settings, file, log_level, log_format, metrics, ephemeral
+        )
     from ottla import broker
     from ottla.cli.banner import announce
     from ottla.common.config import ConfigError
@@ -133,14 +148,16 @@ def serve(
             advertise=advertise,
             node_id=node_id,
             zookeeper=zookeeper,
+            metrics=metrics,
         )
+        set_up_logging(log_level, log_format, {"node_id": raw.get("node.id", raw.get("broker.id", "1"))})
         if ephemeral:
             raw = {key: value for key, value in raw.items() if key not in DATA_KEYS}
         return broker.run(raw, ephemeral=ephemeral, on_ready=announce)
     except ConfigError as error:
         raise misconfigured(error) from None
     except broker.StartError as error:
-        raise Problem(str(error)) from None
+        raise could_not_start(error) from None
 
 
 def _serve_cluster(
@@ -151,13 +168,30 @@ def _serve_cluster(
     settings: dict[str, str],
     file: Path | None,
     log_level: str,
+    log_format: str,
+    metrics: str | None,
     ephemeral: bool,
 ) -> int:
     from ottla.cli.serve_cluster import ClusterPlan, run_cluster
+    from ottla.common.config import ConfigError
+    from ottla.common.properties import read_properties
 
+    try:
+        from_file = read_properties(file) if file is not None else {}
+    except ConfigError as error:
+        raise misconfigured(error) from None
     host, _, port = _checked("--listen", listen[0] if listen else DEFAULT_LISTEN).rpartition(":")
     plan = ClusterPlan(
-        brokers, Path(data or DEFAULT_DATA), host, int(port), zookeeper, settings, file, log_level
+        brokers,
+        Path(data or DEFAULT_DATA),
+        host,
+        int(port),
+        zookeeper,
+        settings,
+        file,
+        log_level,
+        resolve(log_format),
+        metrics or {**from_file, **settings}.get("ottla.metrics.listen", AUTO),
     )
     return run_cluster(plan, ephemeral=ephemeral)
 
@@ -171,6 +205,7 @@ def raw_config(
     advertise: tuple[str, ...] = (),
     node_id: int | None = None,
     zookeeper: str | None = None,
+    metrics: str | None = None,
 ) -> dict[str, str]:
     """Return Kafka's keys and values for the options of one command line."""
     raw = {**from_file, **settings}
@@ -181,6 +216,8 @@ def raw_config(
         named["node.id"] = str(node_id)
     if zookeeper is not None:
         named["zookeeper.connect"] = zookeeper
+    if metrics is not None:
+        named["ottla.metrics.listen"] = metrics
     if listen:
         named["listeners"] = _listeners("--listen", listen)
         protocols = raw.get("listener.security.protocol.map", DEFAULT_PROTOCOLS)
@@ -192,7 +229,11 @@ def raw_config(
             raise click.UsageError("there are more --advertise than --listen")
         named["advertised.listeners"] = _listeners("--advertise", advertise)
     options = {"log.dirs": "--data", "node.id": "--node-id", "listeners": "--listen"}
-    for key, option in {**options, "zookeeper.connect": "--zookeeper"}.items():
+    for key, option in {
+        **options,
+        "zookeeper.connect": "--zookeeper",
+        "ottla.metrics.listen": "--metrics",
+    }.items():
         if key in named and key in settings:
             raise click.UsageError(f"{option} and --set {key} exclude each other")
     return {**_without_older_names(raw, named), **named}
@@ -203,7 +244,11 @@ def misconfigured(error: ConfigError) -> Problem:
     hints = []
     if error.key == "advertised.listeners":
         hints.append("say how clients reach this machine: --advertise HOST:PORT")
-    return Problem(str(error), *hints)
+    elif (file := click.get_current_context().params.get("file")) is not None:
+        hints.append(f"check all of it:  ottla config validate {file}")
+    else:
+        hints.append("every key, its values and its default:  docs/configuration.md")
+    return Problem(str(error), *hints, kind=BAD_CONFIG)
 
 
 def _without_older_names(raw: dict[str, str], named: dict[str, str]) -> dict[str, str]:

@@ -23,6 +23,10 @@ import click
 from ottla.broker.zookeeper_server import ZooKeeperFailed, ZooKeeperServer
 from ottla.cli.output import talk
 from ottla.cli.problems import Problem
+from ottla.cli.start_problems import could_not_start
+from ottla.common.log_format import JSON, TEXT
+from ottla.common.metrics_keys import AUTO as METRICS_AUTO
+from ottla.common.metrics_keys import METRICS_PORT, OFF
 from ottla.common.processes import die_with_parent
 
 READY_WITHIN_S = 60.0
@@ -42,6 +46,10 @@ class ClusterPlan:
     settings: Mapping[str, str]
     file: Path | None
     log_level: str
+    log_format: str = TEXT
+    """`text`, which is told apart by names, or `json`, which tells by itself who speaks."""
+    metrics: str = METRICS_AUTO
+    """`ottla.metrics.listen` of the first broker; the others have the ports after it."""
 
     def arguments(self, number: int, zookeeper: str) -> list[str]:
         """Return the command line of one broker."""
@@ -50,19 +58,34 @@ class ClusterPlan:
         defaults = {"default.replication.factor": replicas, "offsets.topic.replication.factor": replicas}
         arguments = ["serve", "--node-id", str(number), "--data", str(self.data / f"broker-{number}")]
         arguments += ["--listen", f"{self.host}:{port}", "--zookeeper", zookeeper]
-        arguments += ["--log-level", self.log_level]
+        arguments += ["--log-level", self.log_level, "--log-format", self.log_format]
+        arguments += ["--metrics", metrics_of(self.metrics, number)]
         if self.file is not None:
             arguments += ["--config", str(self.file)]
         for key, value in {**defaults, **self.settings}.items():
+            if key == "ottla.metrics.listen":
+                continue  # said above, for each broker
             arguments += ["--set", f"{key}={value}"]
         return arguments
+
+
+def metrics_of(place: str, number: int) -> str:
+    """Return where broker `number` serves its metrics, given where the first one does."""
+    place = place.strip()
+    if place in (OFF, METRICS_AUTO):
+        return place if place == OFF else f"{METRICS_AUTO}:{METRICS_PORT + number - 1}"
+    host, colon, port = place.rpartition(":")
+    if not colon or not port.isdigit() or port == "0":
+        return place  # any free port; or the broker says what is wrong with it
+    return f"{host}:{int(port) + number - 1}"
 
 
 class _Child:
     """One broker process, and what it says."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log_format: str) -> None:
         self.name = name
+        self._speaks_json = log_format == JSON
         self.process = process
         self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.listening = asyncio.create_task(self._listen(), name=f"listen to {name}")
@@ -85,7 +108,9 @@ class _Child:
     async def _read_stderr(self) -> None:
         assert self.process.stderr is not None
         async for line in self.process.stderr:
-            talk(f"{self.name} | {line.decode(errors='replace').rstrip()}")
+            text = line.decode(errors="replace").rstrip()
+            is_json = self._speaks_json and text.startswith("{")  # it says by itself who speaks
+            talk(text if is_json else f"{self.name} | {text}")
 
 
 def run_cluster(plan: ClusterPlan, *, ephemeral: bool) -> int:
@@ -94,7 +119,7 @@ def run_cluster(plan: ClusterPlan, *, ephemeral: bool) -> int:
     try:
         return asyncio.run(_run(plan if folder is None else replace(plan, data=Path(folder))))
     except ZooKeeperFailed as error:
-        raise Problem(str(error)) from None
+        raise could_not_start(error) from None
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -110,7 +135,7 @@ async def _run(plan: ClusterPlan) -> int:
         stack.push_async_callback(_stop, children)
         for number in range(1, plan.brokers + 1):  # one by one, so that those that started are stopped
             children.append(  # noqa: PERF401
-                await _start_broker(number, plan.arguments(number, zookeeper))
+                await _start_broker(number, plan.arguments(number, zookeeper), plan.log_format)
             )
         await _until_ready(children, zookeeper, stopping)
         await _until_stopped(children, stopping)
@@ -125,7 +150,7 @@ async def _start_zookeeper(plan: ClusterPlan, stack: AsyncExitStack) -> str:
     return server.address
 
 
-async def _start_broker(number: int, arguments: Sequence[str]) -> _Child:
+async def _start_broker(number: int, arguments: Sequence[str], log_format: str) -> _Child:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -138,7 +163,7 @@ async def _start_broker(number: int, arguments: Sequence[str]) -> _Child:
         preexec_fn=die_with_parent,
         limit=1 << 20,
     )
-    return _Child(f"broker-{number}", process)
+    return _Child(f"broker-{number}", process, log_format)
 
 
 async def _until_ready(children: Sequence[_Child], zookeeper: str, stopping: asyncio.Event) -> None:

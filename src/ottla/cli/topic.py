@@ -9,8 +9,10 @@ from collections.abc import Iterable
 import click
 
 from ottla.cli import session
-from ottla.cli.options import bootstrap_option, format_option, is_terminal, key_values
+from ottla.cli.completing import topic_names
+from ottla.cli.options import bootstrap_option, format_option, is_terminal, key_values, named_argument
 from ottla.cli.output import count, print_json, print_table, talk
+from ottla.cli.problem_kinds import BAD_CONFIG
 from ottla.cli.problems import Problem
 from ottla.cli.topic_view import TopicView
 from ottla.client.cluster import Cluster
@@ -25,7 +27,7 @@ def topic() -> None:
 
 
 @topic.command()
-@click.argument("name")
+@named_argument("name", "--topic", "NAME")
 @click.option(
     "-p",
     "--partitions",
@@ -128,7 +130,7 @@ def list_topics(include_internal: bool, output_format: str, bootstrap: str) -> N
 
 
 @topic.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
     "-c", "--configs", "all_configs", is_flag=True, help="Every config, those at their defaults too."
 )
@@ -154,7 +156,7 @@ def describe(names: tuple[str, ...], all_configs: bool, output_format: str, boot
 
 
 @topic.command()
-@click.argument("name")
+@named_argument("name", "--topic", "NAME", topic_names)
 @click.option(
     "-p",
     "--partitions",
@@ -216,17 +218,23 @@ def alter(
 
 
 @topic.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=topic_names)
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @format_option
 @bootstrap_option
-def delete(names: tuple[str, ...], yes: bool, output_format: str, bootstrap: str) -> None:
+def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str, bootstrap: str) -> None:
     """Delete topics and all their records. On a terminal, asks first."""
     wanted = list(dict.fromkeys(names))
 
     async def command(cluster: Cluster) -> None:
         admin = TopicAdmin(cluster)
-        await admin.describe_topics(wanted)
+        topics = await admin.describe_topics(wanted)
+        if dry_run:
+            for each in topics.values():
+                held = sum(end - start for start, end in (await admin.offset_ranges(each)).values())
+                talk(f"{each.name}: would be deleted, {count(held, 'record')}")
+            return
         if not yes and is_terminal(sys.stdin) and not _confirmed(wanted):
             talk("nothing deleted")
             raise click.exceptions.Exit(1)
@@ -236,7 +244,7 @@ def delete(names: tuple[str, ...], yes: bool, output_format: str, bootstrap: str
 
     session.run(bootstrap, command)
     if output_format == "json":
-        print_json([{"name": name, "deleted": True} for name in wanted])
+        print_json([{"name": name, "deleted": not dry_run} for name in wanted])
 
 
 def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
@@ -248,7 +256,7 @@ def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
     nearest = [near[0] for key in strange if (near := difflib.get_close_matches(key, TopicConfig.KEYS, n=1))]
     said = what.replace("?", " ").split()  # by the broker itself
     near = [f"did you mean: {name}?" for name in nearest if name not in said]
-    return Problem(what, *near, "list them:  ottla topic describe TOPIC --configs")
+    return Problem(what, *near, "list them:  ottla topic describe TOPIC --configs", kind=BAD_CONFIG)
 
 
 def _confirmed(names: list[str]) -> bool:

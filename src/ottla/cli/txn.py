@@ -13,7 +13,9 @@ from ottla.cli import session
 from ottla.cli.options import bootstrap_option, format_option, is_terminal
 from ottla.cli.output import print_json, talk
 from ottla.cli.partition_choice import Choice, chosen_partitions, topic_option
+from ottla.cli.problem_kinds import UNKNOWN_TRANSACTION
 from ottla.cli.problems import Problem
+from ottla.cli.txn_spark import spark_transactions
 from ottla.cli.txn_view import (
     described_as_json,
     listed_as_json,
@@ -50,6 +52,9 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def txn() -> None:
     """List, describe and abort transactions; find those that hang."""
+
+
+txn.add_command(spark_transactions)
 
 
 @txn.command("list")
@@ -89,7 +94,7 @@ def list_transactions(
         talk("no such transactions" if states or pattern or longer_than else "no transactions yet")
 
 
-@txn.command()
+@txn.command(short_help="Show a transactional id and its transaction.")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @format_option
 @bootstrap_option
@@ -108,7 +113,7 @@ def describe(ids: tuple[str, ...], output_format: str, bootstrap: str) -> None:
         print_described(each, _now_ms())
 
 
-@txn.command()
+@txn.command(short_help="Find transactions that no coordinator knows.")
 @topic_option("Look there only; repeatable. Else in all topics.")
 @click.option(
     "--older-than",
@@ -221,7 +226,8 @@ async def _described(transactions: Transactions, transactional_id: str) -> Trans
         near = difflib.get_close_matches(transactional_id, known, n=3)
         hints = [f"did you mean: {', '.join(near)}?"] if near else []
         hints.append("list them:  ottla txn list" if known else "there are no transactions yet")
-        raise Problem(f"there is no transactional id {transactional_id!r}", *hints) from None
+        what = f"there is no transactional id {transactional_id!r}"
+        raise Problem(what, *hints, kind=UNKNOWN_TRANSACTION) from None
 
 
 async def _one_partition(cluster: Cluster, topics: Choice) -> TopicPartition:

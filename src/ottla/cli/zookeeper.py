@@ -12,6 +12,7 @@ import click
 from ottla.cli.options import key_values
 from ottla.cli.output import talk
 from ottla.cli.problems import Problem
+from ottla.cli.start_problems import could_not_start
 
 if TYPE_CHECKING:
     from ottla.broker.zookeeper_server import Member, ZooKeeperServer
@@ -84,7 +85,7 @@ def start(
     try:
         return _run(server)
     except ZooKeeperFailed as error:
-        raise Problem(str(error)) from None
+        raise could_not_start(error) from None
 
 
 def _run(server: ZooKeeperServer) -> int:

@@ -54,6 +54,12 @@ class Bridge:
             future.cancel()
             raise
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Begin to run a coroutine on the loop, and return the future of what it returns."""
+        with self._closing:
+            self._check(work)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def post(self, call: Callable[[], object]) -> None:
         """Run a function on the loop, soon, and do not wait for it; nothing happens once it is closed."""
         with self._closing:

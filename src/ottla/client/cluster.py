@@ -84,6 +84,8 @@ class Cluster:
         self.connections = Connections(options)
         self.timeout_ms = options.default_api_timeout_ms if timeout_ms is None else timeout_ms
         self.backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
+        self.is_patient = False
+        """Whether every call waits for brokers to come back, not only those that say so."""
         self._asking = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -157,6 +159,11 @@ class Cluster:
             if address in self.bootstrap:
                 raise
             raise BrokerUnreachable([address], failure.reason, advertised_by=f"broker {node_id}") from None
+
+    def open_connection(self, node_id: int) -> Connection | None:
+        """Return the connection to one broker if it can be used at once."""
+        broker = self.brokers.get(node_id)
+        return None if broker is None else self.connections.open_to(broker.address)
 
     async def controller(self) -> Connection:
         """Return a connection to the broker that changes topics and configs."""
@@ -240,6 +247,7 @@ class Cluster:
         `also` names further error codes worth waiting for; `patient` waits for brokers to come back.
         """
         backoff = backoff or self.backoff
+        patient = patient or self.is_patient
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self.timeout_ms if timeout_ms is None else timeout_ms) / 1000
         failures = 0

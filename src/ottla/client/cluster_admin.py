@@ -60,6 +60,11 @@ class MoveInfo:
         """The replicas that it has in the end."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
+    @property
+    def before(self) -> set[int]:
+        """The replicas that it had, and has again if the move is cancelled."""
+        return {*self.replicas} - {*self.adding}
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:

@@ -1,10 +1,11 @@
 """One socket to one broker: requests go out, replies come back, matched by correlation id.
 
 The first request of every connection is ApiVersions, then comes the login, if there is one; after that
-each request goes out in the newest version that both sides know. Two ways to ask:
+each request goes out in the newest version that both sides know. Three ways to ask:
 
     request   takes a message of kio in one version and returns the reply lifted to the same version
     post      takes an encoded body and returns a future of the reply's frame: for the hot paths
+    post_then the same, but calls a function with it, in the same turn of the loop in which it came
 
 A request that is not answered in time closes the connection: what comes later could not be told apart
 from the answer to something else, and the broker is not well.
@@ -18,13 +19,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from ottla.client.address import Address
-from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NotKafka, TlsFailed
+from ottla.client.dialling import dial
+from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NotKafka
 from ottla.client.handshake import Session, shake_hands
-from ottla.client.reasons import api_name, reason_of, tls_reason
+from ottla.client.reasons import api_name, reason_of
+from ottla.client.request_heads import RequestHeads
 from ottla.client.response_reader import MAX_RESPONSE_BYTES, BadFrame, ResponseReader
-from ottla.client.unanswered import Reply, Unanswered, reply_of
-from ottla.protocol.errors import KafkaError, UnsupportedVersion
-from ottla.protocol.frames import SIZE, RequestHeader, encode_request_header
+from ottla.client.unanswered import Reply, Then, Unanswered, reply_of
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages import request_encoder, response_decoder
 from ottla.protocol.primitives import Buffer
 
@@ -54,12 +56,13 @@ class Connection(asyncio.BufferedProtocol):
         """What the broker said when we came: its versions and features, and until when the login holds."""
         self.last_used = 0.0
         """When, by the loop's clock, something was last sent or received."""
-        self._client_id = client_id
+        self._heads = RequestHeads(client_id)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = ResponseReader()
         self._unanswered = Unanswered(self._loop, self._too_late)
         self._next_correlation_id = 0
+        self._is_writable = True
         self._writable = asyncio.Event()
         self._writable.set()
         self._failure: ClientError | None = None
@@ -82,9 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         connection: Self | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                connection = await cls._connect(address, client_id, security)
+                connection = await dial(address, lambda: cls(address, client_id), security, socket_options)
                 connection._security = security
-                connection._set_socket_options(socket_options)
                 connection.session = await shake_hands(connection, security)
         except TimeoutError:
             if connection is not None:
@@ -96,20 +98,6 @@ class Connection(asyncio.BufferedProtocol):
             if connection is not None:
                 connection.close()
             raise
-        return connection
-
-    @classmethod
-    async def _connect(cls, address: Address, client_id: str, security: Security | None) -> Self:
-        loop = asyncio.get_running_loop()
-        tls = None if security is None else security.tls
-        try:
-            _, connection = await loop.create_connection(
-                lambda: cls(address, client_id), address.host, address.port, ssl=tls
-            )
-        except OSError as error:  # of which ssl.SSLError is one
-            if (reason := tls_reason(error)) is not None:
-                raise TlsFailed(address, reason) from None
-            raise BrokerUnreachable([address], reason_of(error)) from None
         return connection
 
     @property
@@ -142,14 +130,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def version_of(self, api_key: int, newest: int) -> int:
         """Return the version to speak: the newest that the broker and `newest` allow."""
-        oldest_served, newest_served = self.versions.get(api_key, (0, -1))
-        version = min(newest, newest_served)
-        if version < oldest_served:
-            served = f"only versions {oldest_served}-{newest_served}" if newest_served >= 0 else "no version"
-            raise UnsupportedVersion(
-                f"{self.address} serves {served} of {api_name(api_key)}, this client speaks {newest}"
-            )
-        return version
+        return self.session.version_of(self.address, api_key, newest)
 
     async def request(
         self,
@@ -178,16 +159,15 @@ class Connection(asyncio.BufferedProtocol):
         body = request_encoder(api_key, version, int(request.__version__))(request)
         return await self.post(api_key, version, (body,), timeout_ms)
 
-    async def send_only(self, request: Payload) -> None:
-        """Send a request that gets no reply (produce with acks=0)."""
-        version = self.version_of(request.__api_key__, request.__version__)
-        await self.ready()
-        api_key = int(request.__api_key__)
-        body = request_encoder(api_key, version, int(request.__version__))(request)
-        self._write(self._next_id(), api_key, version, (body,))
+    @property
+    def is_ready(self) -> bool:
+        """Whether `ready` would return at once, and the connection is open."""
+        return self._is_writable and self._failure is None and not self.session.is_over(self._loop.time())
 
     async def ready(self) -> None:
         """Wait until the socket takes more, and the login holds."""
+        if self.is_ready:
+            return
         if self.session.is_over(self._loop.time()):
             await self._log_in_again()
         await self._writable.wait()
@@ -196,9 +176,19 @@ class Connection(asyncio.BufferedProtocol):
         self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: float
     ) -> asyncio.Future[Reply]:
         """Send an encoded request and return the future of its reply; call `ready` before."""
+        reply: asyncio.Future[Reply] = self._loop.create_future()
         correlation_id = self._next_id()
         self._write(correlation_id, api_key, version, body)
-        return self._unanswered.add(correlation_id, api_key, version, timeout_ms)
+        self._unanswered.add(correlation_id, api_key, version, timeout_ms, reply)
+        return reply
+
+    def post_then(
+        self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: float, then: Then
+    ) -> None:
+        """Send an encoded request and have `then` called with its reply, or why there is none."""
+        correlation_id = self._next_id()
+        self._write(correlation_id, api_key, version, body)
+        self._unanswered.add(correlation_id, api_key, version, timeout_ms, None, then)
 
     def post_only(self, api_key: int, version: int, body: Sequence[Buffer]) -> None:
         """Send an encoded request that gets no reply; call `ready` before."""
@@ -230,10 +220,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is not None:
             raise self._failure
         assert self._transport is not None
-        header = encode_request_header(RequestHeader(api_key, version, correlation_id, self._client_id))
-        size = SIZE.pack(len(header) + sum(map(len, body)))
+        head = self._heads.encode(api_key, version, correlation_id, sum(map(len, body)))
         self.last_used = self._loop.time()
-        self._transport.writelines((size + header, *body))
+        self._transport.writelines((head, *body))
 
     def _too_late(self, what: str) -> None:
         self._fail(ConnectionLost(self.address, what))
@@ -248,13 +237,6 @@ class Connection(asyncio.BufferedProtocol):
             except (ClientError, KafkaError):
                 self.close()
                 raise
-
-    def _set_socket_options(self, options: Sequence[tuple[int, int, int]]) -> None:
-        assert self._transport is not None
-        raw = self._transport.get_extra_info("socket")
-        for level, name, value in options:
-            if raw is not None:
-                raw.setsockopt(level, name, value)
 
     # What asyncio calls.
 
@@ -282,16 +264,20 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is None:
             return
         try:
-            waiting.reply.set_result(reply_of(waiting, frame))
+            reply = reply_of(waiting, frame)
         except KafkaError as error:
-            waiting.reply.set_exception(self.garbled(waiting.api_key, waiting.version, error))
+            waiting.tell(None, self.garbled(waiting.api_key, waiting.version, error))
+        else:
+            waiting.tell(reply, None)
 
     def pause_writing(self) -> None:
         """Make senders wait until the socket has drained."""
+        self._is_writable = False
         self._writable.clear()
 
     def resume_writing(self) -> None:
         """Let senders go on."""
+        self._is_writable = True
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:

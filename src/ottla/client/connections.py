@@ -65,10 +65,16 @@ class Connections:
             connection.close()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
 
+    def open_to(self, address: Address) -> Connection | None:
+        """Return the connection to an address if it can be used at once."""
+        connection = self._open.get(address)
+        return connection if connection is not None and self._is_usable(connection) else None
+
     def _is_usable(self, connection: Connection) -> bool:
-        idle_s = asyncio.get_running_loop().time() - connection.last_used
-        if connection.unanswered == 0 and idle_s * 1000 > self._options.connections_max_idle_ms:
-            connection.close()
+        if connection.unanswered == 0:
+            idle_s = asyncio.get_running_loop().time() - connection.last_used
+            if idle_s * 1000 > self._options.connections_max_idle_ms:
+                connection.close()
         return connection.is_open
 
     async def _connect(self, address: Address) -> Connection:

@@ -20,9 +20,12 @@ from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthent
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
 
 from ottla import __version__
+from ottla.client.address import Address
 from ottla.client.errors import AuthenticationFailed, raise_for
+from ottla.client.reasons import api_name
 from ottla.client.sasl import SaslExchange, SaslRefused
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
     from ottla.client.connection import Connection
@@ -48,6 +51,17 @@ class Session:
     """The cluster's finalized features, such as `transaction.version`, and their levels."""
     renew_at: float | None = None
     """When, by the loop's clock, the login is to be renewed; None if it holds for ever."""
+
+    def version_of(self, address: Address, api_key: int, newest: int) -> int:
+        """Return the version to speak: the newest that the broker at `address` and `newest` allow."""
+        oldest_served, newest_served = self.versions.get(api_key, (0, -1))
+        version = min(newest, newest_served)
+        if version < oldest_served:
+            served = f"only versions {oldest_served}-{newest_served}" if newest_served >= 0 else "no version"
+            raise UnsupportedVersion(
+                f"{address} serves {served} of {api_name(api_key)}, this client speaks {newest}"
+            )
+        return version
 
     def is_over(self, now: float) -> bool:
         """Return whether it is time to log in again."""

@@ -28,6 +28,8 @@ class Progress:
     partitions: int
     copied_bytes: int
     total_bytes: int
+    cancelled: int = 0
+    """How many partitions are back where they were; known when nothing is left."""
 
 
 class MoveWatch:
@@ -42,10 +44,22 @@ class MoveWatch:
         """Yield how far they are, every second; the last one has nothing left."""
         while True:
             left = {at: each for at, each in (await self._admin.moves()).items() if at in self._moves}
-            yield await self._measure(left)
             if not left:
+                yield await self._end()
                 return
+            yield await self._measure(left)
             await asyncio.sleep(POLL_S)
+
+    async def _end(self) -> Progress:
+        partitions = (await self._admin.describe()).partitions
+        cancelled = {
+            at
+            for at, move in self._moves.items()
+            if at in partitions and move.adding and set(partitions[at].replicas) == move.before
+        }
+        sizes = {at: self._sizes.get(at, 0) * len(each.adding) for at, each in self._moves.items()}
+        copied = sum(size for at, size in sizes.items() if at not in cancelled)
+        return Progress(0, len(self._moves), copied, sum(sizes.values()), len(cancelled))
 
     async def _measure(self, left: Mapping[TopicPartition, MoveInfo]) -> Progress:
         on_brokers: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -82,6 +96,17 @@ async def throttle(
         await admin.alter_broker_configs(node_id, set_to=rate)
     for topic in topics:
         await admin.alter_topic_configs(topic, set_to=dict.fromkeys(TOPIC_THROTTLES, ALL))
+
+
+async def lift_throttle(cluster: Cluster, topics: Iterable[str] = ()) -> None:
+    """Undo `throttle`, of these topics and of all others, unless something is still on its way."""
+    info = await ClusterAdmin(cluster).describe()
+    if info.moves:
+        return
+    found = await TopicAdmin(cluster).topics_config(TOPIC_THROTTLES[0], list(info.topics))
+    throttled = {topic for topic, replicas in found.items() if replicas == ALL} | {*topics} & {*info.topics}
+    if throttled:
+        await unthrottle(cluster, sorted(throttled), info.alive)
 
 
 async def unthrottle(cluster: Cluster, topics: Iterable[str], brokers: Iterable[int]) -> None:

@@ -14,16 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ottla.protocol import record_decoder
+from ottla.protocol.compiled import fastest
 from ottla.protocol.compression import decompress
 from ottla.protocol.errors import InvalidRecord, InvalidRequest
 from ottla.protocol.primitives import read_varint
 from ottla.protocol.record_batch import HEADER_BYTES, BatchHeader, Buffer
-from ottla.protocol.record_decoder import record_starts
 from ottla.protocol.records import SMALLEST_RECORD_BYTES
 
 Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
+
+_ROWS = fastest(record_decoder)
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
@@ -74,7 +77,7 @@ def columns_of(batches: Sequence[tuple[BatchHeader, Buffer]], max_bytes: int) ->
     headers = [header for header, _ in batches]
     try:
         sizes = [(each.record_count, len(part)) for each, part in zip(headers, parts, strict=True)]
-        return _columns(data, np.array(record_starts(data, sizes), np.int64), headers)
+        return _columns(data, np.array(_ROWS.record_starts(data, sizes), np.int64), headers)
     except IndexError:
         raise InvalidRecord("a record ends in the middle of a field") from None
 

@@ -18,14 +18,34 @@ class Reply(NamedTuple):
     at: int
 
 
-class Waiting(NamedTuple):
-    """Somebody who waits for the reply to a request."""
+Then = Callable[[Reply | None, ClientError | None], None]
+"""Is told the reply, or why there will be none; at once, so it must not raise."""
 
-    reply: asyncio.Future[Reply]
+
+class Waiting(NamedTuple):
+    """Somebody who waits for the reply to a request: with a future, or with a function to be called."""
+
+    reply: asyncio.Future[Reply] | None
+    then: Then | None
     api_key: int
     version: int
     timeout_ms: float
     deadline: float
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether nobody wants the reply any more."""
+        return self.reply is not None and self.reply.done()
+
+    def tell(self, reply: Reply | None, error: ClientError | None) -> None:
+        """Hand the reply over, or the error."""
+        if self.then is not None:
+            self.then(reply, error)
+        elif self.reply is not None and not self.reply.done():
+            if error is not None:
+                self.reply.set_exception(error)
+            elif reply is not None:
+                self.reply.set_result(reply)
 
 
 class Unanswered:
@@ -36,25 +56,30 @@ class Unanswered:
         self._on_late = on_late
         self._waiting: dict[int, Waiting] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(
-        self, correlation_id: int, api_key: int, version: int, timeout_ms: float
-    ) -> asyncio.Future[Reply]:
-        """Return the future of a reply."""
-        reply: asyncio.Future[Reply] = self._loop.create_future()
+        self,
+        correlation_id: int,
+        api_key: int,
+        version: int,
+        timeout_ms: float,
+        reply: asyncio.Future[Reply] | None,
+        then: Then | None = None,
+    ) -> None:
+        """Wait for a reply, with a future or with a function."""
         deadline = self._loop.time() + timeout_ms / 1000
-        self._waiting[correlation_id] = Waiting(reply, api_key, version, timeout_ms, deadline)
-        if self._alarm is None or deadline < self._alarm.when():
+        self._waiting[correlation_id] = Waiting(reply, then, api_key, version, timeout_ms, deadline)
+        if self._alarm is None or deadline < self._alarm_at:
             self._set_alarm(deadline)
-        return reply
 
     def take(self, frame: memoryview) -> Waiting | None:
         """Return who waits for this frame; None if whoever asked has given up."""
         waiting = self._waiting.pop(SIZE.unpack_from(frame)[0], None)
-        return None if waiting is None or waiting.reply.done() else waiting
+        return None if waiting is None or waiting.has_given_up else waiting
 
     def fail(self, error: ClientError) -> None:
         """Tell everybody that no reply will come."""
@@ -63,19 +88,22 @@ class Unanswered:
             self._alarm = None
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
-            if not each.reply.done():
-                each.reply.set_exception(error)
+            if each.then is not None:  # not at once: whoever closes the connection is not prepared for that
+                self._loop.call_soon(each.then, None, error)
+            else:
+                each.tell(None, error)
 
     def _set_alarm(self, when: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+        self._alarm_at = when
         self._alarm = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
         """Complain if somebody has waited for too long; else look again when one will have."""
         self._alarm = None
         now = self._loop.time()
-        self._waiting = {number: each for number, each in self._waiting.items() if not each.reply.done()}
+        self._waiting = {number: each for number, each in self._waiting.items() if not each.has_given_up}
         late = [each for each in self._waiting.values() if each.deadline <= now]
         if late:
             self._on_late(f"no reply to {api_name(late[0].api_key)} within {late[0].timeout_ms / 1000:g} s")

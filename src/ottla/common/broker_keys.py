@@ -33,6 +33,7 @@ from ottla.common.coordinator_keys import (
 from ottla.common.kafka_keys import UNIMPLEMENTED_BROKER_KEYS, UNIMPLEMENTED_PREFIXES
 from ottla.common.listeners import Listener, parse_listeners
 from ottla.common.log_keys import SegmentKeys
+from ottla.common.metrics_keys import MetricsKeys, check_metrics
 from ottla.common.network_keys import NetworkKeys
 from ottla.common.replication_keys import ReplicationKeys, check_replication
 from ottla.common.transaction_keys import TransactionKeys
@@ -132,6 +133,7 @@ class BrokerConfig(
     TransactionKeys,
     ControllerKeys,
     ZooKeeperKeys,
+    MetricsKeys,
 ):
     """All of a broker's values. Raises ConfigError for keys and values that will not do."""
 
@@ -236,6 +238,7 @@ class BrokerConfig(
             )
         check_group_limits(self)
         check_replication(self)
+        check_metrics(self, self.listener_list)
 
     @classmethod
     def _elsewhere(cls, name: str) -> str | None:

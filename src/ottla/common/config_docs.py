@@ -21,7 +21,8 @@ _INTRODUCTION = """\
 
 <!-- Written from the keys in src/ottla/common/*_keys.py; change them there. -->
 
-Keys have Kafka's names, types, defaults and ranges. Where a default differs, the table says so.
+Keys have Kafka's names, types, defaults and ranges. Where a default differs, the table says so. Keys that
+begin with `ottla.` are of things that Kafka does not have.
 
 A broker reads its keys from `--config FILE` (Java's `.properties` format) and from `--set key=value`,
 which wins. What is cluster-wide can also be changed while brokers run, for one broker or for all of

@@ -9,7 +9,7 @@ set twice, the last value counts, as in Java. Files are UTF-8.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ottla.common.config import ConfigError
@@ -50,6 +50,11 @@ def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
     return settings
 
 
+def as_properties(settings: Mapping[str, str]) -> str:
+    """Return a file that reads as these settings."""
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in settings.items())
+
+
 def parse_setting(text: str) -> tuple[str, str]:
     """Return the key and the value of a `key=value` from the command line."""
     name, equals, value = text.partition("=")
@@ -79,6 +84,11 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def _continues(line: str) -> bool:
     """Tell whether `line` ends with a backslash that is not itself escaped."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _escape(text: str) -> str:
+    letters = {char: letter for letter, char in _LETTERS.items()}
+    return re.sub(r"[\\=:#! \t\n\r\f]", lambda found: "\\" + letters.get(found[0], found[0]), text)
 
 
 def _unescape(text: str, where: str) -> str:

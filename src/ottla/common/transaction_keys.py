@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ottla.common.config import Config, Importance, Key, Update
-from ottla.common.config_types import BOOLEAN, INT, SHORT, at_least
+from ottla.common.config_types import BOOLEAN, INT, LIST, SHORT, at_least
 from ottla.common.units import DAY_MS, HOUR_MS, MIB, MINUTE_MS, SECOND_MS
 
 HIGH, LOW = Importance.HIGH, Importance.LOW
+EVERYBODY = "*"
 
 
 class TransactionKeys(Config):
@@ -93,8 +94,18 @@ class TransactionKeys(Config):
     transaction_two_phase_commit_enable = Key(
         "transaction.two.phase.commit.enable",
         BOOLEAN,
-        False,
+        True,
         "Whether producers may take part in two-phase commits (KIP-939): their prepared transactions stay "
-        "open, and hold back readers, until somebody commits or aborts them.",
+        "open, and hold back readers, until somebody commits or aborts them. On by default, unlike in Kafka: "
+        "the exactly-once sink for Spark needs it.",
+        importance=LOW,
+    )
+    ottla_two_phase_commit_principals = Key(
+        "ottla.two.phase.commit.principals",
+        LIST,
+        (EVERYBODY,),
+        "Who has the permission TWO_PHASE_COMMIT, where it is enabled: principals like `User:spark`, or `*` "
+        "for everybody.",
+        update=Update.CLUSTER_WIDE,
         importance=LOW,
     )

@@ -64,9 +64,16 @@ class Membership:
         assert self._session is not None, "open the session first"
         await self._say(self._session)
 
-    async def ask_to_stop(self) -> None:
-        """Ask for this broker's partitions to be led by others."""
-        await self.register(replace(self._registration, wants_shutdown=True))
+    def taken_in(self) -> None:
+        """The cluster knows what the last stop may have cost: of this process no session says it again."""
+        self._registration = replace(
+            self._registration, after_unclean_stop=False, may_have_lost_records=False
+        )
+
+    async def stand_aside(self, aside: bool = True) -> None:
+        """Ask for this broker's partitions to be led by others, or say that it may lead again."""
+        if self._registration.wants_shutdown != aside:
+            await self.register(replace(self._registration, wants_shutdown=aside))
 
     def stand(self) -> None:
         """Be a candidate for the controller from here on."""
@@ -92,10 +99,6 @@ class Membership:
             logger.warning("the session in the store is lost: this broker leads nothing until it has another")
             self._on_lost()
             await self._leave_office()
-            # The process lived on: nothing is lost of its logs.
-            self._registration = replace(
-                self._registration, after_unclean_stop=False, may_have_lost_records=False
-            )
             self._session = await self._reopened()
             logger.info("a new session in the store: broker epoch %d", self._session.broker_epoch)
             # The controller may have been faster: the image that shows this epoch can be here already.

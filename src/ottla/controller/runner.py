@@ -52,6 +52,8 @@ RETRY_S = 0.1
 COMPLAIN_S = 10.0
 LEAVING_S = 15.0
 """How long a broker that stops waits for others to lead its partitions."""
+ASKING_S = 2.0
+"""How long it tries to ask for that: if the store is away, nobody can lead in its place."""
 
 
 class Controller:
@@ -133,6 +135,7 @@ class Controller:
                     await self._state.wait_until(lambda _: self.is_registered)
             except TimeoutError:
                 logger.warning("this broker waits for a controller to let it into the cluster")
+        self._members.taken_in()
         return self.broker_epoch
 
     async def follow(self, subscriber: Subscriber) -> Callable[[], None]:
@@ -141,17 +144,22 @@ class Controller:
 
     async def leave(self) -> None:
         """Let others lead this broker's partitions, as far as there are any that can, before it stops."""
-        others = [each for each in self._state.image.brokers.values() if each.can_lead]
-        if not self.is_registered or all(each.node_id == self._node_id for each in others):
+        if not self.is_registered or not self._others_can_lead:
             return
         try:
+            async with asyncio.timeout(ASKING_S):
+                await self._members.stand_aside()
             async with asyncio.timeout(LEAVING_S):
-                await self._members.ask_to_stop()
                 await self._state.wait_until(
                     lambda image: not machine.waits_for_leaders_to_move(image, self._node_id)
                 )
         except (TimeoutError, MetadataError):
             pass  # it stops all the same; the end of its session has the same effect
+
+    async def stand_aside(self, aside: bool) -> None:
+        """Let others lead this broker's partitions, if there are any that can; or be ready to lead again."""
+        if not aside or self._others_can_lead:
+            await self._members.stand_aside(aside)
 
     async def stop(self) -> None:
         """Finish the changes that are queued, refuse new ones, and close the store."""
@@ -231,6 +239,11 @@ class Controller:
         )
 
     # How
+
+    @property
+    def _others_can_lead(self) -> bool:
+        brokers = self._state.image.brokers.values()
+        return any(each.can_lead and each.node_id != self._node_id for each in brokers)
 
     @property
     def _office(self) -> Office | None:

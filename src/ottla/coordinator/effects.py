@@ -11,14 +11,13 @@ what need not survive: who waits for a rebalance, with which request. They are n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 TimerKey = tuple[str, ...]
 """What a timer is for, then whom it concerns: `("session", group_id, member_id)`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(NamedTuple):
     """Call `on_timer(key)` at `at_ms`; a second one with this key replaces the first.
 
     `at_ms` is on the clock of the `now_ms` that the machine was given. The runtime uses the difference,
@@ -29,8 +28,7 @@ class SetTimer:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(NamedTuple):
     """Forget the timer `key`, if there is one."""
 
     key: TimerKey
@@ -39,8 +37,7 @@ class CancelTimer:
 Timer = SetTimer | CancelTimer
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Answer the request `token`, which may have been parked long ago.
 
     A response that is a `KafkaError` is raised where the request waits.
@@ -50,8 +47,7 @@ class Reply:
     response: object
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The outcome of one event: write the records, change the state, and once committed reply and send."""
 
     records: tuple[object, ...] = ()

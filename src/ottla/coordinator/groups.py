@@ -7,7 +7,7 @@ unloaded. Requests find their partition by the hash of the group id.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,7 +20,7 @@ from ottla.controller.runner import Controller
 from ottla.coordinator.effects import Step
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import FetchRequest
-from ottla.coordinator.lag import LedPartition, PartitionLag, RecordTimes, group_lag
+from ottla.coordinator.lag import PartitionLag, RecordTimes, ReplicaToRead, group_lag
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.coordinator.runtime import Runtime
 from ottla.coordinator.shards import Shard, Shards
@@ -59,6 +59,21 @@ class GroupCoordinator:
         )
         self._waiting: dict[object, asyncio.Future[Any]] = {}
         self._times = RecordTimes()
+
+    @property
+    def machines(self) -> list[GroupMachine]:
+        """The machines of the partitions that this broker coordinates now."""
+        return [shard.runtime.machine for shard in self._shards if shard.runtime.is_active]
+
+    @property
+    def loading_count(self) -> int:
+        """How many partitions this broker is to coordinate and has not read yet."""
+        return sum(not shard.runtime.is_active for shard in self._shards)
+
+    @property
+    def parked_count(self) -> int:
+        """How many requests wait for other members."""
+        return sum(shard.runtime.parked_count for shard in self._shards)
 
     # Service
 
@@ -142,15 +157,20 @@ class GroupCoordinator:
         reply = self.call(group_id, GroupMachine.fetch, FetchRequest(group_id, None))
         offsets = await reply if isawaitable(reply) else reply
         lags = []
-        for each in group_lag(offsets, self._led, self._clock.wall_ms()):
+        for each in group_lag(offsets, self._replica, self._clock.wall_ms()):
             lags.append(each)
             if len(lags) % LAGS_PER_TURN == 0:
                 await asyncio.sleep(0)
         return lags
 
-    def _led(self, topic: str, index: int) -> LedPartition | None:
+    def lag_now(self, machine: GroupMachine, group_id: str) -> Iterator[PartitionLag]:
+        """Yield the same, one partition at a time, without waiting for what is being committed."""
+        offsets = machine.offsets.fetch(FetchRequest(group_id, None))
+        return group_lag(offsets, self._replica, self._clock.wall_ms())
+
+    def _replica(self, topic: str, index: int) -> ReplicaToRead | None:
         try:
-            return LedPartition(self._partitions.get(topic, index), self._times)
+            return ReplicaToRead(self._partitions.get_replica(topic, index), self._times)
         except KafkaError:
             return None
 

@@ -1,4 +1,4 @@
-"""How far groups are behind in the partitions that this broker leads: for metrics.
+"""How far groups are behind in the partitions that have a replica on this broker: for metrics.
 
 `group_lag` is pure: committed offsets and partitions in, lags out. What a lag costs is one look at the
 record that the group reads next. A group that stands still asks for the same record again and again, so
@@ -21,7 +21,7 @@ TIMES_KEPT = 20_000
 
 
 class PartitionLag(NamedTuple):
-    """One partition of a group; without end and lag if this broker does not lead it."""
+    """One partition of a group; without end and lag if this broker has no replica of it."""
 
     topic: str
     partition: int
@@ -85,8 +85,8 @@ class RecordTimes:
         return time
 
 
-class LedPartition:
-    """A partition that this broker leads, as `group_lag` wants it."""
+class ReplicaToRead:
+    """A partition that this broker leads or follows, as `group_lag` wants it."""
 
     def __init__(self, partition: Partition, times: RecordTimes) -> None:
         self._partition = partition

@@ -5,7 +5,8 @@ partition whose leader cannot be reached, or has none, is tried again for as lon
 coordinates the transaction. After a failover the next coordinator writes all markers again; a second
 one in a partition changes nothing. A partition that has been deleted needs none.
 
-`done` is called when all are written. One task per transaction: there are never more of them than
+`done` is called when all are written. If that is at once, because every partition is led from here and has
+no other replica, it takes no task. Otherwise it is one per transaction: there are never more of them than
 transactional ids whose clients wait.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -26,6 +27,7 @@ from kio.schema.write_txn_markers.v2.request import (
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.transaction.requests import WriteMarkers
 from ottla.metadata.state import ClusterState
+from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_MIN_S = 0.02
 RETRY_MAX_S = 1.0
+MOST_AT_ONCE = 20
+"""Of how many partitions the markers are written in one turn of the loop."""
 PATIENCE = 5
 """After how many attempts the log says that markers are not getting through."""
 
@@ -48,6 +52,10 @@ class MarkerSender(Protocol):
         """Return the response to a request of one of kio's classes; raise KafkaError or OSError."""
         ...
 
+    def write_here(self, marker: Marker, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Write a marker into partitions of this broker that commit it at once; return which those were."""
+        ...
+
 
 class MarkerWriter:
     """All transactions whose markers are being written."""
@@ -59,12 +67,15 @@ class MarkerWriter:
         self._missing: dict[Key, set[TopicPartition]] = {}
 
     def begin(self, shard: int, coordinator_epoch: int, markers: WriteMarkers, done: Done) -> None:
-        """Write the markers of a transaction, in the background."""
+        """Write the markers of a transaction: at once if that is possible, else in the background."""
         key = shard, markers.transactional_id
         writing = self._tasks.get(key)
         if writing is not None:
             writing.cancel()
-        self._missing[key] = set(markers.partitions)
+        missing = set(markers.partitions)
+        if len(missing) <= MOST_AT_ONCE and self._is_done_here(missing, coordinator_epoch, markers, done):
+            return
+        self._missing[key] = missing
         task = asyncio.get_running_loop().create_task(
             self._write(key, coordinator_epoch, markers, done), name=f"markers of {markers.transactional_id}"
         )
@@ -95,6 +106,20 @@ class MarkerWriter:
             del self._missing[key]
         if not task.cancelled() and task.exception() is not None:
             logger.error("the markers of %s were not written", key[1], exc_info=task.exception())
+
+    def _is_done_here(
+        self, missing: set[TopicPartition], coordinator_epoch: int, markers: WriteMarkers, done: Done
+    ) -> bool:
+        """Write what can be written at once, and take it out of `missing`; return whether that was all."""
+        marker = Marker(*markers.producer, markers.is_commit, coordinator_epoch, markers.version)
+        missing.difference_update(self._sender.write_here(marker, missing))
+        if missing:
+            return False
+        try:
+            done(markers)
+        except KafkaError:
+            return False  # it is tried again, in the background
+        return True
 
     async def _write(self, key: Key, coordinator_epoch: int, markers: WriteMarkers, done: Done) -> None:
         missing = self._missing[key]

@@ -12,11 +12,12 @@ from ottla.common.clock import Clock
 from ottla.common.file_range import FileRange
 from ottla.coordinator.group import record_codec
 from ottla.coordinator.in_transaction import InTransaction
+from ottla.log.admission import recompresses
 from ottla.protocol.control_records import Marker, decode_marker
 from ottla.protocol.errors import InvalidRecord, KafkaError
 from ottla.protocol.record_batch import BatchHeader, decode_header, iter_batches
 from ottla.protocol.records import Record as LogRecord
-from ottla.protocol.records import encode_batch, iter_records
+from ottla.protocol.records import encode_batch, encode_lone_record, iter_records
 from ottla.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,9 @@ class PartitionWriter:
         self._partition.check_in_sync()
         if isinstance(first, Marker):
             return self._partition.append_marker(first).last_offset + 1, 1
+        if len(records) == 1 and self._codec == 0 and not isinstance(first, InTransaction):
+            key, value = self._encode(first)
+            return self._append(encode_lone_record(self._clock.wall_ms(), key, value)), 1
         producer: dict[str, Any] = {}
         if isinstance(first, InTransaction):
             records = tuple(each.record for each in records)
@@ -74,9 +78,15 @@ class PartitionWriter:
             if size > largest and batch:
                 break
             batch.append(LogRecord(len(batch), now_ms, key, value))
-        encoded = memoryview(encode_batch(batch, codec=self._codec, **producer))
-        appended = self._partition.append(encoded, decode_header(encoded))
-        return appended.last_offset + 1, len(batch)
+        return self._append(encode_batch(batch, codec=self._codec, **producer)), len(batch)
+
+    def _append(self, batch: bytearray) -> int:
+        """Append a batch; return the offset after it."""
+        encoded = memoryview(batch)
+        header = decode_header(encoded)
+        # Keys and times are our own: there is nothing to look for inside.
+        as_wanted = not recompresses(header, self._partition.log.config)
+        return self._partition.append(encoded, header, is_inspected=as_wanted).last_offset + 1
 
     def committed(self, offset: int) -> asyncio.Future[None] | None:
         """Return None if all below `offset` is committed, else a future for when it is."""

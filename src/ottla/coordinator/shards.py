@@ -149,11 +149,15 @@ class Shards(Generic[M]):
         shard = self._shards.get(index)
         return None if shard is None or not shard.partition.is_leader else shard
 
+    def leader_of(self, key: str) -> int:
+        """Return the node id of the broker that coordinates a key, -1 if there is none."""
+        topic = self._cluster.image.topics.get(self._topic)
+        return -1 if topic is None else topic.partitions[partition_for(key, len(topic.partitions))].leader
+
     async def find(self, key: str) -> int:
         """Return the node id of the broker that coordinates a key; the topic is made on first use."""
-        partition = await self.partition_of(key)
-        found = self._cluster.image.partition(*partition)
-        leader = -1 if found is None else found.leader
+        await self.partition_of(key)
+        leader = self.leader_of(key)
         if leader < 0:
             raise CoordinatorNotAvailable(f"a partition of {self._topic} has no leader")
         return leader

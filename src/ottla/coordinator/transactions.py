@@ -1,7 +1,8 @@
 """The transaction coordinator of this broker: the partitions of `__transaction_state` that it leads.
 
-Requests find their partition by the hash of the transactional id. A decision leads to markers, which are
-written in the background (markers.py); then the transaction is complete.
+Requests find their partition by the hash of the transactional id. What can be answered at once is, without
+a task: with one replica that is nearly everything. A decision leads to markers, which are written right after
+the answer (markers.py); then the transaction is complete.
 
 `verify` is what partitions ask before they append the first batch of a transaction (KIP-890). The
 coordinator of that transaction may be another broker: then it is asked over the network.
@@ -83,6 +84,11 @@ class TransactionCoordinator:
         """The machines of the partitions that this broker coordinates now."""
         return [shard.runtime.machine for shard in self._shards if shard.runtime.is_active]
 
+    @property
+    def loading_count(self) -> int:
+        """How many partitions this broker is to coordinate and has not read yet."""
+        return sum(not shard.runtime.is_active for shard in self._shards)
+
     # Service
 
     async def start(self) -> None:
@@ -110,18 +116,23 @@ class TransactionCoordinator:
         initiated: Initiated = await self._with_new_id(key, partial(event, request=request))
         return initiated
 
-    async def add_partitions(
+    def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
-    ) -> None:
-        """Add partitions to a transaction, or begin one with them."""
+    ) -> Awaitable[None] | None:
+        """Add partitions to a transaction, or begin one with them; return None, or a future for that."""
+        runtime = self._shards.of(transactional_id).runtime
         event = TransactionMachine.add_partitions
-        await self._call(transactional_id, event, transactional_id, producer, partitions)
+        added: Awaitable[None] | None = runtime.call(event, transactional_id, producer, partitions)
+        return added
 
-    async def end(self, request: EndRequest) -> Producer:
-        """Commit or abort a transaction; return what the client is from now on."""
+    def end(self, request: EndRequest) -> Producer | Awaitable[Producer]:
+        """Commit or abort a transaction; return what the client is from now on, or an awaitable for it."""
         key, event = request.transactional_id, TransactionMachine.end
-        producer: Producer = await self._with_new_id(key, partial(event, request=request))
-        return producer
+        try:
+            ended: Producer | Awaitable[Producer] = self._shards.of(key).runtime.call(event, request)
+        except NewProducerIdNeeded:
+            return self._with_new_id(key, partial(event, request=request))
+        return ended
 
     async def prepare(self, transactional_id: str, producer: Producer, principal: str) -> None:
         """Let a two-phase transaction wait for its end, however long."""
@@ -146,14 +157,14 @@ class TransactionCoordinator:
             await asyncio.sleep(0)
         return listed
 
-    async def verify(
+    def verify(
         self,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
         topic_partitions: Iterable[TopicPartition],
         add: bool,
-    ) -> Verdicts:
+    ) -> Verdicts | Awaitable[Verdicts]:
         """Return what stands against appending to partitions in a transaction: an error, or None, for each.
 
         With `add` the partitions are added if they are not in it yet (Produce v12, TxnOffsetCommit v5).
@@ -162,27 +173,34 @@ class TransactionCoordinator:
         """
         wanted = frozenset(topic_partitions)
         producer = Producer(producer_id, producer_epoch)
+        if self._shards.leader_of(transactional_id) == self._node_id:
+            return self.verify_here(transactional_id, producer, wanted, add)
+        return self._verify_elsewhere(transactional_id, producer, wanted, add)
+
+    def verify_here(
+        self, transactional_id: str, producer: Producer, wanted: frozenset[TopicPartition], add: bool = False
+    ) -> Verdicts | Awaitable[Verdicts]:
+        """Verify, or add, by the machine on this broker, for this one or another."""
+        event = TransactionMachine.add_partitions if add else TransactionMachine.verify
+        try:
+            reply = self._shards.of(transactional_id).runtime.call(event, transactional_id, producer, wanted)
+        except KafkaError as error:
+            return dict.fromkeys(wanted, error)
+        if isinstance(reply, asyncio.Future):
+            return _verdicts_later(reply, wanted)
+        return reply or dict.fromkeys(wanted)
+
+    async def _verify_elsewhere(
+        self, transactional_id: str, producer: Producer, wanted: frozenset[TopicPartition], add: bool
+    ) -> Verdicts:
         try:
             node_id = await self._shards.find(transactional_id)
             if node_id != self._node_id:
                 return await ask(self._sender, node_id, transactional_id, producer, wanted, add)
-            if not add:
-                return await self.verify_here(transactional_id, producer, wanted)
-            await self.add_partitions(transactional_id, producer, wanted)
         except KafkaError as error:
             return dict.fromkeys(wanted, error)
-        return dict.fromkeys(wanted)
-
-    async def verify_here(
-        self, transactional_id: str, producer: Producer, wanted: frozenset[TopicPartition]
-    ) -> Verdicts:
-        """Verify by the machine on this broker, for this one or another."""
-        event = TransactionMachine.verify
-        try:
-            verdicts: Verdicts = await self._call(transactional_id, event, transactional_id, producer, wanted)
-        except KafkaError as error:
-            return dict.fromkeys(wanted, error)
-        return verdicts
+        verdicts = self.verify_here(transactional_id, producer, wanted, add)
+        return await verdicts if isawaitable(verdicts) else verdicts
 
     async def _call(
         self,
@@ -225,7 +243,7 @@ class TransactionCoordinator:
         """Return a machine on a partition of `__transaction_state`."""
         writer = PartitionWriter(partition, self._clock, encode=encode_record, decode=decode_record)
         machine = TransactionMachine(self._config())
-        return Runtime(machine, writer, self._clock, COMMIT_TIMEOUT_MS, send=partial(self._write, index))
+        return Runtime(machine, writer, self._clock, COMMIT_TIMEOUT_MS, send=partial(self._write_soon, index))
 
     def loaded(self, shard: Shard[TransactionMachine]) -> str:
         """Begin to coordinate the transactions of a partition."""
@@ -240,16 +258,27 @@ class TransactionCoordinator:
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """Do nothing: markers look at the newest image whenever they are sent."""
 
-    def _write(self, index: int, message: object) -> None:
-        """Write the markers of a transaction that has been decided."""
+    def _write_soon(self, index: int, message: object) -> None:
+        """Write markers in the next turn of the loop: the client, who waits, is answered first."""
         if not isinstance(message, WriteMarkers):
             raise TypeError(f"nobody sends {message}")
+        asyncio.get_running_loop().call_soon(self._write, index, message)
+
+    def _write(self, index: int, message: WriteMarkers) -> None:
+        """Write the markers of a transaction that has been decided."""
         shard = self._shards.at(index)
-        if shard is None:
-            return
+        if shard is None or not shard.runtime.is_active:
+            return  # led elsewhere, or loading again: whoever has loaded it writes them
         runtime = shard.runtime
 
         def done(written: WriteMarkers) -> None:
             runtime.tell(TransactionMachine.complete, written)
 
         self._markers.begin(index, shard.leader_epoch, message, done)
+
+
+async def _verdicts_later(reply: asyncio.Future[Any], wanted: frozenset[TopicPartition]) -> Verdicts:
+    try:
+        return await reply or dict.fromkeys(wanted)
+    except KafkaError as error:
+        return dict.fromkeys(wanted, error)

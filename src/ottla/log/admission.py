@@ -74,7 +74,7 @@ def check_header(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
 
 def is_costly(header: BatchHeader, config: LogConfig) -> bool:
     """Return whether to admit a batch takes longer than the loop should wait for it."""
-    if not _recompresses(header, config):
+    if not recompresses(header, config):
         if not (config.is_compacted or _inspects_times(config)):
             return False
         if header.codec == 0 and header.record_count <= MOST_RECORDS_AT_ONCE:
@@ -94,7 +94,7 @@ def look_inside(
     inspect_times = _inspects_times(config)
     if config.is_compacted or inspect_times:
         _inspect_records(batch, config, now_ms, inspect_times, pace)
-    if _recompresses(header, config):
+    if recompresses(header, config):
         batch = _recompress(batch, header, _CODECS[config.compression_type])
         check_size(len(batch), config)
         header = decode_header(batch)
@@ -118,7 +118,8 @@ def _inspects_times(config: LogConfig) -> bool:
     return not config.uses_log_append_time and config.timestamp_before_max_ms < LONG_MAX
 
 
-def _recompresses(header: BatchHeader, config: LogConfig) -> bool:
+def recompresses(header: BatchHeader, config: LogConfig) -> bool:
+    """Return whether the topic wants a batch compressed in another way."""
     return config.compression_type != "producer" and _CODECS[config.compression_type] != header.codec
 
 

@@ -41,6 +41,8 @@ class FlushJob:
     names_known: int = 0
     epochs: tuple[str, bytes] | None = None
     epochs_version: int = 0
+    is_synced: bool = False
+    """Whether every fsync succeeded: what failed after that can be tried again."""
 
     def run(self) -> None:
         """Fsync everything; OSErrors pass through."""
@@ -51,10 +53,11 @@ class FlushJob:
                 self.disk.open(path).fsync()
             except FileNotFoundError:
                 pass  # a snapshot that could not be written, or is gone with its segment
-        if self.epochs is not None:
-            write_atomically(self.disk, *self.epochs)
         for directory in self.directories:
             self.disk.fsync_dir(directory)
+        self.is_synced = True
+        if self.epochs is not None:
+            write_atomically(self.disk, *self.epochs)
 
 
 class FlushState:

@@ -54,10 +54,12 @@ class Log(LogFiles):
         leader_epoch: int,
         now_ms: int,
         is_inspected: bool = False,
+        marker: Marker | None = None,
     ) -> Appended:
         """Append one batch that `check_batch` has accepted, as the leader; it is stamped in place.
 
-        `is_inspected` says that `look_inside` has seen it already: see admission.py.
+        `is_inspected` says that `look_inside` has seen it already: see admission.py; `marker` what is in
+        a control batch, if that is known.
         """
         config = self._config
         if len(batch) > config.max_message_bytes and not header.is_control:
@@ -90,7 +92,7 @@ class Log(LogFiles):
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
-            self._update_producer(header, batch, last_offset)
+            self._update_producer(header, batch, last_offset, marker)
             if self._refused:
                 self._refused.forget(header.producer_id)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, False)
@@ -99,7 +101,7 @@ class Log(LogFiles):
         """Append the end of a producer's transaction, as the leader."""
         self.producers.check_marker(marker)
         batch = encode_marker(marker, now_ms)
-        return self.append(batch, decode_header(batch), leader_epoch, now_ms, is_inspected=True)
+        return self.append(batch, decode_header(batch), leader_epoch, now_ms, True, marker)
 
     def _refuse(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:
@@ -141,15 +143,17 @@ class Log(LogFiles):
         what = f"appending to {self.path}"
         if isinstance(error, TornAppend):
             self.storage.take_offline(f"{what}: {error}")
-        return self.storage.write_failed(what, error)
+        return self.storage.append_failed(what, error)
 
-    def _update_producer(self, header: BatchHeader, batch: memoryview, last_offset: int) -> None:
+    def _update_producer(
+        self, header: BatchHeader, batch: memoryview, last_offset: int, marker: Marker | None = None
+    ) -> None:
         if header.attributes & TRANSACTIONAL_BIT:
             self.verifications.clear(header.producer_id)
         if not header.is_control:
             self.producers.update(header, last_offset, header.max_timestamp)
             return
-        marker = decode_marker(header, batch)
+        marker = marker or decode_marker(header, batch)
         if marker is None:
             return
         ended = self.producers.end_transaction(marker, last_offset, header.max_timestamp)

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.boots import is_same_boot, note_boot
+from ottla.log.boots import forget_boot, is_same_boot, note_boot
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -42,7 +42,7 @@ from ottla.log.names import (
     stray_dir_name,
 )
 from ottla.log.opening import create_log, open_log
-from ottla.log.storage import Storage
+from ottla.log.storage import Storage, is_passing
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class LogDirectory:
         self.path = path = os.path.abspath(path)
         self.storage = Storage(disk, path, max_open_files=max_open_files or most_open_files())
         self.logs: dict[TopicPartition, Log] = {}
-        self.failed: dict[TopicPartition, str] = {}
+        self.failed: dict[TopicPartition, OSError] = {}
         """Logs that could not be opened, and why; the others are served."""
         self.checkpoints = DirectoryCheckpoints(disk, path, self.logs)
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -99,6 +99,7 @@ class LogDirectory:
         self._disk = disk
         self._clock = clock
         self._identity = (node_id, cluster_id)
+        self._has_copies: Callable[[TopicPartition], bool] = lambda _: False
         self._release: Callable[[], None] | None = None
         self._worthless: set[TopicPartition] = set()
         """Of these a directory may be left that was to be deleted, or was never finished."""
@@ -121,7 +122,8 @@ class LogDirectory:
                 self._disk.fsync_dir(os.path.dirname(self.path))
             self._release = lock or lock_directory(self._disk, self.path)
             self._check_owner()
-            self._open_logs(config_for, has_copies)
+            self._has_copies = has_copies
+            self._open_logs(config_for)
         except OSError as error:
             self._unlock()
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error}") from error
@@ -154,12 +156,11 @@ class LogDirectory:
                 f"this is node {node_id} of cluster {cluster_id}"
             )
 
-    def _open_logs(
-        self, config_for: Callable[[str], LogConfig], has_copies: Callable[[TopicPartition], bool]
-    ) -> None:
+    def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = disk.exists(marker)
         has_run_on = is_same_boot(disk, self.path)
+        forget_boot(disk, self.path)
         self.checkpoints.read()
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
         for entry in disk.list_dir(self.path):
@@ -167,7 +168,7 @@ class LogDirectory:
                 continue
             partition = parse_partition_dir(entry.name)
             if partition is not None:
-                self._open_log(partition, config_for(partition.topic), has_copies(partition))
+                self._open_log(partition, config_for(partition.topic))
             else:
                 what = "belongs to no topic" if is_stray_dir(entry.name) else "is not a partition's directory"
                 logger.warning(
@@ -177,14 +178,26 @@ class LogDirectory:
         self.checkpoints.opened(self.failed)
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
         self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
-        note_boot(disk, self.path)
         disk.remove(marker)
         disk.fsync_dir(self.path)
         how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"
         if self.logs:
             logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
 
-    def _open_log(self, partition: TopicPartition, config: LogConfig, has_copies: bool) -> None:
+    def note_boot(self) -> None:
+        """Let the next start trust these logs, if the machine runs till then.
+
+        That is right only when the cluster knows what this start found missing: else, a second start would
+        find the logs in order that the first one mended, and say so.
+        """
+        if self.storage.offline_reason is not None:
+            return
+        try:
+            note_boot(self._disk, self.path)
+        except OSError as error:
+            logger.warning("the next start of %s will take it that records are lost: %s", self.path, error)
+
+    def _open_log(self, partition: TopicPartition, config: LogConfig) -> None:
         try:
             log = open_log(
                 self.storage,
@@ -195,10 +208,10 @@ class LogDirectory:
                 is_clean=self.was_clean,
                 recovery_point=self.checkpoints.recovery_points.get(partition, 0),
                 log_start_offset=self.checkpoints.log_starts.get(partition, 0),
-                has_copies=has_copies,
+                has_copies=self._has_copies(partition),
             )
         except OSError as error:
-            self.failed[partition] = str(error)
+            self.failed[partition] = error
             logger.error("the log of %s cannot be opened: %s", partition, error)
             return
         self._adopt(log)
@@ -218,6 +231,13 @@ class LogDirectory:
             raise KafkaStorageError(f"the log of {partition} cannot be opened: {self.failed[partition]}")
         return self.logs.get(partition)
 
+    def open_again(self, partition: TopicPartition, config: LogConfig) -> None:
+        """Try a log again that could not be opened for want of room, descriptors or memory."""
+        error = self.failed.get(partition)
+        if error is not None and is_passing(error):
+            del self.failed[partition]
+            self._open_log(partition, config)
+
     def create(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
         """Create the log of a new partition; nothing of an earlier one of that name becomes part of it."""
         if partition in self.logs or partition in self.failed:
@@ -232,7 +252,7 @@ class LogDirectory:
             log = create_log(self.storage, directory, partition, topic_id, config, self._clock)
         except OSError as error:
             self._worthless.add(partition)
-            raise self.storage.write_failed(f"creating {directory}", error) from error
+            raise self.storage.append_failed(f"creating {directory}", error) from error
         self._adopt(log)
         return log
 

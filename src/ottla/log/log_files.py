@@ -169,7 +169,9 @@ class LogFiles:
         self._flush.is_running = False
         if self.is_closed:
             return
-        if error is not None:
+        if error is not None and job.is_synced:
+            self.storage.write_failed(f"flushing {self.path}", error)
+        elif error is not None:
             self.storage.flush_failed(f"flushing {self.path}", error)
         elif self._flush.finish(job):
             self.recovery_point = max(self.recovery_point, job.end_offset)

@@ -12,7 +12,11 @@ _COPY_BYTES = 1 << 20
 def keep_range(disk: Disk, file: OpenFile, path: str, start: int, end: int) -> str:
     """Copy a part of a .log file; return the name of the copy, which is on the disk then."""
     kept = _free_name(disk, f"{path}.{start}")
-    copy_ranges(disk, file, [(start, end)], kept)
+    try:
+        copy_ranges(disk, file, [(start, end)], kept)
+    except OSError:
+        disk.remove(kept)  # half a copy only takes the room that there is too little of
+        raise
     return kept
 
 

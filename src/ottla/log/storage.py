@@ -16,6 +16,12 @@ logger = logging.getLogger(__name__)
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _PASSING = _NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
 """No space, no descriptors, no memory: nothing is wrong with the disk, and later it may do."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_passing(error: OSError) -> bool:
+    """Return whether nothing is wrong with the disk: what failed may be done later."""
+    return error.errno in _PASSING
 
 
 class Storage:
@@ -27,7 +33,7 @@ class Storage:
     refused, reads go on. (Whoever reports a failure has left everything as it was before.)
     """
 
-    __slots__ = ("disk", "offline_reason", "on_offline", "path", "pool")
+    __slots__ = ("disk", "offline_reason", "on_full", "on_offline", "path", "pool")
 
     def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
@@ -35,6 +41,8 @@ class Storage:
         self.pool = FilePool(disk, max_open_files)
         self.offline_reason: str | None = None
         self.on_offline: Callable[[], None] | None = None
+        self.on_full: Callable[[], None] | None = None
+        """Called when an append, or a new log, finds no room; on the loop."""
 
     def check_writable(self) -> None:
         """Raise KafkaStorageError if the directory is offline."""
@@ -43,11 +51,17 @@ class Storage:
 
     def write_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """Return what to raise after a failed write; the directory goes offline unless it will pass."""
-        if error.errno in _PASSING:
+        if is_passing(error):
             logger.warning("%s: %s; it was not done, and is tried again when asked", what, error)
         else:
             self.take_offline(f"{what}: {error}")
         return KafkaStorageError(f"{what}: {error}")
+
+    def append_failed(self, what: str, error: OSError) -> KafkaStorageError:
+        """Return what to raise after a failed append, which is also how a full disk is noticed."""
+        if error.errno in _FULL and self.on_full is not None:
+            self.on_full()
+        return self.write_failed(what, error)
 
     def flush_failed(self, what: str, error: OSError) -> None:
         """Go offline after a failed flush, unless it could not begin for want of a descriptor."""

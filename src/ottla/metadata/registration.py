@@ -34,7 +34,7 @@ class BrokerRegistration:
     may_have_lost_records: bool = True
     """Whether, with that, its logs may have lost what was not flushed: the machine lost power, too."""
     wants_shutdown: bool = False
-    """Whether it asks for its leaderships to be moved, because it is about to stop."""
+    """Whether it asks for its leaderships to be moved, because it is about to stop, or its disk is full."""
 
 
 @dataclass(frozen=True, slots=True)

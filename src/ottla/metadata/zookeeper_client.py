@@ -59,6 +59,8 @@ logging.getLogger("kazoo.client").addFilter(lambda each: "connection loop" not i
 RETRY_DELAY_S = 0.05
 AFTER_REFUSAL_S = 1.0
 CLOSE_WITHIN_S = 3.0
+CLOSE_UNHEARD_WITHIN_S = 0.5
+"""If there is no connection, nobody hears that the session ends."""
 SHORTEST_CALL_TIMEOUT_S = 5.0
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2}
 
@@ -163,6 +165,7 @@ class ZooKeeperClient:
         if kazoo is None or self._loop is None:
             return
         kazoo.remove_listener(self._on_state)
+        within_s = CLOSE_WITHIN_S if self._connected.is_set() else CLOSE_UNHEARD_WITHIN_S
         self._connected.clear()
         ended = asyncio.Event()
 
@@ -178,7 +181,7 @@ class ZooKeeperClient:
         # A thread that the process does not wait for: without ZooKeeper this can take very long.
         threading.Thread(target=stop, name="end zookeeper session", daemon=True).start()
         try:
-            async with asyncio.timeout(CLOSE_WITHIN_S):
+            async with asyncio.timeout(within_s):
                 await ended.wait()
         except TimeoutError:
             logger.warning("ZooKeeper does not answer: it will end the session by itself")

@@ -15,8 +15,18 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import BatchHeader, Buffer
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.record_batch import (
+    CONTROL_BIT,
+    CRC_POSITION,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    crc_of,
+)
+from ottla.protocol.records import decode_records
 
 ABORT, COMMIT = 0, 1
 MARKER_BYTES = 78
@@ -24,6 +34,14 @@ MARKER_BYTES = 78
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
+_BATCH = Struct(HEADER.format + "5B hh B hi B")
+"""A marker's batch: the header, and its one record, whose lengths are always the same."""
+_BODY_BYTES = MARKER_BYTES - LOG_OVERHEAD
+_RECORD_FRONT = (2 * (MARKER_BYTES - HEADER_BYTES - 1), 0, 0, 0, 2 * _KEY.size)
+"""The zig-zag length, no attributes, no deltas, the zig-zag length of the key."""
+_VALUE_LENGTH = 2 * _VALUE.size
+_CRC = Struct(">I")
+_ATTRIBUTES = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Marker(NamedTuple):
@@ -40,17 +58,12 @@ class Marker(NamedTuple):
 
 def encode_marker(marker: Marker, now_ms: int) -> memoryview:
     """Return the control batch, to be stamped and appended."""
-    key = _KEY.pack(0, COMMIT if marker.is_commit else ABORT)
-    value = _VALUE.pack(0, marker.coordinator_epoch)
-    return memoryview(
-        encode_batch(
-            [Record(0, now_ms, key, value)],
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            transactional=True,
-            control=True,
-        )
-    )
+    producer_id, producer_epoch, is_commit, coordinator_epoch, _ = marker
+    header = (0, _BODY_BYTES, -1, 2, 0, _ATTRIBUTES, 0, now_ms, now_ms, producer_id, producer_epoch, -1, 1)
+    key, value = (0, COMMIT if is_commit else ABORT), (0, coordinator_epoch)
+    batch = bytearray(_BATCH.pack(*header, *_RECORD_FRONT, *key, _VALUE_LENGTH, *value, 0))
+    _CRC.pack_into(batch, CRC_POSITION, crc_of(batch))
+    return memoryview(batch)
 
 
 def decode_marker(header: BatchHeader, batch: Buffer) -> Marker | None:

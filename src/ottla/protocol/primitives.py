@@ -155,6 +155,8 @@ def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
 
 def skip_tagged_fields(buffer: Buffer, at: int) -> int:
     """Return the position after a section of tagged fields, whatever they are."""
+    if at < len(buffer) and buffer[at] == 0:  # as a rule there are none
+        return at + 1
     count, at = read_tag_count(buffer, at)
     for _ in range(count):
         _, _, at = read_tag(buffer, at)

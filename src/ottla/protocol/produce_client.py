@@ -141,6 +141,8 @@ def _read_result(frame: memoryview, at: int, version: int) -> tuple[ProduceParti
 
 
 def _read_leader(frame: memoryview, at: int) -> tuple[Leader | None, int]:
+    if frame[at] == 0:
+        return None, at + 1
     leader = None
     count, at = read_tag_count(frame, at)
     for _ in range(count):

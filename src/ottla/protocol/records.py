@@ -230,6 +230,21 @@ def encode_batch(
     return batch
 
 
+def encode_lone_record(timestamp: int, key: bytes, value: bytes | None) -> bytearray:
+    """Return the batch that `encode_batch` makes of one record, uncompressed and without a producer."""
+    body = bytearray(3)  # no attributes, no deltas
+    _encode_bytes(body, key)
+    _encode_bytes(body, value)
+    body.append(0)
+    data = encode_uvarint(len(body) << 1)
+    length = HEADER_BYTES - LOG_OVERHEAD + len(data) + len(body)
+    batch = bytearray(HEADER.pack(0, length, -1, 2, 0, 0, 0, timestamp, timestamp, -1, -1, -1, 1))
+    batch += data
+    batch += body
+    batch[17:21] = crc_of(batch).to_bytes(4, "big")
+    return batch
+
+
 def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int, codec: int) -> bytes:
     if not records:
         return b""

@@ -32,6 +32,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.record_batch import BatchHeader
+from ottla.replication.counters import TopicTraffic
 from ottla.replication.log_end import EndOfLog, Uncommitted
 from ottla.replication.truncation import EpochEnd, diverges
 
@@ -74,6 +75,8 @@ class Partition:
         """How this leader commits if there are followers."""
         self.log_end = EndOfLog()
         self.min_insync_replicas = 1
+        self.traffic = TopicTraffic()
+        """What its topic counts; the registry gives all partitions of a topic the same."""
         self.throttled_as_leader = self.throttled_as_follower = False
         """Whether copying this replica is slowed down while it is not in sync; see throttle.py."""
         self._uncommitted = Uncommitted()
@@ -118,8 +121,14 @@ class Partition:
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log
+        size_bytes = len(batch)
         appended = log.append(batch, header, self.leader_epoch, self._clock.wall_ms(), is_inspected)
-        self._appended(log, appended, len(batch))
+        traffic = self.traffic
+        traffic.appends += 1
+        if not appended.is_duplicate:
+            traffic.records_in += header.record_count
+            traffic.bytes_in += size_bytes
+        self._appended(log, appended, size_bytes)
         return appended
 
     def append_marker(self, marker: Marker) -> Appended:
@@ -143,6 +152,11 @@ class Partition:
             self._advance(log.log_end_offset, size_bytes)
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                 self._start_flush()
+
+    @property
+    def commits_at_once(self) -> bool:
+        """Return whether an append is committed when it returns: nobody copies it, or waits for the disk."""
+        return self.is_leader and self.replication is None and self.log.config.flush_messages != 1
 
     def check_in_sync(self) -> None:
         """Refuse a producer who wants its records committed, while too few replicas are in sync."""
@@ -252,6 +266,7 @@ class Partition:
     def copied(self, size_bytes: int) -> None:
         """Take note that so much was appended as a follower."""
         self._uncommitted.add(self.log.log_end_offset, size_bytes)
+        self.traffic.copied_bytes_in += size_bytes
 
     def truncated(self) -> None:
         """Take note that the log was cut off: nothing above its end is committed, or ever was."""

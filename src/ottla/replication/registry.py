@@ -22,6 +22,7 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.replication.counters import PartitionEvents, TopicTraffic, Traffic
 from ottla.replication.leader import Leading
 from ottla.replication.partition import Partition
 from ottla.replication.replicator import Replicator
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 20
 """How many logs are made before other work gets its turn: each costs a few file operations."""
+OPEN_AGAIN_S = 5.0
+"""After how long a log that could not be opened, or made on a full disk, is tried again."""
 
 
 class PartitionRegistry:
@@ -55,9 +58,12 @@ class PartitionRegistry:
         self._led_by_id: dict[UUID, dict[int, Partition]] = {}
         self._hosted: dict[str, dict[int, Partition]] = {}
         """All that have a replica here, led or followed."""
+        self.traffic = Traffic()
+        self.events = PartitionEvents()
         self._image = ClusterImage()
         self._fenced = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unopened: dict[TopicPartition, asyncio.TimerHandle] = {}
         if replicator is not None:
             replicator.partitions = self
             replicator.step_down = self.step_down
@@ -97,6 +103,12 @@ class PartitionRegistry:
         """Return how far a partition is committed; 0, which is safe, if it is not served here."""
         partition = self._hosted.get(at.topic, {}).get(at.partition)
         return 0 if partition is None else partition.high_watermark
+
+    def traffic_of(self, topic: str | UUID | None) -> TopicTraffic:
+        """Return what is counted for whatever a client has named, by name or topic id."""
+        if isinstance(topic, UUID):
+            topic = self._image.names_by_id.get(topic)
+        return self.traffic.known(topic)
 
     def _name_of(self, topic_id: UUID) -> str:
         topic = self._image.topic_by_id(topic_id)
@@ -142,6 +154,8 @@ class PartitionRegistry:
 
     async def stop(self) -> None:
         """Wait for the flushes under way."""
+        for again in self._unopened.values():
+            again.cancel()
         await self.settle()
 
     async def settle(self) -> None:
@@ -155,8 +169,11 @@ class PartitionRegistry:
         for topic in topics:
             before = known[topic.name].partitions if topic.name in known else ()
             for each in topic.partitions:
-                if each.index < len(before) and before[each.index] is each:
-                    continue
+                if each.index < len(before):
+                    if before[each.index] is each:
+                        continue
+                    is_controller = self._image.controller_id == self._node_id
+                    self.events.changed(before[each.index], each, self._node_id, is_controller=is_controller)
                 self._place(topic, each)
                 done += 1
                 if done % LOGS_PER_TURN == 0:
@@ -217,6 +234,8 @@ class PartitionRegistry:
         at = TopicPartition(topic.name, image.index)
         config = TopicConfig(self._image.topic_overrides(topic.name), self._config)
         try:
+            if at in self._unopened:
+                self._log_directory.open_again(at, LogConfig.from_topic_config(config))
             opened = self._log_directory.get(at)
             if opened is None:
                 opened = self._log_directory.create(at, topic.topic_id, LogConfig.from_topic_config(config))
@@ -225,8 +244,10 @@ class PartitionRegistry:
                 if opened.topic_id is None:
                     self._log_directory.write_topic_id(opened, topic.topic_id)
         except (KafkaStorageError, OSError) as error:
-            log.error("%s cannot be opened and is offline: %s", at, error)
+            self._open_later(at, error)
             return None
+        if at in self._unopened:
+            self._unopened.pop(at).cancel()
         committed = self._log_directory.high_watermarks.pop(at, 0)
         leads_alone = image.replicas == (image.leader,) and not self._fenced
         partition = Partition(
@@ -238,13 +259,29 @@ class PartitionRegistry:
             self._tasks,
             None if leads_alone else committed,
         )
+        partition.traffic = self.traffic.of(topic.name)
         configure(partition, config, self._node_id)
         return partition
+
+    def _open_later(self, at: TopicPartition, error: Exception) -> None:
+        if at in self._unopened:
+            self._unopened[at].cancel()
+        else:
+            log.error("%s cannot be opened, and is offline until it can: %s", at, error)
+        self._unopened[at] = asyncio.get_running_loop().call_later(OPEN_AGAIN_S, self._open_again, at)
+
+    def _open_again(self, at: TopicPartition) -> None:
+        image = self._image.partition(at.topic, at.partition)
+        if image is None or self._node_id not in image.replicas:
+            del self._unopened[at]
+        else:
+            self._place(self._image.topics[at.topic], image)
 
     async def _remove(self, topics: Iterable[TopicImage]) -> None:
         """Take topics out, with all that the checkpoints say of them: their names may be given again."""
         done = 0
         for topic in topics:
+            self.traffic.forget(topic.name)
             self._led_by_id.pop(topic.topic_id, None)
             self._led_by_name.pop(topic.name, None)
             partitions = self._hosted.pop(topic.name, {})

@@ -95,6 +95,11 @@ class Replicator:
     def _spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
         self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
 
+    @property
+    def pending_changes(self) -> int:
+        """How many changes of in-sync replicas the controller has not answered."""
+        return len(self._changes)
+
     # Following
 
     def follow(self, partition: Partition, leader: int, leader_epoch: int, *, is_in_sync: bool) -> None:

@@ -74,7 +74,8 @@ def parse_ready_line(line: str) -> list[str]:
 class BrokerProcess:
     """One broker: its data, its address, and the process that runs it while it is started.
 
-    `settings` become `--set key=value`; `arguments` are passed to `ottla serve` as they are;
+    `settings` become `--set key=value` (metrics are off unless they say where); `arguments` are passed to
+    `ottla serve` as they are;
     `wrapper` is a program that runs the broker in its place (`nsenter ...`). The address is chosen once, so
     clients that outlive the process find it again at the same place.
     """
@@ -92,7 +93,7 @@ class BrokerProcess:
     ) -> None:
         self.data = data
         self.listen = listen or f"127.0.0.1:{free_port()}"
-        self.settings = dict(settings or {})
+        self.settings = {"ottla.metrics.listen": "off", **(settings or {})}
         self.arguments = tuple(arguments)
         self.environment = dict(environment or {})
         self.wrapper = tuple(wrapper)
@@ -123,7 +124,7 @@ class BrokerProcess:
     def command(self) -> list[str]:
         """Return the command line that `start` runs."""
         command = [*self.wrapper, sys.executable, "-m", "ottla.cli.main", "serve"]
-        command += ["--data", str(self.data), "--listen", self.listen]
+        command += ["--data", str(self.data), "--listen", self.listen, "--log-format", "text"]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         return [*command, *self.arguments]

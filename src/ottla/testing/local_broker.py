@@ -21,7 +21,7 @@ class OttlaBroker(LocalCluster):
     def __init__(
         self, *, folder: Path | None = None, settings: Mapping[str, object] | None = None, **more: object
     ) -> None:
-        super().__init__(1, folder=folder, settings=settings, **more)
+        super().__init__(1, folder=folder, settings={**(settings or {}), **more})
 
     def start(self, node_id: int = NODE_ID) -> None:
         """Start the broker again, with the data and at the address that it had."""

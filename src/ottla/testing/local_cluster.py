@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -61,7 +61,7 @@ class LocalBroker(Broker):
 class LocalCluster:
     """Brokers 1 to n in this process. Use it as a context manager.
 
-    Every broker gets the settings, `{"num.partitions": "3"}` or `num_partitions=3`.
+    Every broker gets the settings, `{"num.partitions": "3"}` or `num_partitions=3`, and its own of the racks.
     Topics get three replicas by default, or as many as there are brokers; of three, two must be in sync.
     """
 
@@ -71,10 +71,14 @@ class LocalCluster:
         *,
         folder: Path | None = None,
         settings: Mapping[str, object] | None = None,
+        racks: Sequence[str] = (),
         **more_settings: object,
     ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
+        if racks and len(racks) != brokers:
+            raise ValueError(f"{brokers} brokers need as many racks, not {len(racks)}")
+        self.racks = dict(enumerate(racks, start=1))
         self.settings = {**QUICK, **_replication(brokers), **dotted({**(settings or {}), **more_settings})}
         self.node_ids = range(1, brokers + 1)
         self._folder = folder
@@ -137,6 +141,8 @@ class LocalCluster:
                 "log.dirs": str(self._folder / f"broker-{node_id}"),
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             }
+            if node_id in self.racks:
+                raw["broker.rack"] = self.racks[node_id]
             self._server.heal(node_id)
             broker = LocalBroker(raw, store=MemoryStore(self._server, node_id), disk=QuickDisk())
             try:

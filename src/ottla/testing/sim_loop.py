@@ -124,8 +124,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self.callbacks = 0
         self._numbers = itertools.count()
         self._ready: deque[Handle]
-        self._scheduled: list[TimerHandle]
-        self._timer_cancelled_count: int
+        self._timers: list[tuple[float, int, TimerHandle]] = []
+        """A heap by time, and for one time in the order in which they were set."""
+        self._timers_set = 0
+        self._timers_cancelled = 0
         self.set_task_factory(self._new_task)
         self.set_exception_handler(self._on_exception)
 
@@ -156,6 +158,20 @@ class SimLoop(asyncio.BaseEventLoop):
         handle = Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> TimerHandle:
+        """Call back at a time."""
+        timer = TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        self._timers_set += 1
+        heapq.heappush(self._timers, (when, self._timers_set, timer))
+        return timer
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
@@ -201,21 +217,25 @@ class SimLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Nobody has to be woken."""
 
+    def _timer_handle_cancelled(self, _: TimerHandle) -> None:
+        """A timer that is set was cancelled."""
+        self._timers_cancelled += 1
+
     def _run_once(self) -> None:
         """Run what is ready; if nothing is, it becomes the time of the next timer."""
-        ready, timers = self._ready, self._scheduled
-        if self._timer_cancelled_count > CANCELLED_TIMERS:
+        ready = self._ready
+        if self._timers_cancelled > CANCELLED_TIMERS:
             self._drop_cancelled_timers()
-            timers = self._scheduled
-        while timers and timers[0].cancelled():
-            self._timer_cancelled_count -= 1
-            heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
-        if not ready and not getattr(self, "_stopping"):  # noqa: B009
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            self._timers_cancelled -= 1
+            heapq.heappop(timers)[2]._scheduled = False  # type: ignore[attr-defined]
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
             if not timers:
                 raise Stuck("every task waits, and no timer is set")
-            self.now = max(self.now, timers[0].when())
-        while timers and timers[0].when() <= self.now:
-            timer = heapq.heappop(timers)
+            self.now = max(self.now, timers[0][0])
+        while timers and timers[0][0] <= self.now:
+            timer = heapq.heappop(timers)[2]
             timer._scheduled = False  # type: ignore[attr-defined]
             ready.append(timer)
         count = len(ready)
@@ -224,7 +244,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise Stuck(f"no end after {self.callbacks} callbacks, at {self.now:.3f} s")
         for _ in range(count):
             handle = ready.popleft()
-            if handle.cancelled():
+            if handle._cancelled:
                 continue
             process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
             if process is not None and process.is_halted:
@@ -234,14 +254,14 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _drop_cancelled_timers(self) -> None:
         living = []
-        for timer in self._scheduled:
-            if timer.cancelled():
-                timer._scheduled = False  # type: ignore[attr-defined]
+        for entry in self._timers:
+            if entry[2].cancelled():
+                entry[2]._scheduled = False  # type: ignore[attr-defined]
             else:
-                living.append(timer)
+                living.append(entry)
         heapq.heapify(living)
-        self._scheduled = living
-        self._timer_cancelled_count = 0
+        self._timers = living
+        self._timers_cancelled = 0
 
 
 def _finish(future: asyncio.Future[T], outcome: T) -> None:

@@ -210,6 +210,23 @@ def _revenant(chance: Random, session_s: float) -> list[Fault]:
     ]
 
 
+def _full_disks(chance: Random, session_s: float) -> list[Fault]:
+    """Disks run full, perhaps all of them, and a broker is lost meanwhile."""
+    at_s = chance.uniform(0.4, 2.5)
+    faults = [
+        Fault(
+            at_s + chance.uniform(0, 1.5),
+            chance.uniform(0.3, 3.0),
+            "full disk",
+            chance.choice((LEADER, LEADER, FOLLOWER)),
+        )
+        for _ in range(chance.randint(1, 3))
+    ]
+    who = chance.choice((LEADER, FOLLOWER, CONTROLLER))
+    lost_s = chance.uniform(0.2, 1.4) * session_s
+    return [*faults, Fault(at_s + chance.uniform(0.1, 2.0), lost_s, chance.choice(BROKEN), who)]
+
+
 def _lost_coordinators(chance: Random) -> list[Fault]:
     """One coordinator of transactions after the other is lost."""
     at_s = chance.uniform(1.0, 2.5)
@@ -247,4 +264,5 @@ STORMS: tuple[Callable[[Random, float], list[Fault]], ...] = (
     _headless,
     _rolling_restart,
     _revenant,
+    _full_disks,
 )

@@ -182,7 +182,7 @@ class Scenario:
                 if node.broker is None:
                     return False
                 if node.node_id in self._replicas_of(place):
-                    log = node.broker.log_directory.get(place)
+                    log = node.broker.log_directory.logs.get(place)
                     ends.add(None if log is None else log.log_end_offset)
             if len(ends) != 1 or any(each.positions[place] not in ends for each in self.consumers):
                 return False

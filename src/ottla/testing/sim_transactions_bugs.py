@@ -1,31 +1,23 @@
-"""Bugs to plant in the transactions of a simulation; see sim_bugs.py."""
+"""Bugs to plant in the transactions of a simulation; see sim_bugs.py.
+
+Each is one that whole clusters show within a few seeds. What takes many more of them here (a batch that comes
+after the end of its transaction, markers that leave before their decision is committed, or come from a
+coordinator that has been replaced) is planted in the smaller world of tests/simulation/test_transactions.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from ottla.coordinator.effects import Reply, Step
-from ottla.coordinator.runtime import Runtime
 from ottla.coordinator.transaction import ending, machine, starting
 from ottla.coordinator.transaction.transaction import NOBODY, Producer, State, Transaction
 from ottla.log.log import Log
 from ottla.log.open_transactions import OpenTransactions
-from ottla.log.producer_state import ProducerState
 from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTransaction
 
 Patch = tuple[Any, str, Any]
-
-
-def markers_before_decision() -> list[Patch]:
-    """Markers leave when the decision is written, before it is committed."""
-
-    def send_at_once(runtime: Runtime[Any], messages: Sequence[object], offset: int) -> None:
-        for message in messages:
-            runtime._send(message)
-
-    return [(Runtime, "_send_when_committed", send_at_once)]
 
 
 def ended_is_stable() -> list[Patch]:
@@ -42,15 +34,6 @@ def no_new_epoch_on_abort() -> list[Patch]:
         return ending._decided(found, now_ms, State.PREPARE_ABORT, found.holder, last, 0)
 
     return [(machine, "aborted_by_coordinator", aborted), (starting, "aborted_by_coordinator", aborted)]
-
-
-def no_verification() -> list[Patch]:
-    """A coordinator confirms whatever it is asked: that a late batch belongs to a transaction, too."""
-
-    def believe(self: Any, now_ms: int, token: int, name: str, producer: Producer, partitions: Any) -> Step:
-        return Step(replies=(Reply(token, dict.fromkeys(partitions)),))
-
-    return [(machine.TransactionMachine, "verify", believe)]
 
 
 def no_index_on_followers() -> list[Patch]:
@@ -92,22 +75,14 @@ def forgotten_markers() -> list[Patch]:
     return [(machine.TransactionMachine, "loaded", loaded_without)]
 
 
-def unfenced_markers() -> list[Patch]:
-    """Partitions take markers of any epoch, also of a coordinator that has been replaced."""
-    return [(ProducerState, "check_marker", lambda state, marker: None)]
-
-
 TRANSACTION_BUGS: dict[str, Callable[[], list[Patch]]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        markers_before_decision,
         ended_is_stable,
         no_new_epoch_on_abort,
-        no_verification,
         no_index_on_followers,
         prepared_times_out,
         forgotten_markers,
-        unfenced_markers,
     )
 }
 """By the names that `--plant` takes, with `--workload transactions`."""

@@ -9,6 +9,7 @@ python -m ottla.testing.simulate --workload transactions
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -23,6 +24,8 @@ from ottla.testing.sim_scenario import Outcome, Scenario, simulate
 from ottla.testing.sim_transactions_scenario import TransactionScenario
 
 CHUNK = 10
+GARBAGE = 20_000
+"""So many objects more before they are looked through."""
 
 
 class Workload(NamedTuple):
@@ -52,11 +55,18 @@ def failures(
     workload: str = "records",
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield each seed that broke something, and what, as they come."""
-    prepare = (plant, (bug,)) if bug is not None else (None, ())
-    with ProcessPoolExecutor(workers or os.cpu_count() or 1, None, *prepare) as pool:
+    with ProcessPoolExecutor(workers or os.cpu_count() or 1, None, _prepare, (bug,)) as pool:
         for seed, found in pool.map(_try_seed, ((seed, nodes, workload) for seed in seeds), chunksize=CHUNK):
             if found:
                 yield seed, found
+
+
+def _prepare(bug: str | None) -> None:
+    """Make a worker ready: what was imported is not garbage, and a seed makes little of it."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
+    if bug is not None:
+        plant(bug)
 
 
 def _try_seed(what: tuple[int, int | None, str]) -> tuple[int, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +18,7 @@ from ottla.log.log_types import LogRead
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages import request_encoder, response_decoder
 from ottla.protocol.types import TopicName, i8, i32, i64
+from ottla.replication.counters import TopicTraffic
 
 VERSION = 12
 SIZE_AND_HEADER_BYTES = 9
@@ -32,6 +33,7 @@ class PretendedPartition:
     log_start_offset: int = 0
     diverging: tuple[int, int] | None = None
     is_leader: bool = True
+    traffic: TopicTraffic = field(default_factory=TopicTraffic)
 
     def check_leader_epoch(self, epoch: int) -> None:
         pass

@@ -20,6 +20,7 @@ from ottla.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
 from ottla.protocol.messages import request_encoder, response_decoder
 from ottla.protocol.records import Record, encode_batch
 from ottla.protocol.types import TopicName, i16, i32
+from ottla.replication.counters import TopicTraffic
 
 VERSION = 8
 SIZE_AND_HEADER_BYTES = 8
@@ -51,6 +52,10 @@ class Bench:
 
     def __init__(self, *partitions: PretendedPartition) -> None:
         self._partitions = dict(enumerate(partitions))
+        self.traffic = TopicTraffic()
+
+    def traffic_of(self, _topic: object) -> TopicTraffic:
+        return self.traffic
 
     def get(self, topic: str, index: int) -> PretendedPartition:
         if topic != "orders" or index not in self._partitions:

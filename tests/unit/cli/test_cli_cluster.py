@@ -9,6 +9,7 @@ import pytest
 
 from ottla.cli import move_progress
 from ottla.cli.cluster_view import Health, cluster_as_json, print_cluster
+from ottla.cli.problems import Problem
 from ottla.client.address import Address
 from ottla.client.cluster import PartitionInfo, TopicInfo
 from ottla.client.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
@@ -38,7 +39,7 @@ def test_a_cluster_is_well_when_nothing_is_missing() -> None:
     assert health.as_json()["healthy"] is True
 
 
-def test_each_kind_of_trouble_is_told_apart() -> None:
+def test_each_kind_of_trouble_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     info = cluster(
         (-1, (3,), ()),
         (1, (1, 3), (1,)),
@@ -53,6 +54,8 @@ def test_each_kind_of_trouble_is_told_apart() -> None:
     assert health.under_min_isr == at(1)
     assert health.under_replicated == at(0, 1, 2)
     assert health.led_by_others == at(3)
+    health.print()
+    assert "  orders-2, without 3" in capsys.readouterr().out.splitlines()
 
 
 def test_a_partition_on_its_way_is_not_in_trouble() -> None:
@@ -115,3 +118,10 @@ async def test_on_a_terminal_progress_is_a_bar(
     )
     await move_progress.watch(moves)
     assert "2 of 2 partitions" in capsys.readouterr().err
+
+
+async def test_who_watches_is_told_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
+    moves: Any = FakeMoves(Progress(2, 2, MIB, 4 * MIB), Progress(0, 2, 2 * MIB, 4 * MIB, cancelled=1))
+    with pytest.raises(Problem, match="1 move of 2 cancelled"):
+        await move_progress.watch(moves)
+    assert "moved" not in capsys.readouterr().err

@@ -6,6 +6,8 @@ import pytest
 
 from ottla.protocol.records import Record, encode_batch
 
+VALUES = r"%v\n"
+
 
 @pytest.fixture
 def orders(peer):
@@ -18,9 +20,24 @@ def orders(peer):
 
 
 def test_everything_there_is_comes_out_as_lines(ottla, orders):
-    done = ottla("consume", "orders", "--from-beginning", "--exit")
+    done = ottla("consume", "orders", "--from-beginning", "--exit", "--format", VALUES)
     assert (done.code, done.err) == (0, "")
     assert sorted(done.lines) == ["other", "v0", "v1", "v2"]
+
+
+def test_in_a_pipe_records_are_lines_of_json(ottla, orders):
+    done = ottla("consume", "--topic", "orders", "--from-beginning", "--exit")
+    assert sorted(json.loads(line)["value"] for line in done.lines) == ["other", "v0", "v1", "v2"]
+
+
+def test_a_table_shows_records_to_people_and_never_moves_their_cursor(ottla, orders):
+    nasty = Record(0, 0, b"\xff", b"\x1b[2Jgone", (("from", b"me"),))
+    orders.partitions[1].append(encode_batch([nasty, Record(1, -1, None, None, ())]))
+    done = ottla("consume", "orders", "-p", "1", "-o", "start", "-e", "-f", "table")
+    assert done.lines[0].split("  ")[0::2] == ["1:0", "other"]
+    assert done.lines[1].split("  ")[0] == "1:1"
+    assert done.lines[1].split("  ")[2:] == [r"\xff", r"\x1b[2Jgone", "[from=me]"]
+    assert done.lines[2].split("  ") == ["1:2", "-", "null"]
 
 
 @pytest.mark.parametrize(
@@ -35,14 +52,27 @@ def test_everything_there_is_comes_out_as_lines(ottla, orders):
         ("@1000", ["v1", "v2"]),
         ("@1970-01-01T00:00:02", ["v2"]),
         ("@2030-01-01", []),
+        ("1:2", ["v1"]),
+        ("start:2", ["v0", "v1"]),
+        (":2", ["v0", "v1"]),
+        ("-2:end", ["v1", "v2"]),
+        ("@1000:@2000", ["v1"]),
+        ("@1970-01-01T00:00:01:end", ["v1", "v2"]),
+        ("1:99", ["v1", "v2"]),
     ],
 )
 def test_reading_begins_where_it_is_told_to(ottla, orders, offset, found):
-    assert ottla("consume", "orders", "-p", "0", "-o", offset, "-e").lines == found
+    assert ottla("consume", "orders", "-p", "0", "-o", offset, "-e", "-f", VALUES).lines == found
+
+
+def test_offsets_of_single_partitions_choose_the_partitions_too(ottla, orders):
+    assert ottla("consume", "orders", "-o", "0=2", "-e", "-f", VALUES).lines == ["v2"]
+    both = ottla("consume", "orders", "-o", "0=2,1=0", "-e", "-f", VALUES)
+    assert sorted(both.lines) == ["other", "v2"]
 
 
 def test_enough_is_enough(ottla, orders):
-    assert ottla("consume", "orders", "-p", "0", "-o", "start", "-n", "2").lines == ["v0", "v1"]
+    assert ottla("consume", "orders", "-p", "0", "-o", "start", "-n", "2", "-f", VALUES).lines == ["v0", "v1"]
 
 
 def test_the_end_is_where_it_was_at_the_start(ottla, orders, peer, monkeypatch):
@@ -55,7 +85,8 @@ def test_the_end_is_where_it_was_at_the_start(ottla, orders, peer, monkeypatch):
         return await getmany(self, **options)
 
     monkeypatch.setattr(AsyncConsumer, "getmany", getmany_while_somebody_writes)
-    assert ottla("consume", "orders", "-p", "0", "-o", "start", "-e").lines == ["v0", "v1", "v2"]
+    done = ottla("consume", "orders", "-p", "0", "-o", "start", "-e", "-f", VALUES)
+    assert done.lines == ["v0", "v1", "v2"]
 
 
 def test_a_template_shapes_the_output(ottla, orders):
@@ -85,18 +116,19 @@ def test_an_empty_topic_ends_at_once(ottla, peer):
 
 
 def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
-    from ottla.cli import consume
+    from ottla.cli import reading
 
-    written = consume.write_bytes
+    written = reading.write_bytes
 
     def write_then_interrupt(data):
         written(data)
         if data:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(consume, "write_bytes", write_then_interrupt)
-    done = ottla("consume", "orders", "-p", "0", "--from-beginning")
+    monkeypatch.setattr(reading, "write_bytes", write_then_interrupt)
+    done = ottla("consume", "orders", "-p", "0", "--from-beginning", "-f", VALUES)
     assert done.code == 0
+    assert done.err == "stopped; to go on:  ottla consume orders --offset 0=3\n"
     assert done.lines == ["v0", "v1", "v2"]
 
 
@@ -104,7 +136,9 @@ def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
     ("args", "code", "reason"),
     [
         (("--from-beginning", "-o", "5"), 2, "--from-beginning and --offset exclude each other"),
-        (("-o", "soon"), 2, "'soon' is no offset: write start, end, N, -N (the last N) or @TIME"),
+        (("-o", "soon"), 2, "'soon' is no offset: write start, end, N, -N (the last N), @TIME, or FROM:TO"),
+        (("-o", "5:3"), 2, "'5:3' ends before it begins"),
+        (("-o", "0=1", "-p", "1"), 2, "--offset P=N names the partitions itself"),
         (("-o", "@soon"), 2, "'soon' is no time"),
         (("-f", "%q"), 2, "%q stands for nothing"),
         (("-o", "1"), 1, "an offset belongs to one partition, and orders has 2"),

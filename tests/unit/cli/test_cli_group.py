@@ -132,6 +132,7 @@ def test_an_unknown_group_comes_with_near_names(ottla, peer, billing):
         assert failed.code == 1
         assert failed.err == (
             "error: there is no group 'biling'\n  did you mean: billing?\n  list them:  ottla group list\n"
+            "  more:  ottla explain OTTLA-E202\n"
         )
 
 

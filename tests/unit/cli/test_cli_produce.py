@@ -1,10 +1,18 @@
+import asyncio
+import importlib
 import json
+import os
+import signal
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from ottla.client.producer.stats import SenderStats
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.record_batch import decode_header
+
+produce_command = importlib.import_module("ottla.cli.produce")
 
 
 def stored(peer, topic="orders"):
@@ -75,6 +83,7 @@ def test_a_bad_line_is_named_and_the_lines_before_it_are_kept(ottla, peer):
         "2 records to orders\n"
         "error: line 3: there is no ':' to separate a key from the value\n"
         "  the lines before it have been sent\n"
+        "  more:  ottla explain OTTLA-E208\n"
     )
     assert [each.value for each in stored(peer)] == [b"1", b"2"]
 
@@ -126,4 +135,37 @@ def test_a_record_that_is_too_large_says_how_to_allow_it(ottla, peer):
         "0 records to orders\n"
         "error: orders-0: a batch is larger than max.message.bytes\n"
         "  allow larger ones: ottla topic alter orders --set max.message.bytes=N\n"
+        "  more:  ottla explain OTTLA-E205\n"
     )
+
+
+def test_interrupting_keeps_what_was_read_and_says_how_to_go_on(ottla, peer, monkeypatch):
+    peer.add_topic("orders")
+
+    async def two_lines_and_then_the_user_is_tired(_descriptor):
+        yield [b"one", b"two"]
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr("ottla.cli.lines.read_lines", two_lines_and_then_the_user_is_tired)
+    done = ottla("produce", "orders", "-b", "fake:9092")
+    assert done.code == 130
+    assert done.err.splitlines() == [
+        "2 records to orders",
+        "interrupted; to go on:  tail -n +3 FILE | ottla produce orders -b fake:9092",
+    ]
+    assert sorted(each.value for each in stored(peer)) == [b"one", b"two"]
+
+
+async def test_a_producer_that_gets_nowhere_says_why(monkeypatch):
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    monkeypatch.setattr(produce_command, "WHY_EVERY_S", 0.0)
+    monkeypatch.setattr(produce_command, "talk", heard.put_nowait)
+    stats = SenderStats()
+    waiting = asyncio.ensure_future(produce_command._say_why_it_waits(stats))
+    await asyncio.sleep(0)
+    stats.last_error = KafkaStorageError("No space left on device")
+    async with asyncio.timeout(5):
+        said = await heard.get()
+    waiting.cancel()
+    assert said.strip() == "still trying: No space left on device"

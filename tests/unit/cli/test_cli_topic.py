@@ -37,7 +37,11 @@ def test_creating_what_exists_fails_unless_that_is_fine(ottla, peer):
     peer.add_topic("orders", 2)
     failed = ottla("topic", "create", "orders")
     assert failed.code == 1
-    assert failed.err == "error: Topic 'orders' already exists.\n  look at it: ottla topic describe orders\n"
+    assert failed.err.splitlines() == [
+        "error: Topic 'orders' already exists.",
+        "  look at it: ottla topic describe orders",
+        "  more:  ottla explain OTTLA-E204",
+    ]
     assert ottla("topic", "create", "orders", "--if-not-exists").code == 0
 
 
@@ -127,6 +131,7 @@ def test_an_unknown_topic_comes_with_near_names(ottla, peer, command):
         "  did you mean: orders?\n"
         "  list them:  ottla topic list\n"
         "  create it:  ottla topic create ordres\n"
+        "  more:  ottla explain OTTLA-E201\n"
     )
 
 
@@ -187,6 +192,7 @@ def test_no_broker_says_how_to_start_one(ottla, network):
         "error: no broker at 127.0.0.1:9092: connection refused\n"
         "  start one with: ottla serve\n"
         "  name another one with -b HOST:PORT or OTTLA_BOOTSTRAP\n"
+        "  more:  ottla explain OTTLA-E101\n"
     )
 
 

@@ -111,9 +111,9 @@ async def test_a_batch_that_is_cut_off_is_fetched_again(peer):
     async with consumer() as reader:
         await opened(reader, (ORDERS, 0))
         assert await read(reader) == [(0, 0, b"a")]
-        partition.batches[1] = whole
         with pytest.raises(CorruptMessage):  # a fetch that holds no whole batch at all is a broken one
             await reader.getmany(timeout_ms=2_000)
+        partition.batches[1] = whole
         assert await read(reader) == [(0, 1, b"b")]
 
 

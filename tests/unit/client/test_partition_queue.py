@@ -13,6 +13,7 @@ def make(is_idempotent=True, batches=0, max_in_flight=5):
     queue = PartitionQueue(ORDERS, is_idempotent=is_idempotent, max_in_flight=max_in_flight)
     queue.leader = LEADER
     queue.identity = ME
+    queue.is_known = True
     for _ in range(batches):
         fill(queue)
     return queue
@@ -110,6 +111,21 @@ def test_an_open_batch_lingers_unless_somebody_waits_for_it():
     assert queue.ready_at(5.0, linger_s=2.0) == 7.0
     batch.is_flushed = True
     assert queue.ready_at(5.0, linger_s=2.0) == 5.0
+
+
+def test_the_first_batch_under_a_producer_id_goes_alone_until_it_is_stored():
+    queue = make(batches=4)
+    queue.is_known = False
+    first = queue.take()
+    assert queue.ready_at(1.0, 0) is None
+    queue.in_flight.remove(first)
+    queue.is_known = True
+    queue.take()
+    assert queue.ready_at(1.0, 0) == 1.0
+    queue.start_over(Identity(queue.identity.producer_id, 1))
+    assert queue.is_known
+    queue.start_over(Identity(queue.identity.producer_id + 1, 0))
+    assert not queue.is_known
 
 
 def test_an_open_batch_waits_while_another_is_under_way_and_a_full_one_does_not():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.common.config import ConfigError
-from ottla.common.properties import parse_properties, parse_setting, read_properties
+from ottla.common.properties import as_properties, parse_properties, parse_setting, read_properties
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,8 @@ def test_a_setting_from_the_command_line() -> None:
 def test_a_setting_without_key_or_value_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not key=value"):
         parse_setting(text)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_what_is_written_reads_the_same(settings: dict[str, str]) -> None:
+    assert parse_properties(as_properties(settings)) == settings

@@ -140,3 +140,30 @@ def test_only_partitions_that_exist_move_and_each_once() -> None:
     ]
     results = machine.reassign(cluster.image, moves, CONFIG).results
     assert [type(each) for each in results] == [UnknownTopicOrPartition, type(None), InvalidRequest]
+
+
+def test_the_old_replicas_stay_while_too_few_new_ones_have_all_records() -> None:
+    cluster = OnePartition((1, 2, 3), min_insync_replicas="2")
+    cluster.alter(1, 2)
+    move(cluster, 1, 3)
+    assert cluster.partition.isr == (1, 2)
+    assert cluster.partition.replicas == (1, 3, 2)
+    cluster.alter(1, 2, 3)
+    assert cluster.partition.replicas == cluster.partition.isr == (1, 3)
+
+
+def test_a_move_to_fewer_replicas_than_min_insync_ends_when_they_have_all_records() -> None:
+    cluster = OnePartition((1, 2, 3), min_insync_replicas="2")
+    move(cluster, 2)
+    assert cluster.partition.replicas == cluster.partition.isr == (2,)
+
+
+def test_a_move_is_not_cancelled_while_too_few_old_replicas_have_all_records() -> None:
+    cluster = OnePartition((1, 2, 3), brokers=range(1, 7), min_insync_replicas="2")
+    move(cluster, 4, 5, 6)
+    cluster.alter(1, 4, 5)
+    assert isinstance(cancel(cluster), InvalidReplicaAssignment)
+    assert isinstance(move(cluster, 1, 6), InvalidReplicaAssignment)
+    cluster.alter(1, 4, 5, 2)
+    assert cancel(cluster) is None
+    assert cluster.partition.isr == (1, 2)

@@ -10,7 +10,7 @@ from ottla.common.ids import TopicPartition, new_uuid
 from ottla.common.lag import Lag
 from ottla.coordinator import lag as lag_module
 from ottla.coordinator.group.records import OffsetValue
-from ottla.coordinator.lag import LedPartition, PartitionLag, RecordTimes, group_lag
+from ottla.coordinator.lag import PartitionLag, RecordTimes, ReplicaToRead, group_lag
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.partition import Partition
 
@@ -113,7 +113,7 @@ def test_only_so_many_times_are_remembered(monkeypatch: Any) -> None:
 
 
 def test_a_led_partition_goes_from_its_log_start_to_its_high_watermark() -> None:
-    led = LedPartition(partition_on(CountingLog(NOW_MS)), RecordTimes())
+    led = ReplicaToRead(partition_on(CountingLog(NOW_MS)), RecordTimes())
     assert (led.start_offset, led.end_offset, led.time_from(3)) == (2, 10, NOW_MS)
 
 
@@ -122,4 +122,4 @@ def test_a_record_that_cannot_be_read_has_no_age() -> None:
         def time_from(self, offset: int, end_offset: int) -> int:
             raise KafkaStorageError("the disk is gone")
 
-    assert LedPartition(partition_on(Broken()), RecordTimes()).time_from(3) is None
+    assert ReplicaToRead(partition_on(Broken()), RecordTimes()).time_from(3) is None

@@ -17,6 +17,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.errors import ErrorCode
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
+from ottla.api.group_calls import now
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.coordinator import shards
@@ -48,12 +49,20 @@ async def bench() -> AsyncIterator[CoordinatorBench]:
 
 async def begin(bench: CoordinatorBench, *partitions: TopicPartition, **wanted: Any) -> Producer:
     initiated = await bench.transactions.init_producer_id(InitRequest("t", 60_000, **wanted))
-    await bench.transactions.add_partitions("t", initiated.producer, frozenset(partitions or (A,)))
+    await now(bench.transactions.add_partitions("t", initiated.producer, frozenset(partitions or (A,))))
     return initiated.producer
 
 
 async def end(bench: CoordinatorBench, producer: Producer, commit: bool = True) -> Producer:
-    return await bench.transactions.end(EndRequest("t", producer, commit, bumps_epoch=True))
+    ended: Producer = await now(bench.transactions.end(EndRequest("t", producer, commit, bumps_epoch=True)))
+    return ended
+
+
+def send_by(bench: CoordinatorBench, send: Any) -> None:
+    """Let all markers be sent by `send`, also those that could be written here at once."""
+    sender: Any = bench.transactions._sender
+    sender.send = send
+    sender.write_here = lambda marker, partitions: []
 
 
 async def completed(bench: CoordinatorBench) -> Transaction:
@@ -92,14 +101,48 @@ async def test_every_partition_gets_its_marker(bench: CoordinatorBench) -> None:
     assert markers(bench, A) == markers(bench, B) == [after]
 
 
+async def test_on_one_broker_markers_need_no_task_and_are_there_before_the_next_request(
+    bench: CoordinatorBench,
+) -> None:
+    producer = await begin(bench, A, B)
+    await end(bench, producer)
+    await asyncio.sleep(0)
+    assert (await bench.transactions.describe("t")).state == State.COMPLETE_COMMIT
+    assert not bench.transactions._markers._tasks
+
+
+async def test_more_markers_than_one_turn_should_take_are_written_in_the_background(
+    bench: CoordinatorBench,
+) -> None:
+    await bench.create_topics("wide", partitions=50)
+    wide = [TopicPartition("wide", index) for index in range(50)]
+    after = await end(bench, await begin(bench, *wide))
+    await asyncio.sleep(0)
+    assert bench.transactions._markers._tasks
+    await completed(bench)
+    assert all(markers(bench, each) == [after] for each in wide)
+
+
+async def test_a_completion_that_cannot_be_written_is_tried_again(bench: CoordinatorBench) -> None:
+    producer = await begin(bench, A)
+    after = await end(bench, producer)
+    bench.disk.fail("write", errno.ENOSPC, times=1, path_part=TRANSACTION_STATE_TOPIC)
+    await asyncio.sleep(0)
+    assert (await bench.transactions.describe("t")).state == State.PREPARE_COMMIT
+    bench.disk.heal()
+    await completed(bench)
+    assert markers(bench, A) == [after]
+
+
 async def test_a_partition_that_cannot_be_written_is_tried_again(
     bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = await begin(bench, A, B)
-    bench.disk.fail("append", errno.EIO, times=2, path_part="orders-1/")
+    bench.disk.fail("write", errno.ENOSPC, times=2, path_part="orders-1/")
     after = await end(bench, producer)
+    await asyncio.sleep(0)
     with pytest.raises(ConcurrentTransactions):
-        await bench.transactions.add_partitions("t", after, frozenset({A}))
+        await now(bench.transactions.add_partitions("t", after, frozenset({A})))
     bench.disk.heal()
     await completed(bench)
     assert markers(bench, B) == [after]
@@ -115,7 +158,7 @@ async def test_while_it_ends_only_partitions_without_a_marker_are_described(benc
         await held.wait()
         return await real_send(node_id, request)
 
-    sender.send = send
+    send_by(bench, send)
     await end(bench, producer)
     assert (await bench.transactions.describe("t")).partitions == {A, B}
     held.set()
@@ -136,12 +179,11 @@ async def test_what_was_decided_before_a_crash_is_carried_out_after_it(commit: b
     await bench.create_topics("orders")
     await bench.transactions.find("t")
     producer = await begin(bench)
-    sender: Any = bench.transactions._sender
 
     async def send(node_id: int, request: Any) -> Any:
         raise OSError("cut off")
 
-    sender.send = send
+    send_by(bench, send)
     after = await end(bench, producer, commit)
     await bench.kill()
     await bench.start()
@@ -176,7 +218,10 @@ async def test_a_prepared_transaction_is_there_after_a_restart() -> None:
 
 async def test_partitions_are_verified_or_added(bench: CoordinatorBench) -> None:
     producer = await begin(bench)
-    verify = bench.transactions.verify
+
+    async def verify(*args: Any, **kwargs: Any) -> Any:
+        return await now(bench.transactions.verify(*args, **kwargs))
+
     assert await verify("t", *producer, [A], add=False) == {A: None}
     found = await verify("t", *producer, [A, B], add=False)
     assert found[A] is None
@@ -207,13 +252,10 @@ async def test_another_broker_verifies_what_it_coordinates(
             ),
         )
 
-    async def find(_key: str) -> int:
-        return 7
-
     sender: Any = bench.transactions._sender
     sender.send = send
-    monkeypatch.setattr(bench.transactions._shards, "find", find)
-    found = await bench.transactions.verify("t", 5, 1, [A], add=False)
+    monkeypatch.setattr(bench.transactions._shards, "leader_of", lambda _: 7)
+    found = await now(bench.transactions.verify("t", 5, 1, [A], add=False))
     assert isinstance(found[A], ProducerFenced)
     (transaction,) = asked[0].transactions
     assert transaction.verify_only
@@ -229,13 +271,10 @@ async def test_a_coordinator_that_cannot_be_reached_is_not_available(
     async def send(node_id: int, request: Any) -> Any:
         raise error
 
-    async def find(_key: str) -> int:
-        return 7
-
     sender: Any = bench.transactions._sender
     sender.send = send
-    monkeypatch.setattr(bench.transactions._shards, "find", find)
-    found = await bench.transactions.verify("t", 5, 1, [A], add=True)
+    monkeypatch.setattr(bench.transactions._shards, "leader_of", lambda _: 7)
+    found = await now(bench.transactions.verify("t", 5, 1, [A], add=True))
     assert isinstance(found[A], CoordinatorNotAvailable)
 
 
@@ -275,7 +314,7 @@ async def test_a_partition_that_is_not_led_yet_is_loaded_once_it_is(
 
 async def test_losing_the_topic_stops_the_markers(bench: CoordinatorBench) -> None:
     producer = await begin(bench)
-    bench.disk.fail("append", errno.EIO, times=1000, path_part="orders-0/")
+    bench.disk.fail("write", errno.ENOSPC, times=1000, path_part="orders-0/")
     await end(bench, producer)
     await bench.delete_topics(TRANSACTION_STATE_TOPIC)
     with pytest.raises(NotCoordinator):
@@ -303,10 +342,10 @@ async def test_a_coordinator_that_was_replaced_leaves_the_markers_to_the_next(
                     object.__setattr__(each, "error_code", ErrorCode.transaction_coordinator_fenced)
         return response
 
-    sender.send = send
+    send_by(bench, send)
     await end(bench, producer)
     async with asyncio.timeout(2):
-        while bench.transactions._markers._tasks:  # noqa: ASYNC110
+        while not attempts or bench.transactions._markers._tasks:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     assert len(attempts) == 1
     assert (await bench.transactions.describe("t")).state == State.PREPARE_COMMIT

@@ -20,9 +20,11 @@ PATH = "/data"
 HERE = TopicPartition("t", 0)
 
 
-def open_directory(disk: SimDisk, *, has_copies: bool = False) -> LogDirectory:
+def open_directory(disk: SimDisk, *, has_copies: bool = False, is_registered: bool = True) -> LogDirectory:
     directory = LogDirectory(PATH, disk, ManualClock(), node_id=1, cluster_id="c")
     directory.open(lambda _topic: LogConfig(), has_copies=lambda _: has_copies)
+    if is_registered:
+        directory.note_boot()
     return directory
 
 
@@ -49,6 +51,18 @@ def test_a_machine_that_loses_power_may_have_lost_records() -> None:
     disk.sync_all("/")
     disk.crash(Random(1))
     assert open_directory(disk).may_have_lost_records
+
+
+def test_what_was_lost_is_said_until_the_cluster_has_heard_it() -> None:
+    disk = SimDisk()
+    append(open_directory(disk), 5)
+    disk.crash(Random(1))
+    for _ in range(2):
+        assert open_directory(disk, is_registered=False).may_have_lost_records
+        disk.kill()
+    assert open_directory(disk).may_have_lost_records
+    disk.kill()
+    assert not open_directory(disk).may_have_lost_records
 
 
 def test_after_a_clean_stop_nothing_is_lost_whatever_the_machine_did() -> None:

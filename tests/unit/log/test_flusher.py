@@ -75,6 +75,20 @@ async def test_a_failed_fsync_fails_everybody_and_takes_the_directory_offline() 
     assert flusher.flushes == 1
 
 
+async def test_no_room_for_the_leader_epochs_is_waited_out() -> None:
+    bench = LogBench()
+    bench.fill(3)
+    bench.disk.capacity_bytes = bench.disk.used_bytes()
+    async with Flusher() as flusher:
+        with pytest.raises(KafkaStorageError, match="No space left"):
+            await flusher.flushed(bench.log, 3)
+        assert bench.storage.offline_reason is None
+        assert bench.log.recovery_point == 0
+        bench.disk.capacity_bytes = None
+        await flusher.flushed(bench.log, 3)
+        assert bench.log.recovery_point == 3
+
+
 async def test_waiting_for_what_was_never_appended_is_an_error() -> None:
     bench = LogBench()
     bench.fill(3)

@@ -37,7 +37,23 @@ async def consume(
     cluster: Cluster, node_id: int, offset: int, rack: str = "", wait_ms: int = 0
 ) -> PartitionData:
     """Fetch as a consumer does, and return what there is of the one partition."""
+    response = await ask(cluster, node_id, offset, rack, wait_ms)
+    found: PartitionData = response.responses[0].partitions[0]
+    return found
+
+
+async def ask(
+    cluster: Cluster,
+    node_id: int,
+    offset: int,
+    rack: str = "",
+    wait_ms: int = 0,
+    session: tuple[int, int] = (0, -1),
+) -> Any:
+    """Fetch as a consumer does, in a session if it is named, and return the whole answer."""
     request = FetchRequest(
+        session_id=i32(session[0]),
+        session_epoch=i32(session[1]),
         max_wait=milliseconds(wait_ms),
         min_bytes=i32(1),
         topics=(
@@ -57,9 +73,7 @@ async def consume(
     reply = fetch(memoryview(body), 0, context(cluster, node_id, ApiKey.FETCH, 13))
     pieces = reply if isinstance(reply, list) else await cast(Any, reply)
     frame = b"".join(each.read() if isinstance(each, FileRange) else each for each in pieces)
-    response = response_decoder(ApiKey.FETCH, 13, 13)(memoryview(frame), BODY_AT)
-    found: PartitionData = response.responses[0].partitions[0]
-    return found
+    return response_decoder(ApiKey.FETCH, 13, 13)(memoryview(frame), BODY_AT)
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there() -> None:
@@ -73,6 +87,21 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there() -> None
             found = await consume(cluster, 3, 0, rack="rack-3")
             assert found.error_code == ErrorCode.none
             assert found.records == cluster.contents(1)
+
+    run(scenario())
+
+
+def test_a_consumer_need_not_wait_to_be_sent_elsewhere_and_is_told_every_time() -> None:
+    async def scenario() -> None:
+        async with Cluster(replica_selector_class=RACK_AWARE) as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"a")
+            began_ms = cluster.nodes[1].services.clock.mono_ms()
+            first = await ask(cluster, 1, 0, "rack-3", wait_ms=5_000, session=(0, 0))
+            again = await ask(cluster, 1, 0, "rack-3", wait_ms=5_000, session=(first.session_id, 1))
+            assert cluster.nodes[1].services.clock.mono_ms() - began_ms < 100
+            for answer in (first, again):
+                assert answer.responses[0].partitions[0].preferred_read_replica == 3
 
     run(scenario())
 

@@ -1,5 +1,6 @@
 """The partitions of a broker follow the cluster image."""
 
+import asyncio
 import errno
 from collections.abc import AsyncIterator
 
@@ -13,7 +14,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import PartitionCreated, TopicCreated, TopicDeleted
-from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.protocol.record_batch import check_batch
 from ottla.protocol.records import Record, encode_batch
 from ottla.replication.partition import Partition
@@ -58,6 +59,14 @@ class Bench:
         await self.become(
             self.image.apply([TopicDeleted(self.image.topics[name].topic_id) for name in names])
         )
+
+    async def opened(self, name: str) -> Partition:
+        """Return the partition of a topic as soon as it is served."""
+        for _ in range(1000):
+            if len(self.registry):
+                break
+            await asyncio.sleep(0.005)
+        return self.registry.get(name, 0)
 
 
 @pytest.fixture
@@ -113,6 +122,38 @@ async def test_a_topic_whose_log_cannot_be_opened_can_be_deleted_and_made_again(
     await bench.delete("orders")
     await bench.create("orders")
     assert bench.registry.get("orders", 0).high_watermark == 0
+
+
+async def test_a_topic_made_on_a_full_disk_is_there_when_there_is_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.replication.registry.OPEN_AGAIN_S", 0.001)
+    bench.disk.capacity_bytes = bench.disk.used_bytes()
+    await bench.create("orders")
+    with pytest.raises(NotLeaderOrFollower):
+        bench.registry.get("orders", 0)
+    bench.disk.capacity_bytes = None
+    append(await bench.opened("orders"))
+
+
+async def test_a_log_that_could_not_be_mended_on_a_full_disk_is_there_when_there_is_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.replication.registry.OPEN_AGAIN_S", 0.001)
+    await bench.create("orders")
+    append(bench.registry.get("orders", 0), 3)
+    torn = f"/data/orders-0/{0:020}.log"
+    bench.disk.open(torn).write_at(len(bench.disk.read_file(torn)), b"torn" * 1000)
+    bench.disk.kill()
+    bench.disk.capacity_bytes = bench.disk.used_bytes() + 2000
+    bench.open()
+    await bench.start()
+    with pytest.raises(NotLeaderOrFollower):
+        bench.registry.get("orders", 0)
+    bench.disk.capacity_bytes = None
+    assert (await bench.opened("orders")).high_watermark == 3
+    kept = [each.name for each in bench.disk.list_dir("/data/orders-0") if "quarantine" in each.name]
+    assert len(kept) == 1
 
 
 async def test_with_flush_on_ack_nothing_is_served_that_a_crash_left_unflushed() -> None:

@@ -176,6 +176,12 @@ def test_a_plain_producer_may_repeat_itself_and_an_unsafe_one_may_lose() -> None
     assert story.verdict() == set()
 
 
+def test_an_unsafe_producer_may_hear_from_a_leader_of_old_that_counts_for_itself() -> None:
+    story = Story()
+    story.history.acked(story.history.sent("unsafe", HERE, [b"unsafe"], is_safe=False), 0)
+    assert story.verdict() == set()
+
+
 def test_the_watermark_may_fall_with_a_new_leader_and_readers_may_leave() -> None:
     story = Story()
     story.poll(6, [], watermark=50, epoch=4)

@@ -12,24 +12,43 @@ assignors, sticky              who reads what, in a classic group
 commits                        the group's offsets
 """
 
-from ottla.client.consumer.async_consumer import AsyncConsumer
-from ottla.client.consumer.commits import CommitFailed
-from ottla.client.consumer.listener import RebalanceListener
-from ottla.client.consumer.mistakes import WrongUse
-from ottla.client.consumer.options import ConsumerOptions
-from ottla.client.consumer.positions import LogTruncated, NoOffset
-from ottla.client.consumer.record import ConsumerRecord, DeserializationFailed
-from ottla.client.consumer.sync_consumer import Consumer
+from __future__ import annotations
 
-__all__ = [
-    "AsyncConsumer",
-    "CommitFailed",
-    "Consumer",
-    "ConsumerOptions",
-    "ConsumerRecord",
-    "DeserializationFailed",
-    "LogTruncated",
-    "NoOffset",
-    "RebalanceListener",
-    "WrongUse",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.consumer.commits import CommitFailed as CommitFailed
+    from ottla.client.consumer.listener import RebalanceListener as RebalanceListener
+    from ottla.client.consumer.mistakes import WrongUse as WrongUse
+    from ottla.client.consumer.options import ConsumerOptions as ConsumerOptions
+    from ottla.client.consumer.positions import LogTruncated as LogTruncated
+    from ottla.client.consumer.positions import NoOffset as NoOffset
+    from ottla.client.consumer.record import ConsumerRecord as ConsumerRecord
+    from ottla.client.consumer.record import DeserializationFailed as DeserializationFailed
+    from ottla.client.consumer.sync_consumer import Consumer as Consumer
+
+_HOMES = {
+    "AsyncConsumer": "ottla.client.consumer.async_consumer",
+    "CommitFailed": "ottla.client.consumer.commits",
+    "Consumer": "ottla.client.consumer.sync_consumer",
+    "ConsumerOptions": "ottla.client.consumer.options",
+    "ConsumerRecord": "ottla.client.consumer.record",
+    "DeserializationFailed": "ottla.client.consumer.record",
+    "LogTruncated": "ottla.client.consumer.positions",
+    "NoOffset": "ottla.client.consumer.positions",
+    "RebalanceListener": "ottla.client.consumer.listener",
+    "WrongUse": "ottla.client.consumer.mistakes",
+}
+"""Where each name comes from: who needs only the options should not load all the rest."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

@@ -28,7 +28,7 @@ class Collector:
         *,
         check_crcs: bool,
         resets: bool,
-        on_taken: Callable[[], None],
+        on_taken: Callable[[bool], None],
     ) -> None:
         self.is_held = True
         """Whether a call has more to do than to hand out records; then `drain` ends."""
@@ -38,7 +38,7 @@ class Collector:
         self._resets = resets
         """Whether a position that is not in the log is reset; else that is an error."""
         self._on_taken = on_taken
-        """Called when something was decoded: there is room for more."""
+        """Called when something was taken: there is room for more; and whether a position is needed now."""
 
     def take(
         self, most: int, only: frozenset[TopicPartition] | None = None
@@ -158,7 +158,7 @@ class Collector:
             return None
         chunk = state.pop()
         assert isinstance(chunk, Chunk)
-        self._on_taken()
+        self._on_taken(False)
         batches: list[Batch] = []
         seen = visible_batches(
             state.partition, chunk.batches, state.position, chunk.aborted, check_crcs=self._check_crcs
@@ -176,7 +176,7 @@ class Collector:
         error = state.fetched[0]
         assert isinstance(error, Exception)
         state.drop_fetched()
-        self._on_taken()
+        self._on_taken(True)
         if isinstance(error, OffsetOutOfRange) and self._resets:
             state.require(Need.RESET)
             return

@@ -20,6 +20,7 @@ from ottla.client.consumer.group import LEAVE_WITHIN_S, Group
 from ottla.client.consumer.leaders import Leaders
 from ottla.client.consumer.listener import Caller, RebalanceListener, call_here
 from ottla.client.consumer.mistakes import WrongUse
+from ottla.client.consumer.news import News
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.partition_state import Chunk, Need, PartitionState
 from ottla.client.consumer.positions import Positions
@@ -51,7 +52,7 @@ class ConsumerCore:
         self.cluster = cluster or Cluster(options=options)
         self._owns_cluster = cluster is None
         self._thread = threading.get_ident()
-        self._news = asyncio.Event()
+        self._news = News(self.loop)
         resets = options.auto_offset_reset != "none"
         self.assignment = Assignment(on_filled=self._news.set)
         self.collector = Collector(
@@ -216,17 +217,13 @@ class ConsumerCore:
         self._raise_problem()
         if self.group is not None:
             await self.group.attend()
-        await asyncio.sleep(0)  # whoever asks in a tight loop must let the fetcher have its turn
+        if self.assignment.line_length:
+            await asyncio.sleep(0)  # whoever takes in a tight loop must let the fetcher have its turn
 
     async def _wait_for_news(self, deadline: float | None) -> bool:
         """Wait until there may be records; return False if there are none in time."""
-        if not self._news.is_set():
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._news.wait()
-            except TimeoutError:
-                return False
-        self._news.clear()
+        if not await self._news.wait(deadline):
+            return False
         self._check_asking()
         self._raise_problem()
         if self.group is not None and self.group.turns.are_due:
@@ -282,7 +279,10 @@ class ConsumerCore:
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
 
-    def _taken(self) -> None:
+    def _taken(self, needs_position: bool) -> None:
+        """Look again at what can be fetched, if that stopped for want of room, or of a position."""
+        if not (needs_position or self.fetcher.is_short_of_room):
+            return
         if threading.get_ident() == self._thread:
             self.kick()
         else:

@@ -45,6 +45,9 @@ LOST_SESSION = frozenset(
     }
 )
 LONGEST_REST_S = 1.0
+TURNS_OF_OTHERS = 3
+"""How many turns of the loop the application gets between an answer and the next request: what it has waited
+for it has at once, and what it sends in return is on its way while the next request is made."""
 HURRIED_S = 0.005
 """A broker that has nothing and says so faster than this is not asked again at once."""
 
@@ -61,6 +64,8 @@ class Fetcher:
         *,
         on_problem: Callable[[Exception], None],
     ) -> None:
+        self.is_short_of_room = False
+        """Whether it has to be woken when something was taken, because it could not fetch more."""
         self._cluster = cluster
         self._options = options
         self._assignment = assignment
@@ -115,11 +120,16 @@ class Fetcher:
             node_id = self._leaders.node_for(state, now)
             if node_id is not None:
                 nodes.add(node_id)
+        self.is_short_of_room = True  # said before looking: what is taken meanwhile must not be missed
+        left_out = False
         for node_id in nodes - self._tasks.keys():
             if self._room(len(nodes)) > 0:
                 self._tasks[node_id] = self._loop.create_task(
                     self._serve(node_id), name=f"ottla fetch from broker {node_id}"
                 )
+            else:
+                left_out = True
+        self.is_short_of_room = left_out
         if self._leaders.stale:
             rest_s = min(rest_s, self._leaders.pause_s(now))
         return max(rest_s, 0.001)
@@ -183,7 +193,7 @@ class Fetcher:
         sent: dict[TopicPartition, Sent],
         max_bytes: int,
     ) -> None:
-        connection = await self._lines.to(node_id)
+        connection = self._lines.open_to(node_id) or await self._lines.to(node_id)
         version = connection.version_of(ApiKey.FETCH, LAST_VERSION)
         if any(each.topic.topic_id is None for each in wanted.values()):
             version = min(version, TOPIC_IDS_FROM - 1)
@@ -196,7 +206,8 @@ class Fetcher:
             options.client_rack,
         )
         difference = session.prepare(wanted, version)
-        await connection.ready()
+        if not connection.is_ready:
+            await connection.ready()
         began = self._loop.time()
         timeout_ms = options.request_timeout_ms + options.fetch_max_wait_ms
         body = encode_fetch_request(version, settings, *difference)
@@ -209,7 +220,10 @@ class Fetcher:
             return
         names = {each.topic.topic_id: each.topic.name for each in wanted.values()}
         is_quiet = self._answers.absorb(node_id, reply, sent, names, self._loop.time())
-        if is_quiet and self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
+        if not is_quiet:
+            for _ in range(TURNS_OF_OTHERS):
+                await asyncio.sleep(0)
+        elif self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
             await asyncio.sleep(HURRIED_S)
 
     def _is_good(self, reply: FetchReply, session: FetchSession) -> bool:

@@ -149,7 +149,7 @@ class ConsumerOptions(ClientOptions):
         **ClientOptions.REFUSED,
         "exclude_internal_topics": "is not needed: patterns never match internal topics",
         "consumer_timeout_ms": "give poll, getmany or getone a timeout",
-        "interceptor_classes": "is not implemented: look at the records that come back",
+        "interceptor_classes": "has no meaning here: look at the records that come back",
         "queued_max_messages_kbytes": "write prefetch_max_bytes, in bytes",
         "default_offset_commit_callback": "give commit_async a callback",
     }

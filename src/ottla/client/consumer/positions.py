@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from ottla.client.cluster import Cluster, passes
 from ottla.client.consumer.assignment import Assignment
@@ -131,6 +132,8 @@ class Positions:
                 self._put_off(state)
             if passes(error):
                 log.warning("positions are not found yet: %s", error)
+                for topic in {state.partition.topic for state in states}:
+                    self._leaders.doubt(topic)  # the broker that did not answer may lead it no longer
             else:
                 self._on_problem(error)
 
@@ -167,7 +170,7 @@ class Positions:
             else:
                 wanted[state] = time
         for node_id, led in (await self._by_leader(wanted)).items():
-            await self._reset_at(node_id, {state: wanted[state] for state in led})
+            await self._try(partial(self._reset_at, node_id, wanted), led)
 
     def _time_to_reset_to(self, state: PartitionState) -> int | None:
         if state.reset_to is not None:
@@ -178,14 +181,16 @@ class Positions:
             return self._clock.wall_ms() - back_ms
         return {"earliest": EARLIEST, "latest": LATEST}.get(policy)
 
-    async def _reset_at(self, node_id: int, wanted: dict[PartitionState, int]) -> None:
-        versions = {state: state.version for state in wanted}
+    async def _reset_at(
+        self, node_id: int, wanted: dict[PartitionState, int], led: list[PartitionState]
+    ) -> None:
+        versions = {state: state.version for state in led}
         connection = await self._cluster.broker(node_id)
-        times = {state.partition: (time, state.seen_epoch) for state, time in wanted.items()}
+        times = {state.partition: (wanted[state], state.seen_epoch) for state in led}
         found = await ask_offsets(
             connection, times, int(self._options.reads_committed), self._options.request_timeout_ms
         )
-        for state in wanted:
+        for state in led:
             answer = found.get(state.partition)
             if answer is None or state.version != versions[state] or state.need is not Need.RESET:
                 continue
@@ -201,22 +206,25 @@ class Positions:
 
     async def _validate(self, states: list[PartitionState]) -> None:
         for node_id, led in (await self._by_leader(states)).items():
-            versions = {state: state.version for state in led}
-            connection = await self._cluster.broker(node_id)
-            asked = {state.partition: (state.seen_epoch, state.epoch) for state in led}
-            found: dict[TopicPartition, EpochEnd | KafkaError] = {}
-            try:
-                found = await ask_epoch_ends(connection, asked, self._options.request_timeout_ms)
-            except UnsupportedVersion:  # an old broker: the position is believed
-                found = {state.partition: EpochEnd(state.epoch, state.position) for state in led}
-            for state in led:
-                answer = found.get(state.partition)
-                if answer is None or state.version != versions[state] or state.need is not Need.VALIDATION:
-                    continue
-                if isinstance(answer, KafkaError):
-                    self._refused(state, answer)
-                else:
-                    self._judge(state, answer)
+            await self._try(partial(self._validate_at, node_id), led)
+
+    async def _validate_at(self, node_id: int, led: list[PartitionState]) -> None:
+        versions = {state: state.version for state in led}
+        connection = await self._cluster.broker(node_id)
+        asked = {state.partition: (state.seen_epoch, state.epoch) for state in led}
+        found: dict[TopicPartition, EpochEnd | KafkaError] = {}
+        try:
+            found = await ask_epoch_ends(connection, asked, self._options.request_timeout_ms)
+        except UnsupportedVersion:  # an old broker: the position is believed
+            found = {state.partition: EpochEnd(state.epoch, state.position) for state in led}
+        for state in led:
+            answer = found.get(state.partition)
+            if answer is None or state.version != versions[state] or state.need is not Need.VALIDATION:
+                continue
+            if isinstance(answer, KafkaError):
+                self._refused(state, answer)
+            else:
+                self._judge(state, answer)
 
     def _judge(self, state: PartitionState, end: EpochEnd) -> None:
         """Go on, go back to where the logs part, or say that records are gone."""

@@ -19,6 +19,11 @@ class PrivateLines:
         self._cluster = cluster
         self._connections = Connections(cluster.options)
 
+    def open_to(self, node_id: int) -> Connection | None:
+        """Return the connection to a broker if it can be used at once."""
+        broker = self._cluster.brokers.get(node_id)
+        return None if broker is None else self._connections.open_to(broker.address)
+
     async def to(self, node_id: int) -> Connection:
         """Return the connection to a broker; open it if need be."""
         if node_id not in self._cluster.brokers:

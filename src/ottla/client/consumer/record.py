@@ -3,10 +3,14 @@
 One after the other, if the module that does this is compiled (ottla.protocol.record_decoder). If it is not,
 and there is numpy (it comes with the `arrow` extra), all records of a fetch together, field by field: slower
 than the first, but twice as fast as plain Python. All ways give the same records and refuse the same bytes.
+
+Python's garbage collector pauses meanwhile: it would look at every record that was just made, again and
+again, to find that none of them is garbage. That takes longer than making them.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib import import_module
@@ -17,6 +21,7 @@ from typing import Any, NamedTuple
 from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
 from ottla.protocol import record_decoder
+from ottla.protocol.compiled import fastest
 from ottla.protocol.record_batch import BatchHeader, Buffer
 from ottla.protocol.records import iter_records, record_data
 
@@ -24,7 +29,13 @@ MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 FEW_RECORDS = 12
 """Below this, decoding one after the other is faster than setting numpy to work."""
 
+MANY_RECORDS = 500
+"""From here on the garbage collector would come by several times."""
+
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
+
+ROWS = fastest(record_decoder)
+"""The module that decodes one record after the other: compiled, or as it is written."""
 
 
 @cache
@@ -85,10 +96,22 @@ class Decoder:
         filled = [batch for batch in batches if batch[0].record_count]
         if not filled:
             return []
-        is_few = sum(header.record_count for header, _ in filled) < FEW_RECORDS
-        if record_decoder.IS_COMPILED or is_few or (columns := _columns()) is None:
-            return self._in_a_row(partition, filled, not_before)
-        return self._together(columns, partition, filled, not_before)
+        count = sum(header.record_count for header, _ in filled)
+        has_deserializer = self._key is not None or self._value is not None
+        if count < MANY_RECORDS or has_deserializer or not gc.isenabled():
+            return self._decode(partition, filled, count, not_before)
+        gc.disable()
+        try:
+            return self._decode(partition, filled, count, not_before)
+        finally:
+            gc.enable()
+
+    def _decode(
+        self, partition: TopicPartition, batches: Sequence[Batch], count: int, not_before: int
+    ) -> list[ConsumerRecord]:
+        if ROWS.IS_COMPILED or count < FEW_RECORDS or (columns := _columns()) is None:
+            return self._in_a_row(partition, batches, not_before)
+        return self._together(columns, partition, batches, not_before)
 
     def one_by_one(
         self, partition: TopicPartition, batch: Batch, not_before: int
@@ -107,7 +130,7 @@ class Decoder:
     ) -> list[ConsumerRecord]:
         found: list[ConsumerRecord] = []
         for header, batch in batches:
-            found += record_decoder.decode_rows(
+            found += ROWS.decode_rows(
                 record_data(header, batch, MAX_DECOMPRESSED_BYTES),
                 header.record_count,
                 partition,

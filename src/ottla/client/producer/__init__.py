@@ -16,20 +16,37 @@ async_producer, sync_producer   the two faces
 
 from __future__ import annotations
 
-from ottla.client.producer.async_producer import AsyncProducer
-from ottla.client.producer.batch import Delivery, RecordMetadata
-from ottla.client.producer.interceptors import ProducerInterceptor, ProducerRecord
-from ottla.client.producer.options import ProducerOptions
-from ottla.client.producer.sync_producer import Producer
-from ottla.client.producer.transaction_state import PreparedTransaction
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AsyncProducer",
-    "Delivery",
-    "PreparedTransaction",
-    "Producer",
-    "ProducerInterceptor",
-    "ProducerOptions",
-    "ProducerRecord",
-    "RecordMetadata",
-]
+if TYPE_CHECKING:
+    from ottla.client.producer.async_producer import AsyncProducer as AsyncProducer
+    from ottla.client.producer.batch import Delivery as Delivery
+    from ottla.client.producer.batch import RecordMetadata as RecordMetadata
+    from ottla.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
+    from ottla.client.producer.interceptors import ProducerRecord as ProducerRecord
+    from ottla.client.producer.options import ProducerOptions as ProducerOptions
+    from ottla.client.producer.sync_producer import Producer as Producer
+    from ottla.client.producer.transaction_state import PreparedTransaction as PreparedTransaction
+
+_HOMES = {
+    "AsyncProducer": "ottla.client.producer.async_producer",
+    "Delivery": "ottla.client.producer.batch",
+    "PreparedTransaction": "ottla.client.producer.transaction_state",
+    "Producer": "ottla.client.producer.sync_producer",
+    "ProducerInterceptor": "ottla.client.producer.interceptors",
+    "ProducerOptions": "ottla.client.producer.options",
+    "ProducerRecord": "ottla.client.producer.interceptors",
+    "RecordMetadata": "ottla.client.producer.batch",
+}
+"""Where each name comes from: who needs only the options should not load all the rest."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

@@ -89,6 +89,20 @@ class Accumulator:
         finally:
             self._lock.release()
 
+    def append_encoded(self, queue: PartitionQueue, encoded: bytearray, count: int) -> Batch:
+        """Add a whole batch that is encoded already; whoever does that looks after the buffer himself."""
+        with self._lock:
+            if self._closed_by is not None:
+                raise self._closed_by
+            batch = queue.begin_batch(self._now())
+            queue.open = None
+            batch.encoded, batch.count, batch.size_bytes = encoded, count, len(encoded)
+            batch.is_flushed = True
+            self.buffered_bytes += batch.size_bytes
+            self._active[queue] = None
+            self.unsettled[batch] = None
+            return batch
+
     def when_room(self, size_bytes: int, wake: Wake, has_waited: bool = False) -> None:
         """Call `wake` when there may be room for so many bytes; who has waited before is called first."""
         with self._lock:

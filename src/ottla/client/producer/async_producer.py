@@ -115,8 +115,7 @@ class AsyncProducer:
             if prepared.topic not in core.intake.topics:
                 await core.open_topic(prepared.topic)
             delivery = core.intake.offer(prepared) or await self._wait_for_room(core, prepared)
-        if delivery.place == 0:
-            core.wake(delivery)
+        if delivery.place == 0 and core.wake(delivery):
             await asyncio.sleep(0)  # once per batch the sender gets its turn, however tight the caller's loop
         return delivery
 
@@ -209,7 +208,7 @@ class AsyncProducer:
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
-        return list((await self._core.cluster.topic(topic, create=True)).partitions.values())
+        return await self._core.partitions_for(topic)
 
     def stats(self) -> SenderStats:
         """Return what has been sent so far; it goes on counting."""

@@ -11,7 +11,7 @@ from collections import deque
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed, ClientError, TimedOut, WrongTransactionState
-from ottla.client.metadata import TopicInfo
+from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Batch, Delivery
 from ottla.client.producer.intake import Intake, Prepared
@@ -84,6 +84,13 @@ class ProducerCore:
             if name not in self.intake.topics:
                 self.intake.adopt(await self._ask_about(name))
 
+    async def partitions_for(self, name: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic; what is said here holds for the next record."""
+        info = await self.cluster.topic(name, create=True)
+        if name in self.intake.topics:
+            self.intake.adopt(info)
+        return list(info.partitions.values())
+
     async def _ask_about(self, name: str) -> TopicInfo:
         try:
             return await self.cluster.retrying(
@@ -100,8 +107,11 @@ class ProducerCore:
         """Queue a record; None if there is no room. Who begins a batch has to call `wake` on the loop."""
         return self.intake.offer(prepared, has_waited)
 
-    def wake(self, delivery: Delivery) -> None:
-        """Let the sender look at the queue of a record that has begun a batch."""
+    def wake(self, delivery: Delivery) -> bool:
+        """Let the sender look at the queue of a record that has begun a batch.
+
+        Return whether it has more to do than this: if so, it needs its turn.
+        """
         partition = delivery.batch.partition
         queue = self.accumulator.queues[partition]
         if self.transactions is None or self.transactions.joins(partition):
@@ -109,6 +119,7 @@ class ProducerCore:
         else:
             late = WrongTransactionState("the record was sent while its transaction was being ended")
             self.sender.fail_unsent(queue, late)
+        return len(queue.unsent) + len(queue.in_flight) > 1
 
     async def deliver(self) -> None:
         """Wait until all that was queued before is settled, one way or the other."""

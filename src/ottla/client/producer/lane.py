@@ -1,7 +1,10 @@
 """The way to one broker: takes what can be sent, sends it, and hands the answers on.
 
-A lane has one task. It sleeps until it is woken (there are records, there is an answer, a time has come),
-and then sends requests until nothing is ready or enough are under way.
+When it is woken (there are records, there is an answer, a time has come) it sends requests until nothing is
+ready or enough are under way. As a rule that needs no waiting, and is done by a plain function in the next
+turn of the loop: a lone record has left before a task would have been woken. What does need waiting (a
+connection, a producer id, room in the socket, compression in a thread) is left to the lane's task, and as
+long as that is at work it alone sends, so that the order is kept.
 """
 
 from __future__ import annotations
@@ -41,20 +44,53 @@ class Lane:
         self._sender = sender
         self._options = sender.options
         self._loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
+        self._work = asyncio.Event()
+        """Set while there is something for the task."""
+        self._is_woken = False
+        self._is_stopped = False
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
         self._under_way = 0
         self._failures = 0
 
     def wake(self) -> None:
-        """Look for something to send, soon."""
-        self._wake.set()
+        """Look for something to send, soon; if the task is at work, when it is done."""
+        if not self._is_woken:
+            self._is_woken = True
+            if not self._work.is_set():
+                self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Send what can be sent without waiting; leave the rest to the task."""
+        if self._work.is_set():
+            return
+        self._is_woken = False
+        sender = self._sender
+        if self._is_stopped or not self._has_room or not sender.has_work_for(self.node_id):
+            return
+        connection = sender.cluster.open_connection(self.node_id)
+        if self._failures or connection is None or sender.codec:
+            self._work.set()
+            return
+        while self._has_room and connection.is_ready:
+            batches, next_at = sender.take(self.node_id)
+            if next_at is not None:
+                self._wake_at(next_at)
+            if not batches:
+                break
+            _encode_all(batches, sender.codec)
+            self._send(connection, batches)
+        if self._has_room and (not connection.is_ready or sender.needs_identities(self.node_id)):
+            self._work.set()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._under_way < self._options.max_in_flight_requests_per_connection
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Do what needs waiting, until cancelled."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._work.wait()
             try:
                 await self._send_what_is_ready()
                 self._failures = 0
@@ -64,11 +100,15 @@ class Lane:
                 self._wake_at(
                     self._loop.time() + self._sender.cluster.backoff.pause_ms(self._failures) / 1000
                 )
+            finally:
+                self._work.clear()
+            if self._is_woken:
+                self._loop.call_soon(self._look)
 
     async def _send_what_is_ready(self) -> None:
         sender = self._sender
         connection: Connection | None = None
-        while self._under_way < self._options.max_in_flight_requests_per_connection:
+        while self._has_room:
             if connection is None:
                 if not sender.has_work_for(self.node_id):
                     return
@@ -106,12 +146,12 @@ class Lane:
                 connection.post_only(ApiKey.PRODUCE, version, body)
                 self._sender.sent_without_answer(batches)
                 return
-            reply = connection.post(ApiKey.PRODUCE, version, body, timeout_ms + GRACE_MS)
+            then = partial(self._answered, connection, version, batches)
+            connection.post_then(ApiKey.PRODUCE, version, body, timeout_ms + GRACE_MS, then)
         except (KafkaError, ClientError) as error:
             self._sender.not_answered(batches, error, may_be_stored=False)
             return
         self._under_way += 1
-        reply.add_done_callback(partial(self._answered, connection, version, batches))
 
     def _version(self, connection: Connection) -> int:
         version = connection.version_of(ApiKey.PRODUCE, self._sender.newest_version)
@@ -120,18 +160,22 @@ class Lane:
         return version
 
     def _answered(
-        self, connection: Connection, version: int, batches: list[Batch], reply: asyncio.Future[Reply]
+        self,
+        connection: Connection,
+        version: int,
+        batches: list[Batch],
+        reply: Reply | None,
+        error: ClientError | None,
     ) -> None:
         self._under_way -= 1
-        self._wake.set()
-        if reply.cancelled():
+        if self._is_stopped:
             return  # the producer was stopped without waiting
-        error = reply.exception()
-        if error is not None:
-            assert isinstance(error, ClientError)
+        self.wake()
+        if reply is None:
+            assert error is not None
             self._sender.not_answered(batches, error, may_be_stored=True)
             return
-        frame, at = reply.result()
+        frame, at = reply
         try:
             results, endpoints = decode_produce_response(frame, at, version)
         except KafkaError as problem:
@@ -142,16 +186,18 @@ class Lane:
 
     def _wake_at(self, when: float) -> None:
         if self._alarm is not None:
-            if self._alarm.when() <= when:
+            if self._alarm_at <= when:
                 return
             self._alarm.cancel()
+        self._alarm_at = when
         self._alarm = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None  # it may have come a little early: then it is set again
-        self._wake.set()
+        self.wake()
 
     def stop(self) -> None:
-        """Set no more alarms."""
+        """Send no more, and set no more alarms."""
+        self._is_stopped = True
         if self._alarm is not None:
             self._alarm.cancel()

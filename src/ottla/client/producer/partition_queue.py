@@ -9,6 +9,9 @@ The rules that keep the order, and each record once:
   partition begins a new epoch: what waits is numbered anew from 0, and a late copy of an old batch is
   refused for its old epoch. But a batch that may have been stored, because its answer was lost, is first
   sent again under its old number: only the broker knows, and a new number would store it twice.
+- The broker checks numbers only of producers that it knows: of a stranger it takes any. So the first batch
+  under a producer id goes alone, until it is stored: if it had to be sent again, those behind it would have
+  been stored before it.
 - Without idempotence nothing protects the order but having one batch under way at a time.
 - A batch that is not full waits while another one of its partition is under way: so batches grow with
   the load, and a lone record still leaves at once.
@@ -44,6 +47,8 @@ class PartitionQueue:
         self.identity = Identity()
         self.next_sequence = 0
         self.has_gap = False
+        self.is_known = False
+        """Whether the broker has stored something under this producer id."""
         self._sent_to = NOBODY
         self._next_order = 0
         self._is_idempotent = is_idempotent
@@ -68,7 +73,7 @@ class PartitionQueue:
         if self.in_flight:
             if len(self.in_flight) >= self._max_in_flight or self._sent_to != self.leader:
                 return None
-            if batch.attempts or self.has_gap or self.in_flight[0].attempts > 1:
+            if batch.attempts or self.has_gap or self.in_flight[0].attempts > 1 or not self.is_known:
                 return None
             if not batch.is_flushed and batch is self.open:
                 return None
@@ -110,6 +115,7 @@ class PartitionQueue:
 
     def start_over(self, identity: Identity) -> None:
         """Number what waits from 0 under this identity."""
+        self.is_known = self.is_known and identity.producer_id == self.identity.producer_id
         self.identity = identity
         self.next_sequence = 0
         self.has_gap = False

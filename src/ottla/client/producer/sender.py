@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster, TopicInfo, passes
-from ottla.client.errors import ClientError, error_for, meaning_of
+from ottla.client.errors import ClientError, error_for
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Batch, Identity
 from ottla.client.producer.identities import Identities
@@ -29,6 +29,7 @@ from ottla.client.producer.verdicts import (
     STALE_METADATA,
     WORTH_ANOTHER_TRY,
     Verdict,
+    explained,
     judge,
     may_be_stored,
     too_late,
@@ -41,7 +42,6 @@ from ottla.protocol.produce_codec import ProducePartitionResult
 
 TICK_S = 0.5
 """How often it is looked for what has taken too long; more often if little time is given."""
-
 NEXT_TRANSACTION = Backoff(10, 1_000)
 """The pauses while the transaction before is not quite over."""
 
@@ -74,6 +74,7 @@ class Sender:
             cluster, accumulator, on_topic=on_topic, on_leader=self.notify, on_trouble=self._in_trouble
         )
         self._loop = asyncio.get_running_loop()
+        self._is_stopped = False
         self._tasks: asyncio.TaskGroup | None = None
         self._running: list[asyncio.Task[None]] = []
         self._lanes: dict[int, Lane] = {}
@@ -85,7 +86,8 @@ class Sender:
         self._running += [tasks.create_task(self._leaders.run()), tasks.create_task(self._expire())]
 
     def stop(self) -> None:
-        """End all tasks; what is not sent stays unsent."""
+        """End all tasks; what is not sent stays unsent, and what comes now is not looked at."""
+        self._is_stopped = True
         for task in self._running:
             task.cancel()
         for lane in self._lanes.values():
@@ -95,7 +97,7 @@ class Sender:
         """Take note that a queue has something to send."""
         if queue.leader == NOBODY:
             self._leaders.ask_about(queue.partition.topic)
-        else:
+        elif not self._is_stopped:  # a lane that began now would have nobody to end it
             self._lane(queue.leader).wake()
 
     def notify_all(self) -> None:
@@ -119,6 +121,11 @@ class Sender:
             for batch in batches:
                 batch.is_transactional = self.transactional_id is not None
         return batches, next_at
+
+    def needs_identities(self, node_id: int) -> bool:
+        """Return whether something could be sent if it had a producer id that must be asked for."""
+        waiting = self._accumulator.waiting_for_identity(node_id, self._loop.time())
+        return bool(waiting) and self.transactional_id is None
 
     async def provide_identities(self, node_id: int) -> None:
         """Give a producer id to the queues that need one now."""
@@ -178,10 +185,10 @@ class Sender:
         verdict = judge(result.error_code, batch, queue)
         if verdict is Verdict.STORED:
             queue.trouble = None
+            queue.is_known = True
             self._settle(batch, result)
             return
-        said = result.error_message or meaning_of(result.error_code)
-        error = error_for(result.error_code, f"{batch.partition}: {said}")
+        error = explained(batch.partition, result.error_code, result.error_message)
         if result.error_code in STALE_METADATA:
             self._leaders.follow(batch.partition, result.current_leader, endpoints)
         if verdict is Verdict.FAILED or batch.is_settled:
@@ -198,7 +205,7 @@ class Sender:
             self.notify(queue)
 
     def _again(self, queue: PartitionQueue, batch: Batch, error: KafkaError | ClientError) -> None:
-        batch.last_error = error
+        batch.last_error = self.stats.last_error = error
         if self.give_up is not None or batch.is_settled or batch.attempts > self.options.retries:
             self._fail(queue, batch, self.give_up or error)
             return
@@ -210,7 +217,7 @@ class Sender:
 
     def _in_trouble(self, queue: PartitionQueue, error: KafkaError | ClientError) -> None:
         """Take note of why a queue cannot be sent; give up what is in it if that does not pass."""
-        queue.trouble = error
+        queue.trouble = self.stats.last_error = error
         if not passes(error, WORTH_ANOTHER_TRY):
             self.fail_unsent(queue, error)
 

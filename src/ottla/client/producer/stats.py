@@ -16,3 +16,5 @@ class SenderStats:
     failed_records: int = 0
     bytes: int = 0
     retries: int = 0
+    last_error: Exception | None = None
+    """Why something was tried again, the last time that it was."""

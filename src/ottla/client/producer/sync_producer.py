@@ -198,8 +198,7 @@ class Producer:
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
-        info = self._bridge.run(self._core.cluster.topic(topic, create=True))
-        return list(info.partitions.values())
+        return self._bridge.run(self._core.partitions_for(topic))
 
     def stats(self) -> SenderStats:
         """Return what has been sent so far; it goes on counting."""

@@ -7,9 +7,11 @@ from enum import Enum, auto
 from kio.schema.errors import ErrorCode
 
 from ottla.client.cluster import TRANSIENT
-from ottla.client.errors import TimedOut
+from ottla.client.errors import TimedOut, error_for, meaning_of
 from ottla.client.producer.batch import Batch
 from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import KafkaError
 
 WORTH_ANOTHER_TRY = TRANSIENT | {
     ErrorCode.unknown_topic_or_partition,  # created a moment ago, or deleted and created again
@@ -35,6 +37,8 @@ STALE_METADATA = frozenset(
     }
 )
 """After these, the leader is asked for before the next attempt."""
+
+NO_SUCH_TOPIC = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 
 PERHAPS_STORED = frozenset({ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append})
 
@@ -92,10 +96,20 @@ def too_late(queue: PartitionQueue, batch: Batch, timeout_ms: int) -> TimedOut:
     """Return the error of a batch that was not delivered in its time; its cause is what went wrong last."""
     reason = batch.last_error or queue.trouble
     why = "the broker has not answered" if queue.in_flight else "there was no time to send it"
-    if reason is not None:
+    if isinstance(reason, KafkaError) and reason.code in NO_SUCH_TOPIC:
+        why = (
+            f"the cluster has no partition {batch.partition} any more. If the topic was deleted, stop sending"
+            " to it or create it again, with as many partitions; what is sent then arrives"
+        )
+    elif reason is not None:
         why = str(reason) or type(reason).__name__
-    late = TimedOut(
-        f"{batch.count} records for {batch.partition} were not delivered within {timeout_ms} ms: {why}"
-    )
+    what = "1 record" if batch.count == 1 else f"{batch.count} records"
+    late = TimedOut(f"{what} for {batch.partition} not delivered within {timeout_ms} ms: {why}")
     late.__cause__ = reason
     return late
+
+
+def explained(partition: TopicPartition, code: int, message: str | None) -> KafkaError:
+    """Return the error that a broker answered for a partition, in its words if they say anything."""
+    said = message if message and message not in (str(partition), partition.topic) else meaning_of(code)
+    return error_for(code, f"{partition}: {said}")

@@ -48,7 +48,7 @@ def settle(
     killed and started again, `lost` those of them that lost the end of their logs. A partition that stays as
     it was is returned as `old`.
     """
-    wanted = finish_reassignment(without_lost(wanted, lost))
+    wanted = finish_reassignment(without_lost(wanted, lost), electorate)
     eligible = _eligible(old, wanted, electorate, lost)
     leader, isr, elr = _led(old, wanted, eligible, electorate)
     is_new_leader = leader != old.leader or leader in renewed
@@ -91,15 +91,28 @@ def without_absent(partition: PartitionImage, electorate: Electorate) -> Partiti
     return replace(partition, isr=staying or alive)
 
 
-def finish_reassignment(partition: PartitionImage) -> PartitionImage:
-    """Return the partition with its new replicas alone, if all that were added have caught up."""
+def finish_reassignment(partition: PartitionImage, electorate: Electorate) -> PartitionImage:
+    """Return the partition with its new replicas alone, if all that were added have caught up.
+
+    Committed records were promised to min.insync.replicas: while fewer of the new replicas have them, the old
+    ones stay.
+    """
     if not partition.is_reassigning:
         return partition
-    target = partition.target
-    isr = tuple(each for each in partition.isr if each in target)
-    if not isr or not set(partition.adding) <= set(isr):
-        return partition
-    return replace(partition, replicas=target, isr=isr, adding=(), removing=())
+    alone = replace(
+        partition,
+        replicas=partition.target,
+        isr=tuple(each for each in partition.isr if each in partition.target),
+        adding=(),
+        removing=(),
+    )
+    caught_up = set(partition.adding) <= set(alone.isr)
+    return alone if caught_up and len(alone.isr) >= least_in_sync(alone, electorate) else partition
+
+
+def least_in_sync(partition: PartitionImage, electorate: Electorate) -> int:
+    """Return how many replicas must have a record before it is committed."""
+    return min(electorate.min_insync_replicas, len(partition.replicas))
 
 
 def preferred_leader(partition: PartitionImage) -> int:
@@ -110,7 +123,7 @@ def preferred_leader(partition: PartitionImage) -> int:
 def _eligible(
     old: PartitionImage, wanted: PartitionImage, electorate: Electorate, lost: frozenset[int]
 ) -> Nodes:
-    if len(wanted.isr) >= _least_in_sync(wanted, electorate):
+    if len(wanted.isr) >= least_in_sync(wanted, electorate):
         return ()
     complete = {*old.isr, *old.elr} - {*wanted.isr} - lost
     return tuple(each for each in wanted.replicas if each in complete)
@@ -131,7 +144,7 @@ def _led(
     candidates = [each for each in order if each in electorate.staying and each in wanted.replicas]
     leader = _first(each for each in candidates if each in elr)
     if leader is not None:
-        may_commit_alone = _least_in_sync(wanted, electorate) <= 1
+        may_commit_alone = least_in_sync(wanted, electorate) <= 1
         return leader, (leader,), () if may_commit_alone else _without(elr, {leader})
     if not isr and not elr:
         leader = _first(each for each in candidates if each in _last_leader(old))
@@ -140,10 +153,6 @@ def _led(
     if leader is None:
         return NO_LEADER, isr, elr
     return leader, (leader,), ()
-
-
-def _least_in_sync(partition: PartitionImage, electorate: Electorate) -> int:
-    return min(electorate.min_insync_replicas, len(partition.replicas))
 
 
 def _last_leader(old: PartitionImage) -> Nodes:

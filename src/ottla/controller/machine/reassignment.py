@@ -2,7 +2,8 @@
 
 While replicas move, a partition has the new and the old ones together. When all that were added are
 in the ISR, the old ones are dropped (see `election.finish_reassignment`); until then the move can be
-cancelled or replaced by another one.
+cancelled or replaced by another one. What only an earlier move had added is dropped at once then, unless
+too few of the others have every committed record.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ottla.common.broker_keys import BrokerConfig
-from ottla.controller.machine.election import settle
+from ottla.controller.machine.election import Electorate, least_in_sync, settle
 from ottla.controller.machine.electorates import Electorates
 from ottla.controller.machine.requests import Decision
 from ottla.metadata.entities import partition_changed
@@ -49,6 +50,7 @@ def reassign(
     results: list[KafkaError | None] = []
     done: set[tuple[str, int]] = set()
     for move in moves:
+        electorate = electorates.of(move.topic)
         try:
             if (move.topic, move.partition) in done:
                 raise InvalidRequest("the request names this partition more than once")
@@ -61,14 +63,23 @@ def reassign(
             else:
                 _check_target(image, partition, move.replicas, may_change_factor)
                 wanted = moved_to(partition, move.replicas)
+            _check_copies(partition, wanted, electorate)
         except KafkaError as error:
             results.append(error)
             continue
-        settled = settle(partition, wanted, electorates.of(move.topic))
+        settled = settle(partition, wanted, electorate)
         if settled is not partition:
             records.append(partition_changed(image.topics[move.topic].topic_id, settled))
         results.append(None)
     return Decision(tuple(records), tuple(results))
+
+
+def _check_copies(partition: PartitionImage, wanted: PartitionImage, electorate: Electorate) -> None:
+    if len(wanted.isr) < min(len(partition.isr), least_in_sync(wanted, electorate)):
+        raise InvalidReplicaAssignment(
+            f"only {list(wanted.isr)} of the replicas that would stay have all records, fewer than"
+            " min.insync.replicas: wait until more of them have caught up"
+        )
 
 
 def original(partition: PartitionImage) -> tuple[int, ...]:

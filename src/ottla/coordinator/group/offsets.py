@@ -37,6 +37,10 @@ class Offsets:
         """Return a group's offsets; the caller does not change them."""
         return self._by_group.get(group_id, _NOTHING)
 
+    def group_ids(self) -> list[str]:
+        """Return every group that has offsets."""
+        return list(self._by_group)
+
     def replay(self, key: OffsetKey, value: OffsetValue | None) -> None:
         """Keep one offset, or forget it; what transactions have pending for it counts no more."""
         if self.pending:

@@ -17,6 +17,7 @@ Kafka ignores the last one, and writes neither an epoch of `last` nor one of `ne
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct, error
 
 from ottla.common.ids import TopicPartition
@@ -34,6 +35,9 @@ from ottla.protocol.primitives import (
 NEWEST = 1
 OWN_TAG = 10939
 TWO_PHASE, PREPARED = 1, 2
+CACHED = 1024
+"""How many keys, sets of partitions and sets of tags are kept encoded: from one record of an id to the next
+they hardly change."""
 
 _HEAD = Struct(">hqhib")
 _TIMES = Struct(">qq")
@@ -42,17 +46,25 @@ _OWN = Struct(">bh")
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     """Return the bytes of a record's key and value."""
-    key = INT16.pack(0) + encode_string(record.transactional_id)
+    key = _encode_key(record.transactional_id)
     return key, None if record.value is None else _encode_value(record.value)
+
+
+@lru_cache(CACHED)
+def _encode_key(transactional_id: str) -> bytes:
+    return INT16.pack(0) + encode_string(transactional_id)
 
 
 def _encode_value(value: Transaction) -> bytes:
     producer = value.producer
     head = _HEAD.pack(NEWEST, producer.producer_id, producer.epoch, value.timeout_ms, value.state)
     times = _TIMES.pack(value.last_update_ms, value.start_ms)
-    return b"".join((head, _encode_partitions(value.partitions), times, _encode_tags(value)))
+    flags = TWO_PHASE * value.is_two_phase | PREPARED * value.is_prepared
+    tags = _encode_tags(value.last, value.next, value.version, flags, value.principal)
+    return b"".join((head, _encode_partitions(value.partitions), times, tags))
 
 
+@lru_cache(CACHED)
 def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     if not partitions:
         return b"\x00"  # null, as Kafka does
@@ -65,19 +77,19 @@ def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     )
 
 
-def _encode_tags(value: Transaction) -> bytes:
+@lru_cache(CACHED)
+def _encode_tags(last: Producer, following: Producer, version: int, flags: int, principal: str) -> bytes:
     tags: list[tuple[int, bytes]] = []
-    if value.last != NOBODY:
-        tags.append((0, INT64.pack(value.last.producer_id)))
-    if value.next != NOBODY:
-        tags.append((1, INT64.pack(value.next.producer_id)))
-    if value.version:
-        tags.append((2, INT16.pack(value.version)))
-    if value.next != NOBODY:
-        tags.append((3, INT16.pack(value.next.epoch)))
-    flags = TWO_PHASE * value.is_two_phase | PREPARED * value.is_prepared
-    if flags or value.principal or value.last != NOBODY:
-        own = _OWN.pack(flags, value.last.epoch) + encode_compact_string(value.principal)
+    if last != NOBODY:
+        tags.append((0, INT64.pack(last.producer_id)))
+    if following != NOBODY:
+        tags.append((1, INT64.pack(following.producer_id)))
+    if version:
+        tags.append((2, INT16.pack(version)))
+    if following != NOBODY:
+        tags.append((3, INT16.pack(following.epoch)))
+    if flags or principal or last != NOBODY:
+        own = _OWN.pack(flags, last.epoch) + encode_compact_string(principal)
         tags.append((OWN_TAG, own))
     written = (encode_uvarint(tag) + encode_uvarint(len(raw)) + raw for tag, raw in tags)
     return encode_uvarint(len(tags)) + b"".join(written)

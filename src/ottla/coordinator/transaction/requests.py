@@ -34,8 +34,7 @@ class Initiated(NamedTuple):
     ongoing: Producer = NOBODY
 
 
-@dataclass(frozen=True, slots=True)
-class EndRequest:
+class EndRequest(NamedTuple):
     """A producer commits or aborts its transaction."""
 
     transactional_id: str

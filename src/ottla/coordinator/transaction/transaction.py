@@ -21,7 +21,6 @@ itself. A request with it is a retry: the answer was lost. After a change that f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -51,7 +50,10 @@ class State(IntEnum):
     @property
     def is_ending(self) -> bool:
         """Tell whether its markers are being written."""
-        return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+        return self in _ENDING
+
+
+_ENDING: Final = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
 class Producer(NamedTuple):
@@ -73,8 +75,7 @@ class Producer(NamedTuple):
 NOBODY: Final = Producer(-1, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """One transactional id and its transaction."""
 
     producer: Producer
@@ -109,7 +110,7 @@ class Transaction:
 
     def changed(self, now_ms: int, **fields: object) -> Transaction:
         """Return it with other values, updated now."""
-        return replace(self, last_update_ms=now_ms, **fields)  # type: ignore[arg-type]
+        return self._replace(last_update_ms=now_ms, **fields)  # type: ignore[arg-type]
 
 
 class Record(NamedTuple):

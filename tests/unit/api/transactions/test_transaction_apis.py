@@ -246,13 +246,39 @@ async def test_a_two_phase_transaction_is_prepared_kept_and_ended_by_another(ben
     assert (await end(bench, 1)).producer_epoch == 2
 
 
-async def test_two_phase_commit_is_switched_off_by_default() -> None:
-    bench = CoordinatorBench()
+async def test_two_phase_commit_can_be_switched_off() -> None:
+    bench = CoordinatorBench(transaction_two_phase_commit_enable="false")
     await bench.start()
     await bench.transactions.find("t")
     refused = ErrorCode.transactional_id_authorization_failed
     assert (await init(bench, enable2_pc=True)).error_code == refused
     assert await prepare(bench, 0) == refused
+    await bench.stop()
+
+
+@pytest.mark.parametrize(
+    ("principals", "expected"),
+    [
+        ("*", OK),
+        ("User:spark,User:ANONYMOUS", OK),
+        ("User:spark", ErrorCode.transactional_id_authorization_failed),
+        ("", ErrorCode.transactional_id_authorization_failed),
+    ],
+)
+async def test_only_the_principals_that_are_named_may_use_two_phase_commit(
+    principals: str, expected: ErrorCode
+) -> None:
+    bench = CoordinatorBench(
+        transaction_two_phase_commit_enable="true", ottla_two_phase_commit_principals=principals
+    )
+    await bench.start()
+    await bench.create_topics("orders")
+    await bench.transactions.find("t")
+    assert (await init(bench, enable2_pc=True)).error_code == expected
+    if expected == OK:
+        await add(bench, 0, 0)
+    assert await prepare(bench, 0) == expected
+    assert (await init(bench)).error_code in (OK, ErrorCode.concurrent_transactions)
     await bench.stop()
 
 

@@ -193,8 +193,15 @@ async def test_a_bug_in_the_coordinator_fails_the_batch_and_nothing_else(
 
 
 async def test_batches_of_one_connection_stay_in_order_while_the_first_is_verified(
-    client: TransactionalClient,
+    client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real_verify = client.bench.transactions.verify
+
+    async def verify_later(*args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(0.001)
+        return real_verify(*args, **kwargs)
+
+    monkeypatch.setattr(client.bench.transactions, "verify", verify_later)
     await client.add(0)
     requests = [client.request(0) for _ in range(5)]
     replies = [client.bench.send(each, 11) for each in requests]

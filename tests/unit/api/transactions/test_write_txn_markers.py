@@ -16,6 +16,7 @@ from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
 from ottla.api.write_txn_markers import write_markers
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 from ottla.replication.partition import Partition
@@ -179,3 +180,8 @@ async def test_a_coordinator_that_has_been_replaced_waits_for_its_markers_no_mor
     with pytest.raises(asyncio.CancelledError):
         await writing
     assert waiting[1].cancelled()  # else its error, too, would be one that nobody has looked at
+
+
+async def test_markers_on_one_connection_do_not_wait_for_each_other(client: TransactionalClient) -> None:
+    assert client.bench.dispatcher.may_overlap(ApiKey.WRITE_TXN_MARKERS)
+    assert not client.bench.dispatcher.may_overlap(ApiKey.END_TXN)

@@ -1,0 +1,156 @@
+"""Spark on topics: our format beside Spark's own connector, on the same topics, with the same job.
+
+    python -m benchmarks.spark                  # all of it
+    python -m benchmarks.spark --only source    # one part: source, ottla or kafka
+
+The job parses JSON, filters, counts by window and writes back. `kafka` needs the jars of `make interop`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from rich.console import Console
+from rich.table import Table
+from tests.interop.fetch_jars import CONNECTOR_JARS
+
+from benchmarks.measure import machine
+from ottla.testing.broker_process import BrokerProcess
+
+PARTITIONS = 4
+LARGE, SMALL, TINY = 1_000_000, 200_000, 1_000
+RECORD_BYTES = 200
+BEGAN_MS = 1_700_000_000_000
+SETTINGS = {"transaction.two.phase.commit.enable": "true", "log.retention.ms": "-1"}
+JOB_WITHIN_S = 400
+
+console = Console(width=110)
+
+ROWS = (
+    ("rows_per_s", "whole job, rows/s", "{:,.0f}"),
+    ("jvm_cpu_s_per_million", "JVM, CPU s per million rows", "{:.2f}"),
+    ("python_cpu_s_per_million", "Python, CPU s per million rows", "{:.2f}"),
+    ("broker_cpu_s", "broker, CPU s in all", "{:.2f}"),
+    ("micro_batch_ms", "1,000 rows source to sink: batch, ms", "{:.0f}"),
+    ("micro_round_ms", "the same from sending to reported, ms", "{:.0f}"),
+    ("session_s", "start to a session, s", "{:.1f}"),
+    ("first_batch_s", "start to first committed batch, s", "{:.1f}"),
+)
+
+
+def main() -> None:
+    """Run what was asked for, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
+    parser.add_argument("--only", choices=("source", "ottla", "kafka"))
+    parser.add_argument("--records", type=int, default=LARGE)
+    parser.add_argument("--only-latency", action="store_true", help="small batches and start-up only")
+    options = parser.parse_args()
+    console.print(f"machine: {machine()}")
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
+        root = Path(folder)
+        with BrokerProcess(root / "data", settings=SETTINGS) as broker:
+            fill(broker.address, options.records)
+            if options.only in (None, "source"):
+                source_table(broker.address, options.records)
+            roads = [options.only] if options.only in ("ottla", "kafka") else ["ottla", "kafka"]
+            if options.only != "source":
+                roads_table(
+                    {road: run_road(road, broker, root, options.only_latency) for road in roads if has(road)}
+                )
+
+
+def has(road: str) -> bool:
+    """Return whether a road can be gone; say so if not."""
+    if road == "kafka" and not CONNECTOR_JARS.is_dir():
+        console.print("no kafka: Spark's connector comes with `make interop`")
+        return False
+    return True
+
+
+def fill(bootstrap: str, records: int) -> None:
+    """Create the topics and their records."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    sizes = {"bench-large": records, "bench-small": min(SMALL, records), "bench-tiny": TINY}
+    names = [*sizes, "micro-ottla", "micro-kafka", "out-ottla", "out-kafka"]
+    for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        created.result(30)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 2_000_000}
+    )
+    for topic, count in sizes.items():
+        for number in range(count):
+            producer.produce(topic, value_of(number), str(number), number % PARTITIONS)
+            producer.poll(0)
+        assert producer.flush(120) == 0
+
+
+def value_of(number: int) -> bytes:
+    """Return JSON of 200 bytes; event time goes on by a millisecond."""
+    start = b'{"n":%d,"at":%d,"kind":%d,"text":"' % (number, BEGAN_MS + number, number % 10)
+    return start.ljust(RECORD_BYTES - 2, b"x") + b'"}'
+
+
+def run_road(road: str, broker: BrokerProcess, root: Path, only_latency: bool) -> dict[str, Any]:
+    """Measure one road in a driver of its own."""
+    checkpoints = root / f"checkpoints-{road}"
+    began, cpu = time.time(), broker.cpu_seconds()
+    command = [sys.executable, "-m", "benchmarks.spark_job", "--road", road, "--bootstrap", broker.address]
+    command += ["--checkpoints", str(checkpoints), "--began", str(began)]
+    command += ["--only-latency"] if only_latency else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=JOB_WITHIN_S, env=os.environ)
+    if done.returncode:
+        raise SystemExit(f"{road} failed:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
+    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    console.print(f"{road}: {seen['micro_batches']} batches of 1,000 rows, in ms: {seen['micro_phases_ms']}")
+    return {**seen, "broker_cpu_s": broker.cpu_seconds() - cpu}
+
+
+def roads_table(seen: dict[str, dict[str, Any]]) -> None:
+    """Print one column for each road."""
+    table = Table("what", title=f"parse, filter, windowed count, write back; {RECORD_BYTES}-byte records")
+    for road in seen:
+        table.add_column({"ottla": "ottla", "kafka": "Spark's connector"}[road], justify="right")
+    for key, what, form in ROWS:
+        table.add_row(what, *(form.format(each[key]) if key in each else "" for each in seen.values()))
+    console.print(table)
+
+
+def source_table(bootstrap: str, records: int) -> None:
+    """The source alone, without a JVM: from the socket to Arrow record batches, in one process."""
+    table = Table("columns", title=f"source to Arrow, {RECORD_BYTES}-byte records, one process, no JVM")
+    for head in ("rows", "rows/s", "rows/s per core"):
+        table.add_column(head, justify="right")
+    for columns in ("", "key,value", "value"):
+        rows, wall_s, cpu_s = read_source(bootstrap, columns)
+        assert rows == records
+        table.add_row(columns or "all", f"{rows:,}", f"{rows / wall_s:,.0f}", f"{rows / cpu_s:,.0f}")
+    console.print(table)
+
+
+def read_source(bootstrap: str, columns: str) -> tuple[int, float, float]:
+    """Return the rows, and the wall and CPU seconds that it took to read them."""
+    from ottla.spark.data_source import OttlaSource
+
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "bench-large"}
+    if columns:
+        options["columns"] = columns
+    reader: Any = OttlaSource(options).reader(None)
+    tasks = reader.partitions()
+    next(iter(reader.read(tasks[0])))  # connected and imported
+    wall, cpu = time.perf_counter(), time.process_time()
+    rows = sum(batch.num_rows for task in tasks for batch in reader.read(task))
+    return rows, time.perf_counter() - wall, time.process_time() - cpu
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What building the package does beside packing it: compile some modules (tools/compile_modules.py).
+
+Without a C compiler, or if anything else is amiss, the package is built all the same: pure, with a notice.
+An editable install gets the compiled modules too, beside their sources in src/.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+TIMEOUT_S = 300
+NOTICE_CHARACTERS = 120
+
+
+class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Puts compiled modules into wheels."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, before the files are gathered."""
+        self._made_in: Path | None = None
+        if self.target_name != "wheel":
+            return
+        made_in = self._made_in = Path(tempfile.mkdtemp(prefix="ottla-wheel-"))
+        problem = self._compile(made_in)
+        if problem is not None:
+            self.app.display_warning(
+                f"ottla is built without compiled modules (reading is slower; no C compiler?): {problem}"
+            )
+            return
+        for made in made_in.rglob("*.so"):
+            place = made.relative_to(made_in)
+            if version == "editable":
+                shutil.copyfile(made, Path(self.root) / "src" / place)
+            else:
+                build_data["force_include"][str(made)] = str(place)
+                build_data["pure_python"] = False
+                build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Clean up."""
+        if self._made_in is not None:
+            shutil.rmtree(self._made_in, ignore_errors=True)
+
+    def _compile(self, into: Path) -> str | None:
+        """Compile into a folder; return what went wrong, in a line."""
+        program = Path(self.root) / "tools" / "compile_modules.py"
+        try:
+            done = subprocess.run(
+                [sys.executable, str(program), "--into", str(into)],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        if done.returncode == 0:
+            return None
+        said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        return shorten(said, NOTICE_CHARACTERS)

@@ -1,0 +1,62 @@
+"""How long requests take, by API and version: plain numbers that only grow, read by the metrics.
+
+The time runs from when the request is read to when its answer is ready: `total`. `local` is the part of it
+that was spent at once, on the loop; the rest it has waited, for replicas, for records, for other members.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+BOUNDS_S = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+"""Upper bounds of the buckets, in seconds; there is one more, for everything above."""
+
+
+class RequestTimes:
+    """The requests of one version of one API. `of_followers` are those of other brokers (of Fetch)."""
+
+    __slots__ = ("api", "buckets", "local_s", "of_followers", "version", "waited_s")
+
+    def __init__(self, api: str, version: int, of_followers: RequestTimes | None = None) -> None:
+        self.api = api
+        """Kafka's name: `Produce`; `FetchConsumer` and `FetchFollower` are one API."""
+        self.version = version
+        self.of_followers = of_followers
+        self.buckets = [0] * (len(BOUNDS_S) + 1)
+        self.local_s = 0.0
+        self.waited_s = 0.0
+
+    def answered(self, local_s: float, total_s: float) -> None:
+        """Count one request. (The dispatcher does the same in place for those that did not wait.)"""
+        self.local_s += local_s
+        self.waited_s += total_s - local_s
+        self.buckets[bisect_left(BOUNDS_S, total_s)] += 1
+
+    @property
+    def total_s(self) -> float:
+        """How long all requests took together."""
+        return self.local_s + self.waited_s
+
+    @property
+    def count(self) -> int:
+        """How many requests there were."""
+        return sum(self.buckets)
+
+
+UNCOUNTED = RequestTimes("", 0)
+"""For requests that nobody asks about."""
+
+
+def quantile(buckets: list[int], q: float) -> float:
+    """Return about the time in seconds that a share `q` of the requests did not exceed; 0 without any."""
+    wanted, seen = q * sum(buckets), 0
+    for index, count in enumerate(buckets):
+        if count and seen + count >= wanted:
+            if index == len(BOUNDS_S):
+                return BOUNDS_S[-1]
+            below = BOUNDS_S[index - 1] if index else 0.0
+            return below + (BOUNDS_S[index] - below) * (wanted - seen) / count
+        seen += count
+    return 0.0

@@ -1,0 +1,36 @@
+"""What `ottla doctor` finds: each check says how it is, and how to mend what is wrong."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+from ottla.cli.problem_kinds import Kind
+
+OK, WARNING, WRONG, SKIPPED = "ok", "warning", "wrong", "skipped"
+COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red", SKIPPED: "bright_black"}
+
+
+class Finding(NamedTuple):
+    """The outcome of one check."""
+
+    check: str
+    state: str
+    what: str
+    fix: str | None = None
+    kind: Kind | None = None
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return it for programs."""
+        code = None if self.kind is None else self.kind.code
+        return {"check": self.check, "state": self.state, "what": self.what, "fix": self.fix, "code": code}
+
+    def as_row(self) -> list[str]:
+        """Return it for people: the check, its state, what was found and what to do."""
+        what = self.what
+        if self.fix is not None:
+            what += f"; {self.fix}"
+        if self.kind is not None:
+            what += f" (ottla explain {self.kind.code})"
+        return [self.check, click.style(self.state, fg=COLOURS[self.state], bold=self.state == WRONG), what]

@@ -1,0 +1,53 @@
+"""What `ottla doctor` looks at of a ZooKeeper ensemble: each server, and whether there is a majority."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator
+
+from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
+from ottla.cli.problem_kinds import NO_PACKAGE, NO_ZOOKEEPER
+from ottla.client.address import parse_address
+from ottla.client.reasons import reason_of
+
+DEFAULT_PORT = 2181
+PATIENCE_S = 5.0
+
+
+async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
+    """Ask each server of `host:port,host:port/chroot` how it is."""
+    servers = [each.strip() for each in connect.partition("/")[0].split(",") if each.strip()]
+    serving = 0
+    for server in servers:
+        found = await _server(server if ":" in server else f"{server}:{DEFAULT_PORT}")
+        serving += found.state == OK
+        yield found
+    if serving * 2 <= len(servers):
+        what = f"{serving} of {len(servers)} servers serve, which is no majority"
+        yield Finding("ZooKeeper", WRONG, what, "start the others, or: ottla zookeeper start", NO_ZOOKEEPER)
+    if importlib.util.find_spec("kazoo") is None:
+        fix = "pip install 'ottla[zookeeper]'"
+        yield Finding("ZooKeeper", WRONG, "kazoo is not installed", fix, NO_PACKAGE)
+
+
+async def _server(text: str) -> Finding:
+    try:
+        address = parse_address(text)
+        async with asyncio.timeout(PATIENCE_S):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(b"srvr")
+            said = (await reader.read(4096)).decode(errors="replace")
+            writer.close()
+    except ValueError as error:
+        return Finding("ZooKeeper", WRONG, str(error), "write HOST:PORT,HOST:PORT", NO_ZOOKEEPER)
+    except (OSError, TimeoutError) as error:
+        reason = "no answer" if isinstance(error, TimeoutError) else reason_of(error)
+        return Finding("ZooKeeper", WARNING, f"{text}: {reason}", "is it running?", NO_ZOOKEEPER)
+    mode = next((line.split(": ")[1] for line in said.splitlines() if line.startswith("Mode: ")), None)
+    if mode is not None:
+        return Finding("ZooKeeper", OK, f"{text} serves, {mode}")
+    if "whitelist" in said:
+        return Finding("ZooKeeper", OK, f"{text} answers (it may not say more)")
+    what = f"{text} does not serve: {said.strip()[:60] or 'no word'}"
+    return Finding("ZooKeeper", WARNING, what, None, NO_ZOOKEEPER)

@@ -1,0 +1,31 @@
+"""`ottla completion`: the script that lets a shell complete commands, options and names."""
+
+from __future__ import annotations
+
+import click
+
+SHELLS = ("bash", "zsh", "fish")
+INSTALL = {
+    "bash": 'eval "$(ottla completion bash)"       in ~/.bashrc',
+    "zsh": 'eval "$(ottla completion zsh)"        in ~/.zshrc',
+    "fish": "ottla completion fish > ~/.config/fish/completions/ottla.fish",
+}
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\n" + "\n".join(INSTALL.values()),
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that lets a shell complete commands, options and names.
+
+    Topics and groups are completed too: a broker is asked, and has a second to answer.
+    """
+    from click.shell_completion import get_completion_class
+
+    from ottla.cli.main import ottla
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(ottla, {}, "ottla", "_OTTLA_COMPLETE").source())

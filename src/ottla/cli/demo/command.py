@@ -1,0 +1,237 @@
+"""`ottla demo`: the command, and the run from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ottla.cli import session
+from ottla.cli.demo.names import Names, free_names
+from ottla.cli.demo.orders import orders
+from ottla.cli.demo.own_broker import answers, own_broker
+from ottla.cli.demo.pipeline import python_pipeline, spark_pipeline
+from ottla.cli.demo.scene import Scene, follow_progress, follow_results, look_at_lag
+from ottla.cli.demo.screen import as_line, as_panel, ending
+from ottla.cli.options import bootstrap_option, client_settings, is_terminal, same_cluster
+from ottla.cli.output import print_json, talk
+from ottla.cli.problem_kinds import NO_JAVA
+from ottla.cli.problems import Problem, missing_package
+from ottla.cli.profiles import BOOTSTRAP_KEY
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
+from ottla.client.producer import AsyncProducer, ProducerOptions
+from ottla.client.topic_admin import TopicAdmin
+from ottla.common.java import JavaNotFound, find_java
+from ottla.protocol.errors import KafkaError
+
+STARTS_WITHIN_S = 300.0
+CAUGHT_UP_WITHIN_S = 20.0
+TICK_S = 0.05
+SHOWN_EVERY_S = 0.25
+LINE_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to run, and for how long."""
+
+    seconds: float | None
+    rate: int
+    seed: int
+    uses_spark: bool
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seconds", type=click.FloatRange(1), metavar="N", help="End after N seconds of results.")
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 20_000),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Orders a second.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Which orders.")
+@click.option("--no-spark", is_flag=True, help="Add up in Python, with a consumer group.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to write the results at the end.",
+)
+@bootstrap_option
+@click.pass_context
+def demo(
+    ctx: click.Context,
+    seconds: float | None,
+    rate: int,
+    seed: int,
+    no_spark: bool,
+    output_format: str,
+    bootstrap: str,
+) -> int:
+    """See it work: orders stream in, a pipeline adds them up, live.
+
+    Starts a broker in a temporary folder if none runs, streams orders into a topic, runs a query on Spark
+    that adds them up by country, and shows rates, lag and results until Ctrl-C. What it starts it stops.
+
+    \b
+    ottla demo
+    ottla demo --no-spark --seconds 10
+    """
+    is_spark_here = importlib.util.find_spec("pyspark") is not None
+    if not no_spark and not is_spark_here:
+        raise missing_package("pyspark", "spark", "or without it:  ottla demo --no-spark")
+    if not no_spark:
+        _check_java()
+    is_named = ctx.get_parameter_source("bootstrap") is not ParameterSource.DEFAULT or (
+        BOOTSTRAP_KEY in client_settings()
+    )
+    wish = Wish(seconds, rate, seed, not no_spark)
+    try:
+        scene = asyncio.run(_run(wish, bootstrap, is_named))
+    except ClientError as error:
+        raise session.unanswered(error) from None
+    except KafkaError as error:
+        raise session.refused(error) from None
+    talk(ending(scene))
+    if not scene.is_own_broker:
+        topics = f"{scene.names.orders} {scene.names.results}"
+        talk(f"its topics stay; to delete them:  ottla topic delete {topics}{same_cluster()}")
+    if output_format == "json":
+        print_json(
+            {
+                "sent": {"orders": scene.sent, "cents": scene.sent_cents},
+                "counted": {"orders": scene.counted, "cents": scene.counted_cents},
+                "countries": {k: {"orders": v.orders, "cents": v.cents} for k, v in scene.totals.items()},
+                "complete": scene.is_complete,
+            }
+        )
+    return 0
+
+
+def _check_java() -> None:
+    try:
+        find_java()
+    except JavaNotFound as error:
+        raise Problem(str(error), "or without Spark:  ottla demo --no-spark", kind=NO_JAVA) from None
+
+
+async def _run(wish: Wish, bootstrap: str, is_named: bool) -> Scene:
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with AsyncExitStack() as stack:
+        is_own = not is_named and not await answers(bootstrap)
+        if is_own:
+            talk("no broker runs here: starting one in a temporary folder")
+            bootstrap = await stack.enter_async_context(own_broker())
+        cluster = await stack.enter_async_context(Cluster(options=session.options_of(bootstrap)))
+        names = await _make_topics(cluster)
+        if wish.uses_spark:
+            from importlib.metadata import version
+
+            what = f"Spark {version('pyspark')}"
+            talk(f"starting {what}: the first results take some seconds")
+            failing = await stack.enter_async_context(spark_pipeline(cluster, names))
+        else:
+            what = "Python"
+            failing = await stack.enter_async_context(python_pipeline(cluster, names))
+        scene = Scene(names, bootstrap, is_own, what)
+        await stack.enter_async_context(_in_background(follow_results(cluster, scene)))
+        await stack.enter_async_context(_in_background(follow_progress(cluster, scene)))
+        await stack.enter_async_context(_in_background(_show(scene)))
+        await _feed(cluster, scene, wish, stopping, failing)
+        await _catch_up(cluster, scene, stopping, failing)
+    return scene
+
+
+async def _make_topics(cluster: Cluster) -> Names:
+    """Create the topics under names that are free; what an earlier demo left stays."""
+    admin = TopicAdmin(cluster)
+    names = free_names(await admin.list_topics())
+    await admin.create_topic(names.orders, partitions=3)
+    await admin.create_topic(names.results, partitions=1, configs={"cleanup.policy": "compact"})
+    return names
+
+
+@asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _feed(
+    cluster: Cluster, scene: Scene, wish: Wish, stopping: asyncio.Event, failing: asyncio.Future[None]
+) -> None:
+    """Send orders at the wished rate until it is time to end; nothing is left unsent."""
+    feed = orders(wish.seed)
+    began = time.monotonic()
+    first_result: float | None = None
+    async with AsyncProducer.on(cluster, session.settings_for(ProducerOptions, linger_ms=5)) as producer:
+        while not stopping.is_set():
+            now = time.monotonic()
+            while scene.sent < (now - began) * wish.rate:
+                order = next(feed)
+                value = order.as_json(int(time.time() * 1000))
+                await producer.send(scene.names.orders, value, order.customer.encode())
+                scene.sent += 1
+                scene.sent_cents += order.cents
+            if failing.done():
+                failing.result()
+            if scene.totals and first_result is None:
+                first_result = now
+            if first_result is None and now - began > STARTS_WITHIN_S:
+                raise Problem(f"the pipeline gave no result within {STARTS_WITHIN_S:g} s", "try: --no-spark")
+            if wish.seconds is not None and first_result is not None and now - first_result >= wish.seconds:
+                break
+            await asyncio.sleep(TICK_S)
+
+
+async def _catch_up(
+    cluster: Cluster, scene: Scene, stopping: asyncio.Event, failing: asyncio.Future[None]
+) -> None:
+    """Give the pipeline the time to count what is left; after Ctrl-C, only if it has begun."""
+    if stopping.is_set() and not scene.totals:
+        return
+    stopping.clear()
+    deadline = time.monotonic() + CAUGHT_UP_WITHIN_S
+    while not scene.is_complete and not stopping.is_set() and time.monotonic() < deadline:
+        if failing.done():
+            failing.result()
+        await asyncio.sleep(TICK_S)
+    await look_at_lag(cluster, scene)
+
+
+async def _show(scene: Scene) -> None:
+    """Draw the scene again and again, until cancelled; without a terminal, a line now and then."""
+    if not is_terminal(sys.stderr):
+        while True:
+            await asyncio.sleep(LINE_EVERY_S)
+            talk(as_line(scene))
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(as_panel(scene), console=Console(stderr=True), auto_refresh=False) as live:
+        try:
+            while True:
+                await asyncio.sleep(SHOWN_EVERY_S)
+                live.update(as_panel(scene), refresh=True)
+        finally:
+            live.update(as_panel(scene), refresh=True)

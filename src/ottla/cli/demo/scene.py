@@ -1,0 +1,116 @@
+"""What is known of a run at a moment: how much came in, how far the pipeline is, what it has found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+
+from ottla.cli.demo.names import Names
+from ottla.client.cluster import Cluster
+from ottla.client.consumer import AsyncConsumer, ConsumerOptions
+from ottla.client.errors import ClientError
+from ottla.client.groups import Groups
+from ottla.client.lag import measure
+from ottla.client.offsets import offset_ranges
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import KafkaError
+
+LOOK_EVERY_S = 1.0
+PATIENCE_MS = 500
+
+
+@dataclass(slots=True)
+class Total:
+    """What the pipeline says of one country."""
+
+    orders: int
+    cents: int
+
+
+@dataclass(slots=True)
+class Scene:
+    """All that is shown."""
+
+    names: Names
+    address: str
+    is_own_broker: bool
+    pipeline: str
+    began: float = field(default_factory=time.monotonic)
+    sent: int = 0
+    sent_cents: int = 0
+    results: int = 0
+    sent_per_s: float = 0.0
+    results_per_s: float = 0.0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    totals: dict[str, Total] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running."""
+        return time.monotonic() - self.began
+
+    @property
+    def counted(self) -> int:
+        """How many orders the pipeline has counted."""
+        return sum(each.orders for each in self.totals.values())
+
+    @property
+    def counted_cents(self) -> int:
+        """What they cost together."""
+        return sum(each.cents for each in self.totals.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every order that was sent has been counted, once."""
+        return (self.counted, self.counted_cents) == (self.sent, self.sent_cents)
+
+    def hear(self, value: bytes | None) -> None:
+        """Take a record of the results in."""
+        found = json.loads(value or b"{}")
+        self.results += 1
+        self.totals[found["country"]] = Total(int(found["orders"]), int(found["cents"]))
+
+
+async def follow_results(cluster: Cluster, scene: Scene) -> None:
+    """Keep the scene up to date with the topic of results, until cancelled."""
+    partition = TopicPartition(scene.names.results, 0)
+    async with AsyncConsumer.on(cluster, ConsumerOptions(auto_offset_reset="earliest")) as consumer:
+        consumer.assign([partition])
+        while True:
+            fetched = await consumer.getmany(timeout_ms=PATIENCE_MS)
+            for record in fetched.get(partition, ()):
+                scene.hear(record.value)
+
+
+async def follow_progress(cluster: Cluster, scene: Scene) -> None:
+    """Keep rates and lag of the scene up to date, until cancelled."""
+    sent, results, at = scene.sent, scene.results, time.monotonic()
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        now = time.monotonic()
+        scene.sent_per_s = (scene.sent - sent) / (now - at)
+        scene.results_per_s = (scene.results - results) / (now - at)
+        sent, results, at = scene.sent, scene.results, now
+        try:
+            await look_at_lag(cluster, scene)
+        except (ClientError, KafkaError):
+            continue  # the group has no offsets yet, or the broker is busy: look again
+
+
+async def look_at_lag(cluster: Cluster, scene: Scene) -> None:
+    """Ask how far the pipeline's group is behind, in records and in seconds."""
+    topic = await cluster.topic(scene.names.orders)
+    partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
+    committed = await Groups(cluster).committed(scene.names.group)
+    if not committed:
+        ranges = await offset_ranges(cluster, partitions)
+        scene.lag_records = sum(end - start for start, end in ranges.values())
+        return
+    wanted = {each: committed[each].offset if each in committed else 0 for each in partitions}
+    found = await measure(cluster, wanted, int(time.time() * 1000))
+    lags = [each.lag for each in found.values() if each.lag is not None]
+    scene.lag_records = sum(each.records for each in lags)
+    scene.lag_seconds = max((each.seconds or 0.0 for each in lags), default=0.0)

@@ -1,0 +1,108 @@
+"""`ottla doctor`: look at everything between here and a record, and say how to mend what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from ottla.cli import session
+from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
+from ottla.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    bootstrap_option,
+    format_option,
+    is_terminal,
+)
+from ottla.cli.output import count, print_json, print_table
+from ottla.cli.serve import DEFAULT_DATA
+
+PATIENCE_MS = 10_000
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--write", is_flag=True, help="Also send a record through a topic that is deleted afterwards.")
+@click.option("--no-broker", is_flag=True, help="Look at this machine only.")
+@click.option("--zookeeper", metavar="HOST:PORT", help="Look at this ensemble too; several with commas.")
+@click.option(
+    "-d",
+    "--data",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DATA,
+    show_default=True,
+    help="Where a broker's data is, or would be.",
+)
+@format_option
+@bootstrap_option
+def doctor(
+    write: bool, no_broker: bool, zookeeper: str | None, data: Path, output_format: str, bootstrap: str
+) -> int:
+    """Find out what is wrong, and how to mend it.
+
+    Looks at this machine (disk, limits, Java, Spark) and goes the way of a client to the cluster: name,
+    port, TLS, login, the addresses that the brokers advertise, clocks. Ends with exit code 1 if something is
+    wrong. Without a broker it says so, and looks at the rest.
+
+    \b
+    ottla doctor
+    ottla doctor -b kafka.example.org:9093 -X security.protocol=SSL --write
+    """
+    found = asyncio.run(_examine(bootstrap, write, no_broker, zookeeper, data))
+    if output_format == "json":
+        print_json([each.as_json() for each in found])
+    else:
+        print_table(["check", "state", "what"], [each.as_row() for each in found])
+    wrong = sum(each.state == WRONG for each in found)
+    warnings = sum(each.state == WARNING for each in found)
+    if output_format == "table":
+        well = "all is well" if not wrong else f"{count(wrong, 'thing')} wrong"
+        click.echo(f"{well}, {count(warnings, 'warning')}" if warnings else well, err=True)
+    return 1 if wrong else 0
+
+
+async def _examine(
+    bootstrap: str, write: bool, no_broker: bool, zookeeper: str | None, data: Path
+) -> list[Finding]:
+    from ottla.cli.checks.broker import check_cluster
+    from ottla.cli.checks.machine import check_machine
+    from ottla.cli.checks.record import check_clock, check_record
+    from ottla.cli.checks.zookeeper import check_zookeeper
+
+    found: list[Finding] = []
+    if not no_broker:
+        options = session.options_of(bootstrap, patience_ms=PATIENCE_MS)
+        _say(f"looking at {bootstrap}")
+        found += [each async for each in check_cluster(options)]
+        if all(each.state != WRONG for each in found):
+            found += [each async for each in check_record(options)] if write else [await check_clock(options)]
+    if zookeeper is not None:
+        _say(f"looking at ZooKeeper at {zookeeper}")
+        found += [each async for each in check_zookeeper(zookeeper)]
+    _say("looking at this machine")
+    is_up = any(each.check == "TCP" and each.state == OK for each in found)
+    host, _, port = DEFAULT_BOOTSTRAP.rpartition(":")
+    wants_port = not is_up and bootstrap == DEFAULT_BOOTSTRAP
+    found += await asyncio.to_thread(
+        lambda: list(check_machine(data, (host, int(port)) if wants_port else None))
+    )
+    return _without_default_broker(found, bootstrap)
+
+
+def _without_default_broker(found: list[Finding], bootstrap: str) -> list[Finding]:
+    """Take a missing broker at the default address for a warning: perhaps none is wanted yet."""
+    if bootstrap != DEFAULT_BOOTSTRAP:
+        return found
+    fix = f"start one: ottla serve; or name yours with -b or {BOOTSTRAP_VARIABLE}"
+    return [
+        each._replace(state=WARNING, fix=fix) if each.check == "TCP" and each.state == WRONG else each
+        for each in found
+    ]
+
+
+def _say(what: str) -> None:
+    if is_terminal(sys.stderr):
+        click.echo(click.style(f"{what} ...", dim=True), err=True)

@@ -1,0 +1,1 @@
+"""The files that `ottla generate` writes, each as a function of a few choices."""

@@ -1,0 +1,253 @@
+"""The panels of the Grafana dashboard: what each of them asks Prometheus, as tables."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BROKER = 'instance=~"$instance"'
+TOPIC = f'{BROKER},topic=~"$topic"'
+GROUP = 'consumergroup=~"$group",topic=~"$topic"'
+RATE = "[$__rate_interval]"
+
+_WAITING = "kafka_server_delayedoperationpurgatory_purgatorysize"
+_READ = "kafka_consumergroup_current_offset"
+_TOPICS = "kafka_server_brokertopicmetrics"
+_MANAGER = "kafka_server_replicamanager"
+_CONTROLLER = "kafka_controller_kafkacontroller"
+_REQUESTS = "kafka_network_requestmetrics"
+
+
+class Panel(NamedTuple):
+    """One panel: what it is called, what is asked (expression and legend), in which unit."""
+
+    title: str
+    queries: tuple[tuple[str, str], ...]
+    unit: str = "short"
+    bad_from: float | None = None
+    """From which value on a number is red; below it is green."""
+
+
+STATS = (
+    Panel("Brokers", (("max(kafka_brokers)", ""),)),
+    Panel("Controllers (must be 1)", ((f"sum({_CONTROLLER}_activecontrollercount)", ""),), bad_from=2),
+    Panel("Offline partitions", ((f"sum({_CONTROLLER}_offlinepartitionscount)", ""),), bad_from=1),
+    Panel("Under-replicated", ((f"sum({_MANAGER}_underreplicatedpartitions)", ""),), bad_from=1),
+    Panel("Longest lag", (("max(kafka_consumergroup_lag_seconds_max)", ""),), "s", bad_from=60),
+    Panel("Records in", ((f'sum(rate({_TOPICS}_messagesin_total{{topic=""}}{RATE}))', ""),), "rps"),
+)
+
+ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    (
+        "Traffic",
+        (
+            Panel(
+                "Records in by topic",
+                ((f"sum by (topic) (rate({_TOPICS}_messagesin_total{{{TOPIC}}}{RATE}))", "{{topic}}"),),
+                "rps",
+            ),
+            Panel(
+                "Bytes in by topic",
+                ((f"sum by (topic) (rate({_TOPICS}_bytesin_total{{{TOPIC}}}{RATE}))", "{{topic}}"),),
+                "Bps",
+            ),
+            Panel(
+                "Bytes out by topic",
+                ((f"sum by (topic) (rate({_TOPICS}_bytesout_total{{{TOPIC}}}{RATE}))", "{{topic}}"),),
+                "Bps",
+            ),
+            Panel(
+                "Refused",
+                (
+                    (f"sum(rate({_TOPICS}_failedproducerequests_total{{{TOPIC}}}{RATE}))", "produce"),
+                    (f"sum(rate({_TOPICS}_failedfetchrequests_total{{{TOPIC}}}{RATE}))", "fetch"),
+                ),
+                "reqps",
+            ),
+        ),
+    ),
+    (
+        "Consumer groups (Spark queries commit to groups of their own)",
+        (
+            Panel(
+                "Lag in seconds",
+                (
+                    (
+                        f"max by (consumergroup, topic) (kafka_consumergroup_lag_seconds{{{GROUP}}})",
+                        "{{consumergroup}} {{topic}}",
+                    ),
+                ),
+                "s",
+            ),
+            Panel(
+                "Lag in records",
+                (
+                    (
+                        f"sum by (consumergroup, topic) (kafka_consumergroup_lag{{{GROUP}}})",
+                        "{{consumergroup}} {{topic}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Records read",
+                (
+                    (
+                        f"sum by (consumergroup, topic) (rate({_READ}{{{GROUP}}}{RATE}))",
+                        "{{consumergroup}} {{topic}}",
+                    ),
+                ),
+                "rps",
+            ),
+            Panel(
+                "Members",
+                (
+                    (
+                        'sum by (consumergroup) (kafka_consumergroup_members{consumergroup=~"$group"})',
+                        "{{consumergroup}}",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    (
+        "Requests",
+        (
+            Panel(
+                "Requests by API",
+                ((f"sum by (request) (rate({_REQUESTS}_requests_total{{{BROKER}}}{RATE}))", "{{request}}"),),
+                "reqps",
+            ),
+            Panel(
+                "99th percentile by API",
+                (
+                    (
+                        "histogram_quantile(0.99, sum by (le, request) "
+                        f"(rate(ottla_request_seconds_bucket{{{BROKER}}}{RATE})))",
+                        "{{request}}",
+                    ),
+                ),
+                "s",
+            ),
+            Panel(
+                "Time on the loop by API",
+                (
+                    (
+                        f"sum by (request) (rate(ottla_request_local_seconds_total{{{BROKER}}}{RATE}))",
+                        "{{request}}",
+                    ),
+                ),
+                "percentunit",
+            ),
+            Panel(
+                "Produce, 99th percentile by broker",
+                (
+                    (
+                        f'{_REQUESTS}_totaltimems{{{BROKER},request="Produce",quantile="0.99"}}',
+                        "{{instance}}",
+                    ),
+                ),
+                "ms",
+            ),
+        ),
+    ),
+    (
+        "Replication",
+        (
+            Panel(
+                "ISR changes",
+                (
+                    (
+                        f"sum by (instance) (rate({_MANAGER}_isrshrinks_total{{{BROKER}}}{RATE}))",
+                        "{{instance}} shrinks",
+                    ),
+                    (
+                        f"sum by (instance) (rate({_MANAGER}_isrexpands_total{{{BROKER}}}{RATE}))",
+                        "{{instance}} expands",
+                    ),
+                ),
+            ),
+            Panel(
+                "Under-replicated partitions",
+                ((f"{_MANAGER}_underreplicatedpartitions{{{BROKER}}}", "{{instance}}"),),
+            ),
+            Panel(
+                "Slowest follower, records behind",
+                ((f"ottla_replica_lag_records{{{BROKER}}}", "{{instance}}"),),
+            ),
+            Panel("Leaders", ((f"{_MANAGER}_leadercount{{{BROKER}}}", "{{instance}}"),)),
+            Panel(
+                "Replication traffic",
+                (
+                    (f"rate({_TOPICS}_replicationbytesin_total{{{BROKER}}}{RATE})", "{{instance}} in"),
+                    (f"rate({_TOPICS}_replicationbytesout_total{{{BROKER}}}{RATE})", "{{instance}} out"),
+                ),
+                "Bps",
+            ),
+            Panel(
+                "Elections",
+                (
+                    (
+                        "sum(increase(kafka_controller_controllerstats_leaderelectionrateandtimems_count[5m]))",
+                        "all",
+                    ),
+                    (
+                        "sum(increase(kafka_controller_controllerstats_uncleanleaderelections_total[5m]))",
+                        "unclean",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    (
+        "The broker itself",
+        (
+            Panel(
+                "Event loop lag, worst of the last minute",
+                ((f"ottla_event_loop_lag_max_seconds{{{BROKER}}}", "{{instance}}"),),
+                "s",
+            ),
+            Panel(
+                "Processor",
+                ((f"rate(process_cpu_seconds_total{{{BROKER}}}{RATE})", "{{instance}}"),),
+                "percentunit",
+            ),
+            Panel("Memory", ((f"process_resident_memory_bytes{{{BROKER}}}", "{{instance}}"),), "bytes"),
+            Panel("Connections", ((f"ottla_connections{{{BROKER}}}", "{{instance}}"),)),
+            Panel(
+                "Requests that wait",
+                (
+                    (
+                        f"sum by (delayedOperation) ({_WAITING}{{{BROKER}}})",
+                        "{{delayedOperation}}",
+                    ),
+                    (
+                        f"sum(kafka_network_requestchannel_requestqueuesize{{{BROKER}}})",
+                        "for the broker's budgets",
+                    ),
+                ),
+            ),
+            Panel(
+                "Memory of requests", ((f"ottla_request_memory_bytes{{{BROKER}}}", "{{instance}}"),), "bytes"
+            ),
+            Panel("Logs", ((f"ottla_log_bytes{{{BROKER}}}", "{{instance}}"),), "bytes"),
+            Panel("Free disk", ((f"ottla_disk_free_bytes{{{BROKER}}}", "{{instance}}"),), "bytes"),
+            Panel(
+                "Transactions",
+                (
+                    (f'sum by (state) (ottla_transactions{{{BROKER},state!="Dead"}})', "{{state}}"),
+                    (f"sum(ottla_transactions_prepared{{{BROKER}}})", "prepared"),
+                ),
+            ),
+            Panel(
+                "Largest logs",
+                ((f"topk(10, sum by (topic) (kafka_log_log_size{{{TOPIC}}}))", "{{topic}}"),),
+                "bytes",
+            ),
+        ),
+    ),
+)
+
+VARIABLES = {
+    "instance": "label_values(ottla_build_info, instance)",
+    "topic": "label_values(kafka_topic_partition_current_offset, topic)",
+    "group": "label_values(kafka_consumergroup_members, consumergroup)",
+}

@@ -1,0 +1,101 @@
+"""Metrics of the broker as a whole: its network, requests, queues and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.api.request_times import RequestTimes, quantile
+from ottla.metrics import exporter_metrics, jmx_metrics, own_metrics
+from ottla.metrics.recent import Recent
+from ottla.metrics.samples import Distribution, Samples, Summary
+from ottla.metrics.view import BrokerView
+from ottla.replication.counters import TopicTraffic
+
+QUANTILES = ("0.5", "0.75", "0.95", "0.98", "0.99", "0.999")
+OF_FETCH = ("FetchConsumer", "FetchFollower")
+MS_PER_S = 1000
+
+
+def broker(view: BrokerView, samples: Samples) -> None:
+    """Add who the broker is."""
+    services = view.services
+    cluster_id, node_id = services.cluster.image.cluster_id, str(services.node_id)
+    samples.put(own_metrics.BUILD_INFO, 1, view.version, node_id, cluster_id)
+    samples.put(exporter_metrics.BROKER_INFO, 1, node_id, view.address)
+
+
+def network(view: BrokerView, samples: Samples) -> None:
+    """Add connections, queues and budgets."""
+    server, services, stats = view.server, view.services, view.server.stats
+    put = samples.put
+    put(own_metrics.CONNECTIONS, stats.connections)
+    put(own_metrics.ACCEPTED, stats.accepted)
+    put(own_metrics.REJECTED, stats.rejected)
+    put(own_metrics.REFUSED_FRAMES, stats.refused_frames)
+    put(own_metrics.NETWORK_BYTES, stats.bytes_in, "in")
+    put(own_metrics.NETWORK_BYTES, stats.bytes_out, "out")
+    put(own_metrics.READ_PAUSES, stats.waits)
+    put(own_metrics.IN_FLIGHT, server.requests.held)
+    put(own_metrics.IN_FLIGHT_LIMIT, server.requests.limit)
+    memory = server.frame_bytes
+    put(own_metrics.MEMORY, memory.held)
+    put(own_metrics.MEMORY_LIMIT, memory.limit)
+    put(own_metrics.FETCH_SESSIONS, len(services.fetch_sessions))
+    put(jmx_metrics.MEMORY_USED, memory.held)
+    put(jmx_metrics.MEMORY_AVAILABLE, max(0, memory.limit - memory.held))
+    put(jmx_metrics.REQUEST_QUEUE, server.requests.waiting + memory.waiting)
+    put(jmx_metrics.PURGATORY, len(services.purgatory), "Fetch")
+    put(jmx_metrics.PURGATORY, server.requests.held, "Produce")
+    put(jmx_metrics.PURGATORY, services.groups.parked_count, "Rebalance")
+
+
+def requests(view: BrokerView, samples: Samples, recent: Recent) -> None:
+    """Add how many requests there were, and how long they took."""
+    samples.put(own_metrics.SLOW_REQUESTS, view.dispatcher.slow.count)
+    by_api: dict[str, RequestTimes] = {}
+    for times in view.dispatcher.times():
+        count = times.count
+        if not count:
+            continue
+        for name in (times.api, "Fetch") if times.api in OF_FETCH else (times.api,):
+            samples.put(jmx_metrics.REQUESTS, count, name, str(times.version))
+            _add(by_api.setdefault(name, RequestTimes(name, -1)), times)
+    for name, times in by_api.items():
+        samples.put(own_metrics.REQUEST_SECONDS, Distribution(tuple(times.buckets), times.total_s), name)
+        samples.put(own_metrics.REQUEST_LOCAL, times.local_s, name)
+        newest = recent.since(name, times.buckets)
+        quantiles = {each: quantile(newest, float(each)) * MS_PER_S for each in QUANTILES}
+        total_ms = times.total_s * MS_PER_S
+        samples.put(jmx_metrics.TOTAL_TIME, Summary(times.count, total_ms, quantiles), name)
+
+
+def _add(into: RequestTimes, times: RequestTimes) -> None:
+    into.local_s += times.local_s
+    into.waited_s += times.waited_s
+    into.buckets = [here + more for here, more in zip(into.buckets, times.buckets, strict=True)]
+
+
+def topics(view: BrokerView, samples: Samples) -> Iterator[None]:
+    """Add what went in and out: of all topics together, and of each of them up to the limit."""
+    partitions = view.services.partitions
+    traffic, limit = partitions.traffic, view.services.config.ottla_metrics_max_topics
+    total = traffic.total()
+    _put_traffic(samples, total)
+    samples.put(jmx_metrics.REPLICATION_BYTES_IN, total.copied_bytes_in)
+    samples.put(jmx_metrics.REPLICATION_BYTES_OUT, total.copied_bytes_out)
+    samples.put(own_metrics.LEFT_OUT, max(0, len(traffic.topics) - limit), "topics")
+    for name, each in list(traffic.topics.items())[:limit]:
+        _put_traffic(samples, each, name)
+        yield
+
+
+def _put_traffic(samples: Samples, traffic: TopicTraffic, *labels: str) -> None:
+    for name, metric in jmx_metrics.TOPIC_COUNTERS.items():
+        match name:
+            case "produce_requests":
+                value = traffic.appends + traffic.failed_appends
+            case "fetch_requests":
+                value = traffic.fetches + traffic.failed_fetches
+            case _:
+                value = getattr(traffic, name)
+        samples.put(metric, value, *labels)

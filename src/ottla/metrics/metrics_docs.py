@@ -1,0 +1,44 @@
+"""docs/metrics.md, written from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.metrics.catalogue import FAMILIES, PROCESS_SAMPLES
+from ottla.metrics.metric import Metric
+
+_INTRODUCTION = """\
+# Metrics
+
+<!-- Written from src/ottla/metrics/*_metrics.py; change them there. -->
+
+Every metric that a broker serves at `/metrics`. How to get at them, what to watch and what they cost is in
+[observability.md](observability.md).
+
+*Told by* says which broker has it. What is about the cluster, a partition or a group has one teller, so a sum
+over all brokers is right. Counters begin at 0 when the broker starts.
+"""
+
+_TITLES = {
+    "jmx": "Kafka's own metrics, by the names of the JMX exporter",
+    "exporter": "Topics and consumer groups, by the names of kafka_exporter",
+    "own": "Ottla's own",
+}
+
+
+def metrics_page() -> str:
+    """Return the whole page."""
+    parts = [_INTRODUCTION]
+    for family, title in _TITLES.items():
+        parts += [f"## {title}\n", _table(FAMILIES[family])]
+    names = ", ".join(f"`{name}`" for name in PROCESS_SAMPLES)
+    parts += ["## The process\n", f"As of any Python program with a Prometheus client: {names}.\n"]
+    return "\n".join(parts)
+
+
+def _table(metrics: Iterable[Metric]) -> str:
+    lines = ["| metric | kind | labels | told by | meaning |", "| --- | --- | --- | --- | --- |"]
+    for each in metrics:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        lines.append(f"| `{each.name}` | {each.kind.value} | {labels} | {each.teller.value} | {each.help} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,73 @@
+"""What one scrape has gathered: the values of every metric, with their labels. Made on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from time import perf_counter
+from typing import NamedTuple
+
+from ottla.metrics.metric import Metric
+
+SLICE_S = 0.005
+"""How long gathering may keep the loop at a time."""
+STEPS_PER_LOOK = 4
+
+
+class Distribution(NamedTuple):
+    """The value of a histogram: how many in each bucket, and the sum of all."""
+
+    buckets: tuple[int, ...]
+    total: float
+
+
+class Summary(NamedTuple):
+    """The value of a summary: the count, the sum if it is known, and the quantiles."""
+
+    number: int
+    total: float | None = None
+    quantiles: Mapping[str, float] = {}
+
+
+Value = float | Distribution | Summary
+Labels = tuple[str, ...]
+
+
+class Column(NamedTuple):
+    """The values of one metric, and beside them their labels.
+
+    Metrics of the same things share the list of labels. (A tuple for each value would be many thousands of
+    objects, and the garbage collector would stop the loop for a tenth of a second to look at them.)
+    """
+
+    labels: list[Labels]
+    values: list[Value]
+
+
+class Samples:
+    """Values by the name of their metric."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, Column] = {}
+
+    def put(self, metric: Metric, value: Value, *labels: str) -> None:
+        """Add one value."""
+        column = self.columns.get(metric.name)
+        if column is None:
+            column = self.columns[metric.name] = Column([], [])
+        column.labels.append(labels)
+        column.values.append(value)
+
+    def values(self, metric: Metric, labels: list[Labels]) -> list[Value]:
+        """Return the list to which the values of a metric are added, one for each of `labels`."""
+        column = self.columns[metric.name] = Column(labels, [])
+        return column.values
+
+
+async def in_slices(steps: Iterable[None]) -> None:
+    """Run all steps; whenever some milliseconds are used up, everybody else on the loop has a turn."""
+    began = perf_counter()
+    for number, _ in enumerate(steps):
+        if number % STEPS_PER_LOOK == 0 and perf_counter() - began > SLICE_S:
+            await asyncio.sleep(0)
+            began = perf_counter()

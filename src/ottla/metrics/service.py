@@ -1,0 +1,128 @@
+"""`/metrics`, `/healthz` and `/readyz` of one broker, from its first moment to its last.
+
+A scrape gathers samples on the loop, a few milliseconds at a time, and writes them out in a thread. One is
+under way at a time; others wait for their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+from ottla.common.listeners import Address
+from ottla.metrics import (
+    broker_source,
+    coordinator_source,
+    health,
+    jmx_metrics,
+    own_metrics,
+    partition_source,
+)
+from ottla.metrics.http_server import HttpServer, Request, Response
+from ottla.metrics.recent import Recent
+from ottla.metrics.samples import Samples, in_slices
+from ottla.metrics.view import BrokerView
+
+logger = logging.getLogger(__name__)
+
+INDEX = b"""Ottla: /metrics for Prometheus, /healthz whether it lives, /readyz whether it is ready
+"""
+BROKER_STATES = {health.STARTING: 1, health.RUNNING: 3, health.STOPPING: 6}
+
+
+class MetricsService:
+    """Serves what a broker tells about itself. `view` is None until the broker has all its parts."""
+
+    def __init__(self) -> None:
+        self.address: Address | None = None
+        """Where it is served, if it is."""
+        self.phase = health.STARTING
+        self.view: BrokerView | None = None
+        self.recent = Recent(lambda: () if self.view is None else self.view.dispatcher.times())
+        self._http = HttpServer(self._answer)
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "ottla-metrics")
+        self._scrape_s = 0.0
+
+    async def start(self, host: str, port: int, *, must_be_there: bool) -> None:
+        """Begin to serve. If the port is taken: OSError, or, unless it must be there, a line in the log."""
+        try:
+            self.address = await self._http.start(host, port)
+        except OSError as error:
+            if must_be_there:
+                raise
+            logger.warning(
+                "no metrics: %s cannot be had (%s), maybe another broker has it; "
+                "choose a port with --metrics HOST:PORT, or say --metrics off",
+                Address(host, port), error.strerror or error,
+            )  # fmt: skip
+            return
+        self.recent.start()
+
+    async def stop(self) -> None:
+        """End it."""
+        self.recent.stop()
+        await self._http.stop()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _answer(self, request: Request) -> Response:
+        match request.path:
+            case "/metrics":
+                return await self._metrics(request)
+            case "/healthz":
+                return health.health(self.view, self.phase, self.recent.loop_lag_s)
+            case "/readyz":
+                return health.readiness(self.view, self.phase)
+            case "/":
+                return Response(INDEX)
+        return Response(b"there is nothing here but /metrics, /healthz and /readyz\n", status=404)
+
+    async def _metrics(self, request: Request) -> Response:
+        async with self._turn:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            samples = await self._gather()
+            body, content_type = await loop.run_in_executor(
+                self._thread, _render, samples, request.accept, request.accepts_gzip
+            )
+            self._scrape_s = loop.time() - began
+        encoding = (("Content-Encoding", "gzip"),) if request.accepts_gzip else ()
+        return Response(body, content_type, headers=(*encoding, ("Vary", "Accept, Accept-Encoding")))
+
+    async def _gather(self) -> Samples:
+        samples, view = Samples(), self.view
+        samples.put(own_metrics.READY, not health.why_not_ready(view, self.phase))
+        samples.put(jmx_metrics.BROKER_STATE, BROKER_STATES[self.phase])
+        samples.put(own_metrics.LOOP_LAG, self.recent.loop_lag_s)
+        samples.put(own_metrics.LOOP_LAG_MAX, self.recent.largest_loop_lag_s)
+        samples.put(own_metrics.SCRAPE_SECONDS, self._scrape_s)
+        if view is None:
+            return samples
+        broker_source.broker(view, samples)
+        broker_source.network(view, samples)
+        broker_source.requests(view, samples, self.recent)
+        await in_slices(broker_source.topics(view, samples))
+        await in_slices(partition_source.partitions(view, samples))
+        await in_slices(partition_source.cluster(view, samples))
+        await in_slices(coordinator_source.groups(view, samples))
+        await in_slices(coordinator_source.transactions(view, samples))
+        await self._look_at_disk(view, samples)
+        return samples
+
+    async def _look_at_disk(self, view: BrokerView, samples: Samples) -> None:
+        path = view.services.log_directory.path
+        try:
+            disk = await asyncio.get_running_loop().run_in_executor(self._thread, shutil.disk_usage, path)
+        except OSError as error:
+            logger.warning("the disk of %s cannot be looked at: %s", path, error)
+            return
+        samples.put(own_metrics.DISK_FREE, disk.free)
+        samples.put(own_metrics.DISK_SIZE, disk.total)
+
+
+def _render(samples: Samples, accept: str, zipped: bool) -> tuple[bytes, str]:
+    from ottla.metrics.exposition import render  # in the thread: the first import takes a tenth of a second
+
+    return render(samples, accept, zipped=zipped)

@@ -1,0 +1,23 @@
+"""The parts of a broker that metrics are read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.api.context import Services
+from ottla.api.dispatcher import Dispatcher
+from ottla.log.flusher import Flusher
+from ottla.network.server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """A broker that has all its parts."""
+
+    services: Services
+    server: Server
+    dispatcher: Dispatcher
+    flusher: Flusher
+    version: str
+    address: str
+    """The first address that clients are told."""

@@ -1,0 +1,93 @@
+"""What partitions count: plain numbers that only grow. Metrics read them; nothing decides by them."""
+
+from __future__ import annotations
+
+from ottla.metadata.entities import PartitionImage
+
+
+class TopicTraffic:
+    """What went in and out of the partitions of one topic on this broker."""
+
+    __slots__ = (
+        "appends",
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "copied_bytes_in",
+        "copied_bytes_out",
+        "failed_appends",
+        "failed_fetches",
+        "fetches",
+        "records_in",
+    )
+
+    def __init__(self) -> None:
+        self.records_in = self.bytes_in = self.appends = 0
+        self.failed_appends = self.bytes_rejected = 0
+        self.bytes_out = self.fetches = self.failed_fetches = 0
+        """What clients read; of those that were refused."""
+        self.copied_bytes_in = self.copied_bytes_out = 0
+        """What replicas copied, from other brokers and to them."""
+
+    def add(self, other: TopicTraffic) -> None:
+        """Count all that the other one did."""
+        for name in TopicTraffic.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Traffic:
+    """The traffic of every topic with a replica here; of topics that are gone, the sum."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicTraffic] = {}
+        self._elsewhere = TopicTraffic()
+        """Of deleted topics, and of names that are no topics here: clients can make up any number of them."""
+
+    def of(self, topic: str) -> TopicTraffic:
+        """Return the counters of a topic that has a replica here."""
+        found = self.topics.get(topic)
+        if found is None:
+            found = self.topics[topic] = TopicTraffic()
+        return found
+
+    def known(self, topic: str | None) -> TopicTraffic:
+        """Return the counters of whatever a client has named."""
+        return self.topics.get(topic or "", self._elsewhere)
+
+    def forget(self, topic: str) -> None:
+        """Keep only the sum of a topic that was deleted."""
+        gone = self.topics.pop(topic, None)
+        if gone is not None:
+            self._elsewhere.add(gone)
+
+    def total(self) -> TopicTraffic:
+        """Return the sum of everything since the start."""
+        total = TopicTraffic()
+        total.add(self._elsewhere)
+        for each in self.topics.values():
+            total.add(each)
+        return total
+
+
+class PartitionEvents:
+    """What happened to partitions: to the in-sync replicas of those led here, and elections held here."""
+
+    __slots__ = ("elections", "isr_expands", "isr_shrinks", "unclean_elections")
+
+    def __init__(self) -> None:
+        self.isr_shrinks = self.isr_expands = 0
+        self.elections = self.unclean_elections = 0
+
+    def changed(
+        self, before: PartitionImage, after: PartitionImage, node_id: int, *, is_controller: bool
+    ) -> None:
+        """Take in how one partition changed; the leader counts its ISR, the controller its elections."""
+        if after.leader == node_id and before.isr != after.isr:
+            if set(before.isr) - set(after.isr):
+                self.isr_shrinks += 1
+            if set(after.isr) - set(before.isr):
+                self.isr_expands += 1
+        if is_controller and after.leader not in (before.leader, -1):
+            self.elections += 1
+            if after.leader not in (*before.isr, *before.elr):
+                self.unclean_elections += 1

@@ -1,0 +1,40 @@
+"""Topics as Spark tables and streams: the format `ottla`, its exactly-once sink, and Spark sessions.
+
+    options           what users write: declared once, checked, refused by name
+    source_offsets    how far a query has read, as it stands in the checkpoint
+    planning          which task reads what
+    topic_watch       asks the cluster: which partitions, where they begin and end
+    stream_position   how far a stream can be read now
+    range_reader      fetches ranges of offsets; columns makes Arrow of what came
+    batch_reader      what Spark calls; stream_reader likewise
+    sink/             prepared transactions and one decision record per batch
+    sessions          a SparkSession with what makes small batches fast
+
+Spark finds the format by itself, through the module `pyspark_ottla`. See docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.spark.data_source import OttlaSource as OttlaSource
+    from ottla.spark.sessions import builder as builder
+    from ottla.spark.sessions import session as session
+
+_HOMES = {
+    "OttlaSource": "ottla.spark.data_source",
+    "builder": "ottla.spark.sessions",
+    "session": "ottla.spark.sessions",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

@@ -1,0 +1,100 @@
+"""The format `ottla` of Spark: `spark.read.format("ottla")`, `readStream`, `write` and `writeStream`.
+
+Spark asks for this class in several processes before the first batch, each of which imports what it needs
+anew: so what is not needed to answer is imported only where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+
+from ottla.spark.column_types import COLUMN_TYPES, HEADERS, choose_columns
+from ottla.spark.options import SOURCE, Given
+from ottla.spark.worker import leave_out_test_tools
+
+if TYPE_CHECKING:
+    from ottla.spark.deserializing import Deserializer
+
+
+VALUE_OPTIONS = ("deserialize", "valueSchema", "schemaRegistryUrl", "badRecords")
+"""Options that say how values become columns."""
+
+
+leave_out_test_tools()
+
+
+class OttlaSource(DataSource):
+    """Topics of a broker that speaks Kafka's protocol, as tables and streams."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what users write as the format."""
+        return "ottla"
+
+    def schema(self) -> str:
+        """Return the columns and their types."""
+        columns, deserializer = self._columns()
+        types = COLUMN_TYPES if deserializer is None else {**COLUMN_TYPES, **deserializer.types}
+        return ", ".join(f"`{name}` {types[name]}" for name in columns)
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """Return the reader of a batch."""
+        from ottla.spark.batch_reader import BatchReader
+        from ottla.spark.source_options import read_source_options
+
+        return BatchReader(read_source_options(self.options, is_stream=False), *self._columns(schema))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
+        """Return the reader of a stream."""
+        from ottla.spark.source_options import read_source_options
+        from ottla.spark.stream_reader import StreamReader
+
+        return StreamReader(read_source_options(self.options, is_stream=True), *self._columns(schema))
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        """Return the writer of a batch."""
+        from ottla.spark.sink.writers import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Return the writer of a stream."""
+        from ottla.spark.sink.writers import stream_writer
+
+        return stream_writer(self.options, schema)
+
+    def _columns(self, schema: Any = None) -> tuple[list[str], Deserializer | None]:
+        given = Given(self.options, SOURCE)
+        available = [name for name in COLUMN_TYPES if name != HEADERS]
+        if given.yes_or_no("includeHeaders", False):
+            available.append(HEADERS)
+        if not any(given.text(name) for name in VALUE_OPTIONS):
+            return choose_columns(given.text("columns"), available), None
+        return self._columns_of_values(given, available, schema)
+
+    @staticmethod
+    def _columns_of_values(
+        given: Given, available: list[str], schema: Any
+    ) -> tuple[list[str], Deserializer | None]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from ottla.spark.deserializing import read_deserializer
+
+        deserializer = read_deserializer(given)
+        columns = choose_columns(given.text("columns"), deserializer.available(available))
+        deserializer = deserializer.choosing(columns)
+        if schema is not None:
+            deserializer = deserializer.typed(to_arrow_schema(schema, timezone="UTC"))
+        return columns, deserializer

@@ -1,0 +1,80 @@
+"""Pipelines as files: PySpark functions with decorators, SQL files, and what runs them.
+
+    from ottla.spark import pipelines as dp
+
+    @dp.table(format="ottla", options={"topic": "revenue", "key": "item"})
+    def revenue():
+        orders = dp.read_topic("orders", schema="item STRING, price DOUBLE, at TIMESTAMP")
+        return orders.groupBy("item")...
+
+    language, sql_files        what users write; sdp: Spark's own decorators, accepted as they are
+    elements, registry, graph  what was declared, and what reads what: pure code
+    project, spec, loading     from a path to a registry
+    resolving                  from a flow's function to its DataFrame, by names
+    runner                     starts flows, keeps them running, stops them; writing: which writer
+    state, storage             what is remembered on the disk
+    user_errors                from Spark's exceptions to the user's line
+    topics, records            topics in and out: JSON, dead letters, changelogs
+    postgres, files            tables in bulk
+
+`ottla pipeline` is the command; docs/pipelines.md the tutorial.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.spark.pipelines.files import partition_by_time as partition_by_time
+    from ottla.spark.pipelines.files import read_files as read_files
+    from ottla.spark.pipelines.language import append_flow as append_flow
+    from ottla.spark.pipelines.language import create_sink as create_sink
+    from ottla.spark.pipelines.language import create_streaming_table as create_streaming_table
+    from ottla.spark.pipelines.language import materialized_view as materialized_view
+    from ottla.spark.pipelines.language import table as table
+    from ottla.spark.pipelines.language import temporary_view as temporary_view
+    from ottla.spark.pipelines.postgres_read import read_postgres as read_postgres
+    from ottla.spark.pipelines.records import Parsed as Parsed
+    from ottla.spark.pipelines.records import as_changelog as as_changelog
+    from ottla.spark.pipelines.records import as_records as as_records
+    from ottla.spark.pipelines.records import dead_letters as dead_letters
+    from ottla.spark.pipelines.records import latest_per_key as latest_per_key
+    from ottla.spark.pipelines.records import parse_json as parse_json
+    from ottla.spark.pipelines.topics import read_changelog as read_changelog
+    from ottla.spark.pipelines.topics import read_topic as read_topic
+
+_HOMES = {
+    "Parsed": "records",
+    "append_flow": "language",
+    "as_changelog": "records",
+    "as_records": "records",
+    "create_sink": "language",
+    "create_streaming_table": "language",
+    "dead_letters": "records",
+    "latest_per_key": "records",
+    "materialized_view": "language",
+    "parse_json": "records",
+    "partition_by_time": "files",
+    "read_changelog": "topics",
+    "read_files": "files",
+    "read_postgres": "postgres_read",
+    "read_topic": "topics",
+    "table": "language",
+    "temporary_view": "language",
+}
+"""Where each public name lives; it is imported when it is first used."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

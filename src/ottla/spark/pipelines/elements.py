@@ -1,0 +1,61 @@
+"""What a pipeline is made of: datasets, sinks and the flows that fill them. Plain data, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ottla.spark.pipelines.problems import Place
+
+QueryFunction = Callable[[], Any]
+"""A user's function: no arguments, returns a DataFrame."""
+
+
+class Kind(StrEnum):
+    """What a dataset is."""
+
+    STREAMING_TABLE = "streaming table"
+    MATERIALIZED_VIEW = "materialized view"
+    TEMPORARY_VIEW = "temporary view"
+    SINK = "sink"
+
+
+APPEND, UPDATE, COMPLETE = OUTPUT_MODES = ("append", "update", "complete")
+
+PARQUET, TOPIC, POSTGRES = "parquet", "ottla", "postgres"
+"""Formats that the runner knows: files under its storage, a topic, a table of PostgreSQL."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Something with a name that flows write to, and (but for sinks) read from."""
+
+    name: str
+    kind: Kind
+    place: Place
+    format: str = PARQUET
+    options: Mapping[str, str] = field(default_factory=dict)
+    partition_cols: tuple[str, ...] = ()
+    schema: Any = None
+    comment: str = ""
+
+    @property
+    def topic(self) -> str | None:
+        """The topic it is stored in, if it is one topic."""
+        return self.options.get("topic", self.name if self.kind != Kind.SINK else None)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A query whose result goes into a dataset or sink."""
+
+    name: str
+    target: str
+    function: QueryFunction
+    place: Place
+    output_mode: str = APPEND
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    trigger: str = ""
+    """How often a batch starts, e.g. "10 seconds"; empty: as soon as there is data."""

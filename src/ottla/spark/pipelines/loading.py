@@ -1,0 +1,94 @@
+"""Run the files of a project, so that they declare their datasets and flows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from ottla.spark.pipelines.problems import PipelineProblem, Place
+from ottla.spark.pipelines.project import Project
+from ottla.spark.pipelines.registry import Registry, declaring
+from ottla.spark.pipelines.sdp import declaring_from_spark
+from ottla.spark.pipelines.sql_files import declare_sql
+from ottla.spark.pipelines.user_errors import Context, explain_error, place_in_sql
+
+
+def compile_project(project: Project) -> dict[Path, CodeType]:
+    """Compile the Python files: a slip of the pen is found before Spark starts."""
+    compiled = {}
+    for file in project.files:
+        if file.suffix == ".py":
+            try:
+                compiled[file] = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as error:
+                raise explain_error(error, Context(project.files), Place(str(file))) from None
+    return compiled
+
+
+def load_project(project: Project, spark: Any, compiled: Mapping[Path, CodeType] | None = None) -> Registry:
+    """Run the files of a project, with `spark` as a global; return what they declare."""
+    registry = Registry()
+    compiled = compile_project(project) if compiled is None else compiled
+    context = Context(project.files)
+    with declaring(registry), declaring_from_spark(registry), _importable(project.folder):
+        for file in project.files:
+            try:
+                if file.suffix == ".py":
+                    _run(file, compiled[file], spark)
+                else:
+                    text = file.read_text(encoding="utf-8")
+                    declare_sql(text, str(file), registry, _query(spark, context), _loader(spark))
+            except Exception as error:
+                raise explain_error(error, context, Place(str(file))) from None
+    registry.check()
+    return registry
+
+
+def _run(file: Path, code: CodeType, spark: Any) -> None:
+    # The module is not in sys.modules: so Spark ships its functions to workers by value, and these need
+    # no file.
+    module = ModuleType(file.stem)
+    module.__file__ = str(file)
+    module.__dict__["spark"] = spark
+    exec(code, module.__dict__)
+
+
+def _query(spark: Any, context: Context) -> Callable[[str, Place], Any]:
+    def query(text: str, place: Place) -> Any:
+        try:
+            return spark.sql(text)
+        except PipelineProblem:
+            raise
+        except Exception as error:
+            problem = explain_error(error, context, place)
+            raise PipelineProblem(
+                problem.what, *problem.hints, place=place_in_sql(error, place, text)
+            ) from error
+
+    return query
+
+
+def _loader(spark: Any) -> Callable[[str, dict[str, str], Place], Any]:
+    def load(format: str, options: dict[str, str], place: Place) -> Any:
+        # A topic without end is a stream; files and tables are read as they are, unless their
+        # reader says stream.
+        is_stream = options.get("stream", "true" if format == "ottla" else "false").lower() == "true"
+        given = {key: value for key, value in options.items() if key != "stream"}
+        reader = spark.readStream if is_stream else spark.read
+        return reader.format(format).options(**given).load()
+
+    return load
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let the files import their neighbours."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

@@ -1,0 +1,90 @@
+"""Spark's readers, taught the names of a pipeline for as long as its functions run.
+
+PySpark has no seam for this: a temporary view must be there before it is read, and then says nothing about
+who reads it. So four methods look a name up first, and the format `ottla` starts with the pipeline's broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class Lookup(Protocol):
+    """What the readers ask."""
+
+    @property
+    def topic_options(self) -> Mapping[str, str]:
+        """Options of every read of a topic."""
+        ...
+
+    def read(self, name: str, *, is_stream: bool) -> Any:
+        """Return the dataset of that name, or None."""
+        ...
+
+    def read_in_sql(self, text: str) -> list[str]:
+        """Make views of the datasets that a query reads; return their names."""
+        ...
+
+
+_depth = 0
+
+
+@contextmanager
+def reading_through(lookup: Lookup) -> Iterator[None]:
+    """Patch the readers for a while; nested calls share the outermost patch."""
+    global _depth
+    if _depth:
+        yield
+        return
+    from pyspark.sql import DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    views: dict[str, Any] = {}
+    patches = [
+        (SparkSession, "table", _table(SparkSession.table, lookup, is_stream=False)),
+        (SparkSession, "sql", _sql(SparkSession.sql, lookup, views)),
+        (DataFrameReader, "table", _table(DataFrameReader.table, lookup, is_stream=False)),
+        (DataFrameReader, "format", _format(DataFrameReader.format, lookup)),
+        (DataStreamReader, "table", _table(DataStreamReader.table, lookup, is_stream=True)),
+        (DataStreamReader, "format", _format(DataStreamReader.format, lookup)),
+    ]
+    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
+    _depth += 1
+    try:
+        for owner, name, patched in patches:
+            setattr(owner, name, patched)
+        yield
+    finally:
+        _depth -= 1
+        for owner, name, original in before:
+            setattr(owner, name, original)
+        for name, spark in views.items():
+            spark.catalog.dropTempView(name)
+
+
+def _table(original: Any, lookup: Lookup, *, is_stream: bool) -> Any:
+    def table(self: Any, tableName: str, *args: Any, **more: Any) -> Any:  # noqa: N803 (Spark's name)
+        found = lookup.read(tableName, is_stream=is_stream)
+        return original(self, tableName, *args, **more) if found is None else found
+
+    return table
+
+
+def _sql(original: Any, lookup: Lookup, views: dict[str, Any]) -> Any:
+    def sql(self: Any, sqlQuery: str, *args: Any, **more: Any) -> Any:  # noqa: N803 (Spark's name)
+        views.update(dict.fromkeys(lookup.read_in_sql(sqlQuery), self))
+        return original(self, sqlQuery, *args, **more)
+
+    return sql
+
+
+def _format(original: Any, lookup: Lookup) -> Any:
+    def format(self: Any, source: str) -> Any:
+        reader = original(self, source)
+        return (
+            reader.options(**lookup.topic_options) if source == "ottla" and lookup.topic_options else reader
+        )
+
+    return format

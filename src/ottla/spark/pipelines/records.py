@@ -1,0 +1,181 @@
+"""Between rows and records: JSON values, dead letters, changelogs.
+
+A record is a row with `key`, `value` and perhaps `headers`, `topic`, `timestamp`: what the format `ottla`
+reads and writes. Everything here is a plain function from DataFrame to DataFrame, usable in any PySpark
+program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
+SOURCE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+REASON, SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET = (
+    "ottla.error",
+    "ottla.source.topic",
+    "ottla.source.partition",
+    "ottla.source.offset",
+)
+"""Headers of a dead letter."""
+
+_CORRUPT = "__ottla_corrupt"
+_PARSED = "__ottla_parsed"
+
+
+class Parsed(NamedTuple):
+    """Rows of records that could be parsed, and the records that could not."""
+
+    good: Any
+    bad: Any
+
+
+def parse_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Parsed:
+    """Split records into rows (the columns of `schema`, out of JSON values) and those that do not fit.
+
+    `keep` names columns of the record that good rows carry too, e.g. timestamp. `bad` has the columns of the
+    record and `error`, the reason; `dead_letters` makes records of it. Null values (tombstones) are neither.
+    """
+    from pyspark.sql import functions as sql
+
+    fields = _struct(schema)
+    text = sql.col("value").cast("string")
+    with_corrupt = _struct(schema).add(_CORRUPT, "string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = records.where(sql.col("value").isNotNull()).withColumn(
+        _PARSED, sql.from_json(text, with_corrupt, options)
+    )
+    is_bad = sql.col(_PARSED).isNull() | sql.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+    columns = [sql.col(f"{_PARSED}.`{field.name}`").alias(field.name) for field in fields.fields]
+    good = parsed.where(~is_bad).select(*columns, *keep)
+    reason = sql.concat(
+        sql.lit(f"the value is not JSON of {fields.simpleString()[7:-1]}: "), sql.substring(text, 1, 200)
+    )
+    bad = parsed.where(is_bad).withColumn("error", reason).drop(_PARSED)
+    return Parsed(good, bad)
+
+
+def dead_letters(bad: Any, topic: str | None = None) -> Any:
+    """Make records of rows that could not be used: key and value as they came, the reason and origin as
+    headers.
+
+    `bad` has `error`, and of the record what there is. With `topic`, the records name it: for a sink that
+    takes the topic from a column, so that good rows and dead letters share one exactly-once query.
+    """
+    from pyspark.sql import functions as sql
+
+    def header(name: str, column: Any) -> Any:
+        return sql.struct(sql.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
+
+    origin = {SOURCE_TOPIC: "topic", SOURCE_PARTITION: "partition", SOURCE_OFFSET: "offset"}
+    headers = sql.array(
+        header(REASON, sql.col("error")),
+        *(header(name, sql.col(column)) for name, column in origin.items() if column in bad.columns),
+    )
+    key = sql.col("key").cast("binary") if "key" in bad.columns else sql.lit(None).cast("binary")
+    columns = [key.alias("key"), sql.col("value").cast("binary").alias("value"), headers.alias("headers")]
+    return bad.select(*columns, *([sql.lit(topic).alias("topic")] if topic else []))
+
+
+def as_records(rows: Any, *, key: str | Sequence[str] | None = None, topic: str | None = None) -> Any:
+    """Make records of rows: the value is the row as JSON; the key, that of the named columns (one: its text).
+
+    With `topic`, the records name it; and there is a column `headers`, empty, so that they can be united with
+    `dead_letters(..., topic)`.
+    """
+    from pyspark.sql import functions as sql
+
+    columns = [_key(key).alias("key"), sql.to_json(sql.struct("*")).cast("binary").alias("value")]
+    if topic:
+        no_headers = sql.array().cast("array<struct<key:string,value:binary>>")
+        columns += [no_headers.alias("headers"), sql.lit(topic).alias("topic")]
+    return rows.select(*columns)
+
+
+def as_changelog(
+    rows: Any, *, key: str | Sequence[str], deleted: Any = None, topic: str | None = None
+) -> Any:
+    """Make the records of a changelog: keyed, the row as JSON, null where `deleted` (a condition) holds.
+
+    Write it to a topic with cleanup.policy=compact; `latest_per_key` reads it as a table.
+    """
+    from pyspark.sql import functions as sql
+
+    value = sql.to_json(sql.struct(*(sql.col(name) for name in rows.columns))).cast("binary")
+    if deleted is not None:
+        condition = sql.expr(deleted) if isinstance(deleted, str) else deleted
+        value = sql.when(~sql.coalesce(condition, sql.lit(False)), value)
+    columns = [_key(key).alias("key"), value.alias("value")]
+    return rows.select(*columns, *([sql.lit(topic).alias("topic")] if topic else []))
+
+
+def strict_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Any:
+    """Make rows of JSON values; a value that does not fit makes the query fail ."""
+    from pyspark.sql import functions as sql
+
+    parsed = sql.from_json(sql.col("value").cast("string"), _struct(schema), {"mode": "FAILFAST"})
+    return (
+        records.where(sql.col("value").isNotNull())
+        .select(parsed.alias(_PARSED), *keep)
+        .select(f"{_PARSED}.*", *keep)
+    )
+
+
+def latest_per_key(records: Any, schema: Any = None) -> Any:
+    """Read a changelog as a table (a batch of records): the last value of each key, without the deleted ones.
+
+    With `schema`, values are JSON and become columns, beside `key`; else the columns are `key` and `value`.
+    The last is the one of the highest offset: a key is always in one partition.
+    """
+    from pyspark.sql import functions as sql
+
+    place = sql.struct("offset", "value").alias("place")
+    last = (
+        records.where(sql.col("key").isNotNull())
+        .select("key", place)
+        .groupBy("key")
+        .agg(sql.max_by("place", "place.offset").alias("last"))
+    )
+    living = last.where(sql.col("last.value").isNotNull()).select("key", sql.col("last.value").alias("value"))
+    return living if schema is None else _parsed_columns(living, schema, "key")
+
+
+def columns_of_topic_table(records: Any, schema: Any) -> Any:
+    """Read a table that is kept in a topic: as records if its rows were records, else columns out of JSON."""
+    if "value" in schema.fieldNames():
+        return records
+    return _parsed_columns(records, schema)
+
+
+def for_topic(rows: Any, *, key: str | None = None) -> Any:
+    """Return rows as the sink of topics takes them: records as they are, other rows as JSON."""
+    if "value" in rows.columns:
+        unknown = [name for name in rows.columns if name not in (*RECORD_COLUMNS, "offset", "timestampType")]
+        return rows.drop("offset", "timestampType") if not unknown else rows
+    return as_records(rows, key=[part.strip() for part in key.split(",")] if key else None)
+
+
+def _parsed_columns(records: Any, schema: Any, *keep: str) -> Any:
+    from pyspark.sql import functions as sql
+
+    parsed = sql.from_json(sql.col("value").cast("string"), _struct(schema)).alias(_PARSED)
+    return records.select(*keep, parsed).select(*keep, f"{_PARSED}.*")
+
+
+def _key(key: str | Sequence[str] | None) -> Any:
+    from pyspark.sql import functions as sql
+
+    names = [key] if isinstance(key, str) else list(key or ())
+    if not names:
+        return sql.lit(None).cast("binary")
+    if len(names) == 1:
+        return sql.col(names[0]).cast("string").cast("binary")
+    return sql.to_json(sql.struct(*names)).cast("binary")
+
+
+def _struct(schema: Any) -> Any:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(schema) if isinstance(schema, str) else StructType(list(schema.fields))

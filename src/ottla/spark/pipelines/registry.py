@@ -1,0 +1,144 @@
+"""Everything that the files of one pipeline declare, by name. Pure code."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ottla.spark.pipelines.elements import COMPLETE, OUTPUT_MODES, Dataset, Flow, Kind
+from ottla.spark.pipelines.problems import PipelineProblem, Place
+
+
+class Registry:
+    """The datasets and flows of a pipeline, in the order in which they were declared."""
+
+    def __init__(self) -> None:
+        self.datasets: dict[str, Dataset] = {}
+        self.flows: dict[str, Flow] = {}
+
+    def add_dataset(self, dataset: Dataset) -> None:
+        """Declare a dataset; a name that is taken is refused with both places."""
+        _check_name(dataset.name, dataset.place)
+        if (other := self.datasets.get(dataset.name)) is not None:
+            raise PipelineProblem(
+                f"{dataset.name!r} is declared twice", f"first: {other.place}", place=dataset.place
+            )
+        self.datasets[dataset.name] = dataset
+
+    def add_flow(self, flow: Flow) -> None:
+        """Declare a flow; its name must be free, its target may be declared later."""
+        _check_name(flow.name, flow.place)
+        if (other := self.flows.get(flow.name)) is not None:
+            raise PipelineProblem(
+                f"there are two flows named {flow.name!r}",
+                f"first: {other.place}",
+                "give one of them another name: append_flow(target=..., name=...)",
+                place=flow.place,
+            )
+        if flow.output_mode not in OUTPUT_MODES:
+            raise PipelineProblem(
+                f"{flow.output_mode!r} is no output mode",
+                f"it is one of {', '.join(OUTPUT_MODES)}",
+                place=flow.place,
+            )
+        self.flows[flow.name] = flow
+
+    def flows_into(self, name: str) -> list[Flow]:
+        """Return the flows whose target is `name`."""
+        return [flow for flow in self.flows.values() if flow.target == name]
+
+    def check(self) -> None:
+        """Refuse a pipeline that cannot run: no flows, unknown targets, views with two flows."""
+        if not self.flows:
+            raise PipelineProblem(
+                "the pipeline declares no flow",
+                "decorate a function that returns a DataFrame with @dp.table or @dp.materialized_view",
+            )
+        for flow in self.flows.values():
+            self._check_flow(flow)
+        for dataset in self.datasets.values():
+            self._check_dataset(dataset)
+
+    def _check_flow(self, flow: Flow) -> None:
+        target = self.datasets.get(flow.target)
+        if target is None:
+            hints = [*near(flow.target, self.datasets)]
+            hints.append(f"declare it: dp.create_streaming_table({flow.target!r}), or dp.create_sink")
+            raise PipelineProblem(
+                f"flow {flow.name!r} goes into {flow.target!r}, which nobody declares",
+                *hints,
+                place=flow.place,
+            )
+        if flow.output_mode == COMPLETE and target.kind == Kind.STREAMING_TABLE and target.format != "ottla":
+            raise PipelineProblem(
+                f"{target.name!r} is kept in files, which are only added to: no complete mode",
+                'write to a topic with format="ottla", or use @dp.materialized_view over the stream\'s table',
+                place=flow.place,
+            )
+
+    def _check_dataset(self, dataset: Dataset) -> None:
+        flows = self.flows_into(dataset.name)
+        if dataset.kind == Kind.SINK and "path" in dataset.options and len(flows) > 1:
+            raise PipelineProblem(
+                f"{flows[0].name!r} and {flows[1].name!r} cannot share the files of sink {dataset.name!r}",
+                "give each flow a sink with a path of its own, or unite them in one function",
+                place=flows[1].place,
+            )
+        if dataset.kind == Kind.MATERIALIZED_VIEW and dataset.format == "ottla":
+            raise PipelineProblem(
+                f"the materialized view {dataset.name!r} is computed anew each time: it cannot be a topic",
+                'keep it in files, or let @dp.table with output_mode="update" write changes to the topic',
+                place=dataset.place,
+            )
+        if not flows:
+            raise PipelineProblem(
+                f"nothing flows into the {dataset.kind} {dataset.name!r}",
+                f"add a function: @dp.append_flow(target={dataset.name!r})",
+                place=dataset.place,
+            )
+        if dataset.kind in (Kind.MATERIALIZED_VIEW, Kind.TEMPORARY_VIEW) and len(flows) > 1:
+            raise PipelineProblem(
+                f"the {dataset.kind} {dataset.name!r} is one query, but {flows[1].name!r} flows into it too",
+                "several flows can share a streaming table: dp.create_streaming_table",
+                place=flows[1].place,
+            )
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Return a hint with the names that look like `name`, if there are any."""
+    found = difflib.get_close_matches(name, list(known), n=3)
+    return [f"did you mean: {', '.join(found)}?"] if found else []
+
+
+_current: ContextVar[Registry | None] = ContextVar("ottla_pipeline_registry", default=None)
+
+
+@contextmanager
+def declaring(registry: Registry) -> Iterator[Registry]:
+    """Let the decorators that run meanwhile declare into `registry`."""
+    token = _current.set(registry)
+    try:
+        yield registry
+    finally:
+        _current.reset(token)
+
+
+def current_registry(place: Place) -> Registry:
+    """Return the registry of the pipeline that is being loaded."""
+    registry = _current.get()
+    if registry is None:
+        raise PipelineProblem(
+            "this file declares a pipeline: it is run by ottla, not by python",
+            f"ottla pipeline run {place.file}",
+            place=place,
+        )
+    return registry
+
+
+def _check_name(name: str, place: Place) -> None:
+    if not name or not all(part.replace("_", "").replace("-", "").isalnum() for part in name.split(".")):
+        raise PipelineProblem(
+            f"{name!r} is not a name: letters, digits, underscores, dashes and dots", place=place
+        )

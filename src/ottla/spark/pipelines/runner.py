@@ -1,0 +1,235 @@
+"""Runs a pipeline: starts each flow as a streaming query, keeps it running, recomputes views, stops in good
+order.
+
+One loop, in the thread that called `run`: look at every flow, restart what is due, recompute what is due,
+write the state file, wait a moment. The event `stopping` may be set by a signal handler or another thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Protocol
+
+from ottla.common.clock import Clock
+from ottla.spark.pipelines import state as states
+from ottla.spark.pipelines.elements import Dataset, Flow, Kind
+from ottla.spark.pipelines.graph import Graph
+from ottla.spark.pipelines.problems import PipelineProblem
+from ottla.spark.pipelines.progress import FlowProgress
+from ottla.spark.pipelines.resolving import Resolver
+from ottla.spark.pipelines.running_flow import MeasureLag, RunningFlow
+from ottla.spark.pipelines.state import State
+from ottla.spark.pipelines.storage import Storage
+from ottla.spark.pipelines.user_errors import explain_error, is_jvm_gone, is_users
+from ottla.spark.pipelines.views import ViewKeeper
+from ottla.spark.pipelines.writing import Writing
+
+LOOK_EVERY_MS = 250
+WRITE_STATE_EVERY_MS = 1_000
+STOP_LOOK_MS = 5
+
+
+class Observer(Protocol):
+    """Whoever shows what happens."""
+
+    def batch(self, progress: FlowProgress) -> None:
+        """A flow has finished a batch."""
+        ...
+
+    def look(self, flows: Sequence[FlowProgress]) -> None:
+        """Everything, a few times a second."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something that a person should know."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a pipeline is run."""
+
+    available_now: bool = False
+    """Process what is there, and end."""
+    retries: int = 5
+    """How often a flow is started again without having finished a batch in between."""
+    refresh_ms: int = 10_000
+    """How long a materialized view is left as it is, at least, when what it reads changes."""
+    stop_ms: int = 60_000
+    """How long a batch may take to finish when the pipeline is stopped."""
+
+
+class Runner:
+    """The driver of one pipeline."""
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        state: State,
+        options: RunOptions,
+        observer: Observer,
+        clock: Clock,
+        *,
+        stopping: Event | None = None,
+        lag: MeasureLag = lambda offsets: None,
+    ) -> None:
+        self._resolver = resolver
+        self._registry = resolver.registry
+        self._storage: Storage = resolver.storage
+        self._state = state
+        self._options = options
+        self._observer = observer
+        self._clock = clock
+        self._lag = lag
+        self._stopping = stopping or Event()
+        self._flows: dict[str, RunningFlow] = {}
+        self._views = ViewKeeper(resolver, clock, options.refresh_ms)
+        self._graph = Graph({})
+        self._written_ms = 0
+        self._writing = Writing(
+            resolver.spark, self._storage, resolver.topic_options, available_now=options.available_now
+        )
+
+    def run(self) -> None:
+        """Run the pipeline until it is done, stopped or broken (then raise what broke it)."""
+        problem: PipelineProblem | None = None
+        try:
+            self._graph = self._resolver.resolve_all()
+            waiting = [self._registry.datasets[name] for name in self._graph.order()]
+            self._tell(states.RUNNING)
+            while not self._is_finished(waiting):
+                waiting = self._start_ready(waiting)
+                self._look_at_all()
+                self._views.refresh_due(self._busy_names())
+                if self._stopping.wait(LOOK_EVERY_MS / 1000):
+                    break
+        except Exception as error:
+            # A signal to all processes of the group (systemd, a closed terminal) ends Spark's before ours.
+            if not (is_jvm_gone(error) and self._stopping.is_set()):
+                problem = explain_error(error, self._resolver.context)
+        try:
+            self._end()
+        finally:
+            stopped = self._stopping.is_set() and problem is None
+            self._state.error = str(problem) if problem else None
+            self._tell(states.FAILED if problem else states.STOPPED if stopped else states.DONE)
+        if problem is not None:
+            raise problem
+
+    def _is_finished(self, waiting: Sequence[Dataset]) -> bool:
+        return not waiting and all(running.is_over for running in self._flows.values())
+
+    def _start_ready(self, waiting: list[Dataset]) -> list[Dataset]:
+        """Start what can start; return what must wait for something before it."""
+        later: list[Dataset] = []
+        for dataset in waiting:
+            if dataset.kind == Kind.TEMPORARY_VIEW:
+                continue
+            if not self._is_ready(dataset, later):
+                later.append(dataset)
+            elif dataset.kind == Kind.MATERIALIZED_VIEW:
+                self._views.compute(dataset)
+            else:
+                for flow in self._registry.flows_into(dataset.name):
+                    self._start(flow, dataset)
+        return later
+
+    def _is_ready(self, dataset: Dataset, later: Iterable[Dataset]) -> bool:
+        """Return whether what a dataset reads is there; when only what is there is processed: all of it."""
+        upstream = self._graph.upstream_of(dataset.name)
+        if any(other.name in upstream for other in later):
+            return False
+        if not self._options.available_now:
+            return True
+        before = [each for each in self._flows.values() if each.target.name in upstream]
+        return all(each.is_over for each in before)
+
+    def _start(self, flow: Flow, target: Dataset) -> None:
+        running = self._flows.get(flow.name)
+        if running is None:
+            running = RunningFlow(flow, target, self._clock, self._options.retries, self._lag)
+            self._flows[flow.name] = running
+        try:
+            rows = self._resolver.again(flow) if self._graph.reads.get(target.name) else None
+            rows = self._resolver.dataframe(flow) if rows is None else rows
+            running.started(self._writing.start(flow, target, rows))
+        except Exception as error:
+            self._failed(running, error)
+
+    def _look_at_all(self) -> None:
+        now_ms = self._clock.mono_ms()
+        for running in self._flows.values():
+            if running.restart_at_ms is not None and now_ms >= running.restart_at_ms:
+                self._start(running.flow, running.target)
+            if running.query is None or running.is_over or running.restart_at_ms is not None:
+                continue
+            self._look_at(running)
+        self._observer.look(self._progress())
+        if now_ms - self._written_ms >= WRITE_STATE_EVERY_MS:
+            self._tell(self._state.state)
+
+    def _look_at(self, running: RunningFlow) -> None:
+        is_active = running.query.isActive  # asked first: reports that come after it are seen the next time
+        for progress in running.look():
+            self._observer.batch(progress)
+            if progress.batch_rows:
+                self._views.changed(running.target.name, self._graph)
+        if is_active:
+            return
+        error = running.query.exception()
+        if error is not None:
+            self._failed(running, error)
+        else:
+            running.ended(is_asked=self._stopping.is_set())
+
+    def _failed(self, running: RunningFlow, error: Exception) -> None:
+        """Try again later, or raise: a mistake in the user's code stays one."""
+        problem = explain_error(error, self._resolver.context, running.flow.place)
+        is_final = is_users(error, self._resolver.context) or is_jvm_gone(error) or self._stopping.is_set()
+        if not running.failed(problem.what, is_final=is_final):
+            raise problem from None
+        self._observer.say(f"{running.flow.name}: {problem.what}; it will be started again")
+
+    def _stop_queries(self) -> None:
+        """Let running batches finish, then stop every query."""
+        active = [each for each in self._flows.values() if each.query is not None and each.query.isActive]
+        if not active:
+            return
+        self._tell(states.STOPPING)
+        deadline_ms = self._clock.mono_ms() + self._options.stop_ms
+        marks = {each.flow.name: each.batches_done() for each in active}
+        pause = Event()
+        while active:
+            for each in list(active):
+                is_late = self._clock.mono_ms() >= deadline_ms
+                if is_late or each.is_between_batches() or each.batches_done() != marks[each.flow.name]:
+                    each.query.stop()
+                    each.look()
+                    each.ended(is_asked=True)
+                    active.remove(each)
+            pause.wait(STOP_LOOK_MS / 1000)
+
+    def _end(self) -> None:
+        """Stop; if Spark is gone, its batches were cut off, and the next run repeats them."""
+        try:
+            self._stop_queries()
+        except Exception as error:
+            if not is_jvm_gone(error):
+                raise
+            self._observer.say(explain_error(error, self._resolver.context).what)
+
+    def _busy_names(self) -> set[str]:
+        return {each.target.name for each in self._flows.values() if not each.is_over}
+
+    def _progress(self) -> list[FlowProgress]:
+        return [*(each.progress for each in self._flows.values()), *self._views.progress()]
+
+    def _tell(self, state: str) -> None:
+        self._written_ms = self._clock.mono_ms()
+        self._state.state = state
+        self._state.updated_ms = self._clock.wall_ms()
+        self._state.flows = [each.as_json() for each in self._progress()]
+        self._state.write(self._storage)
+        self._observer.look(self._progress())

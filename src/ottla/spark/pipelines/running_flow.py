@@ -1,0 +1,112 @@
+"""One flow that runs: its query, what it reported, how it fails and stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ottla.common.clock import Clock
+from ottla.spark.pipelines.elements import Dataset, Flow
+from ottla.spark.pipelines.progress import (
+    DONE,
+    FAILED,
+    RESTARTING,
+    STARTING,
+    STOPPED,
+    FlowProgress,
+    read_offsets,
+)
+from ottla.spark.pipelines.restarts import Restarts
+
+MOST_REPORTS = 100
+"""Reports that Spark keeps; more batches than that between two looks are not seen one by one."""
+
+LAG_EVERY_MS, LAG_AFTER_BATCH_MS = 2_000, 500
+
+MeasureLag = Callable[[dict[tuple[str, int], int]], int | None]
+
+
+class RunningFlow:
+    """A flow and the streaming query that runs it."""
+
+    def __init__(self, flow: Flow, target: Dataset, clock: Clock, retries: int, lag: MeasureLag) -> None:
+        self.flow = flow
+        self.target = target
+        self.progress = FlowProgress(flow.name, flow.target)
+        self.query: Any = None
+        self.restart_at_ms: int | None = None
+        self._clock = clock
+        self._restarts = Restarts(retries)
+        self._measure_lag = lag
+        self._lag_at_ms = 0
+        self._last_seen: tuple[str, str] | None = None
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will do nothing more."""
+        return self.progress.state in (DONE, FAILED, STOPPED)
+
+    def started(self, query: Any) -> None:
+        """Note that a query runs it now."""
+        self.query = query
+        self.restart_at_ms = None
+        self._last_seen = None
+        self.progress = replace(self.progress, state=STARTING)
+
+    def look(self) -> list[FlowProgress]:
+        """Take in the reports since the last look; return the progress after each."""
+        found = []
+        for report in self._new_reports():
+            self.progress = self.progress.after(report)
+            self._offsets |= read_offsets(report)
+            self._restarts.progressed()
+            found.append(self.progress)
+        now_ms = self._clock.mono_ms()
+        wait_ms = LAG_AFTER_BATCH_MS if found else LAG_EVERY_MS
+        if self._offsets and now_ms - self._lag_at_ms >= wait_ms:
+            self._lag_at_ms = now_ms
+            self.progress = replace(self.progress, lag=self._measure_lag(self._offsets))
+            found[-1:] = [self.progress] if found else []
+        return found
+
+    def ended(self, *, is_asked: bool) -> None:
+        """Note that its query came to its end by itself, or because it was stopped."""
+        self.progress = replace(self.progress, state=STOPPED if is_asked else DONE)
+
+    def failed(self, words: str, *, is_final: bool) -> bool:
+        """Note a failure; return whether it will be tried again."""
+        wait_ms = None if is_final else self._restarts.failed()
+        if wait_ms is None:
+            self.progress = replace(self.progress, state=FAILED, error=words)
+            return False
+        self.restart_at_ms = self._clock.mono_ms() + wait_ms
+        restarts = self.progress.restarts + 1
+        self.progress = replace(self.progress, state=RESTARTING, error=words, restarts=restarts)
+        return True
+
+    def is_between_batches(self) -> bool:
+        """Return whether its query does nothing that would be cut off by stopping it now."""
+        return not self.query.isActive or not self.query.status["isTriggerActive"]
+
+    def batches_done(self) -> tuple[str, str] | None:
+        """Return a mark that changes with every finished batch."""
+        self.look()
+        return self._last_seen
+
+    def _new_reports(self) -> list[dict[str, Any]]:
+        """Return Spark's reports since the last look, oldest first."""
+        if self.query is None:
+            return []
+        kept = self.query._jsq.recentProgress()
+        found: list[dict[str, Any]] = []
+        for index in range(len(kept) - 1, -1, -1):
+            report = json.loads(kept[index].json())
+            if (report["runId"], report["timestamp"]) == self._last_seen:
+                break
+            found.append(report)
+        if found:
+            self._last_seen = (found[0]["runId"], found[0]["timestamp"])
+        return found[::-1]

@@ -1,0 +1,90 @@
+"""A Spark session that starts soon and has little to do between small batches.
+
+    from ottla.spark import session
+
+    spark = session("orders", master="local[4]")
+
+What it sets, and what each is worth, is measured in docs/spark.md. A plain `SparkSession` works as well; all
+of this is only about time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.common.java import find_java
+from ottla.spark.spark_home import make_spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+FAST = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
+    "spark.python.daemon.module": "ottla.spark.daemon",
+}
+"""For sessions on this machine. The checkpoint manager writes files without looking whether another run of
+the query has: so two runs must not share a checkpoint (see checkpoint_lock.py)."""
+QUIET = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+EVERYWHERE = {"spark.speculation": "false"}
+DEFAULT_MEMORY = "1g"
+
+
+def builder(
+    name: str = "ottla",
+    *,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    fast_checkpoints: bool = True,
+) -> SparkSession.Builder:
+    """Return a builder of a session; `conf` goes before what is set here."""
+    is_local = master.startswith("local")
+    settings = {**EVERYWHERE, **(FAST | QUIET if is_local else {}), **(conf or {})}
+    if not fast_checkpoints and "spark.sql.streaming.checkpointFileManagerClass" not in (conf or {}):
+        settings.pop("spark.sql.streaming.checkpointFileManagerClass", None)
+    _prepare_environment(settings, is_local)
+    from pyspark.sql import SparkSession
+
+    made = SparkSession.builder.master(master).appName(name)
+    for key, value in settings.items():
+        made = made.config(key, value)
+    return made
+
+
+def session(
+    name: str = "ottla",
+    *,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    fast_checkpoints: bool = True,
+    log_level: str = "WARN",
+) -> SparkSession:
+    """Return a running session; raise JavaNotFound, which says what to do, if there is no Java."""
+    made = builder(name, master=master, conf=conf, fast_checkpoints=fast_checkpoints).getOrCreate()
+    made.sparkContext.setLogLevel(log_level)
+    return made
+
+
+def _prepare_environment(settings: Mapping[str, str], is_local: bool) -> None:
+    """Say where Python and Java are, before the JVM starts; what the user has said himself stays."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    java = find_java()
+    if "JAVA_HOME" not in os.environ:
+        os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
+    if is_local and "SPARK_HOME" not in os.environ:
+        home = make_spark_home(
+            java,
+            memory=settings.get("spark.driver.memory", DEFAULT_MEMORY),
+            java_options=settings.get("spark.driver.extraJavaOptions", ""),
+        )
+        if home is not None:
+            os.environ["SPARK_HOME"] = str(home)

@@ -1,0 +1,246 @@
+"""The topic in which it stands who owns a sink and which batch is decided.
+
+    topic   __ottla_spark_decisions, compacted, with acks=all
+    key     <query id>/<sink>/owner or <query id>/<sink>/decision
+    value   {"run": ...}  or  {"batch": 7, "run": ..., "writer": ..., "transactions": [[id, pid, epoch], ...]}
+
+All records of a sink are in one partition, and are written under the producer id of the transactional id
+`spark-decisions/<query id>/<sink>`, though not in transactions. Whoever takes that id gets the next epoch,
+and from the first record that he writes on, the partition refuses records of older epochs. So after `take`
+nothing that an older run still has under way can appear any more, and what is then read is final.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from kio.schema.errors import ErrorCode
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import raise_for
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.producer.batch import MAX_SEQUENCE, Identity
+from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.partitioners import partition_of
+from ottla.client.producer.transaction_calls import TransactionCalls
+from ottla.client.topic_admin import NewTopic, TopicAdmin
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from ottla.protocol.produce_client import LAST_VERSION, decode_produce_response, encode_produce_request
+from ottla.protocol.record_encoder import encode_new_batch
+from ottla.protocol.records import decode_records
+from ottla.spark.errors import Superseded
+from ottla.spark.planning import OffsetRange
+from ottla.spark.range_reader import RangeReader, ReadSettings
+from ottla.spark.sink.decisions import (
+    Decision,
+    Prepared,
+    Register,
+    SinkKey,
+    check_owner,
+    encode_decision,
+)
+
+TOPIC = "__ottla_spark_decisions"
+PARTITIONS = 8
+TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+GRACE_MS = 2_000
+ANOTHER_TRY = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.request_timed_out,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.concurrent_transactions,
+    }
+)
+FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
+MOST_TURNS = 5
+READING = ReadSettings(fails_on_data_loss=False)
+MAX_BYTES = 64 * 1024 * 1024
+
+
+@dataclass
+class _Known:
+    """What this process knows of a sink's register, and how far it has read."""
+
+    register: Register = field(default_factory=Register)
+    read_to: int = 0
+    identity: Identity | None = None
+    next_sequence: int = 0
+    taken_for: str | None = None
+    """The run for which this process, or one that it has read of, took the register."""
+
+
+class DecisionLog:
+    """The registers of sinks, as this process knows them."""
+
+    def __init__(self, cluster: Cluster, options: ProducerOptions, clock: Clock) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._clock = clock
+        self._known: dict[SinkKey, _Known] = {}
+        self._partitions = 0
+
+    async def current(self, key: SinkKey) -> Register:
+        """Return what is stored of a sink now."""
+        known = self._known.setdefault(key, _Known())
+        await self._read(key, known)
+        return known.register
+
+    async def owned(self, key: SinkKey, run_id: str) -> Register:
+        """Return what is stored of a sink, after it has become this run's."""
+        register = await self.current(key)
+        known = self._known[key]
+        if register.owner == run_id:
+            known.taken_for = run_id
+        elif known.taken_for == run_id:
+            check_owner(register, run_id)
+        else:
+            await self.take(key, run_id)
+        return known.register
+
+    async def take(self, key: SinkKey, run_id: str) -> Register:
+        """Make a run the owner, let nothing older be written any more, and return what is stored."""
+        known = self._known.setdefault(key, _Known())
+        for _ in range(MOST_TURNS):
+            await self._renew(key, known)
+            try:
+                await self._write(key, known, "owner", json.dumps({"run": run_id}).encode())
+            except KafkaError as error:
+                if error.code not in FENCED:
+                    raise
+                await self._read(key, known)  # another task has come in between, of our run or not
+                if known.register.owner != run_id:
+                    continue
+            known.taken_for = run_id
+            await self._read(key, known)
+            return known.register
+        raise busy(key)
+
+    async def settle(self, key: SinkKey, run_id: str, left: Prepared) -> bool:
+        """Return whether a transaction that a task has found open is decided, now and for ever.
+
+        Its driver may be about to decide for it. Taking the register stops that: the driver then looks
+        again whether all transactions are there.
+        """
+        await self._read(key, self._known.setdefault(key, _Known()))
+        check_owner(self._known[key].register, run_id)
+        decision = (await self.take(key, run_id)).decision
+        return decision is not None and left in decision.transactions
+
+    async def decide(
+        self, key: SinkKey, decision: Decision, check: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Store a decision; raise Superseded if another run has taken over.
+
+        `check` is called before the first decision, and whenever a task has taken the register since: it
+        raises if one of the transactions is not prepared any more.
+        """
+        known = self._known.setdefault(key, _Known())
+        value = encode_decision(decision)
+        for _ in range(MOST_TURNS):
+            if known.identity is None:
+                await self._renew(key, known)
+                await self._read(key, known)
+                check_owner(known.register, decision.run_id)
+                if check is not None:
+                    await check()
+            try:
+                await self._write(key, known, "decision", value)
+            except KafkaError as error:
+                if error.code not in FENCED:
+                    raise
+                known.identity = None  # a worker of this run has taken the id, or another run has
+                continue
+            known.register = Register(decision.run_id, decision)
+            return
+        raise busy(key)
+
+    async def _renew(self, key: SinkKey, known: _Known) -> None:
+        options = ProducerOptions.of(self._options.addresses, transactional_id=f"spark-decisions/{key}")
+        known.identity, _ = await TransactionCalls(self._cluster, options).init(Identity())
+        known.next_sequence = 0
+
+    async def _write(self, key: SinkKey, known: _Known, entry: str, value: bytes) -> None:
+        at = await self._place(key)
+        assert known.identity is not None
+        batch = encode_new_batch(
+            [(self._clock.wall_ms(), f"{key}/{entry}".encode(), value, ())],
+            producer_id=known.identity.producer_id,
+            producer_epoch=known.identity.producer_epoch,
+            base_sequence=known.next_sequence,
+        )
+
+        async def attempt() -> None:
+            connection = await self._cluster.broker(await self._cluster.leader(at))
+            version = connection.version_of(ApiKey.PRODUCE, LAST_VERSION)
+            timeout_ms = self._options.request_timeout_ms
+            topics = {at.topic: [(at.partition, batch)]}
+            body = encode_produce_request(version, None, -1, timeout_ms, topics)
+            await connection.ready()
+            frame, start = await connection.post(ApiKey.PRODUCE, version, body, timeout_ms + GRACE_MS)
+            results, _ = decode_produce_response(frame, start, version)
+            code = results[at].error_code
+            if code and code != ErrorCode.duplicate_sequence_number:
+                self._cluster.forget(at.topic)
+                raise_for(code, f"the decision of {key}")
+
+        try:
+            await self._cluster.retrying(attempt, also=ANOTHER_TRY, patient=True)
+        except BaseException:
+            known.identity = None  # whether it is stored is not known: the next one begins a new epoch
+            raise
+        known.next_sequence = (known.next_sequence + 1) & MAX_SEQUENCE
+
+    async def _read(self, key: SinkKey, known: _Known) -> None:
+        """Read what was written since the last time."""
+        at = await self._place(key)
+        end = (await list_offsets(self._cluster, {at: LATEST}))[at].offset
+        if end < known.read_to:  # the topic was deleted, and there is a new one
+            known.register, known.read_to = Register(), 0
+        if end == known.read_to:
+            return
+        start = max(known.read_to, (await list_offsets(self._cluster, {at: EARLIEST}))[at].offset)
+        names = {f"{key}/{entry}".encode(): entry for entry in ("owner", "decision")}
+        reader = RangeReader(self._cluster, [OffsetRange(at.topic, None, at.partition, start, end)], READING)
+        while pieces := await reader.next():
+            for piece in pieces:
+                for header, batch in piece.batches:
+                    for record in decode_records(bytes(batch), max_bytes=MAX_BYTES):
+                        entry = names.get(record.key or b"")
+                        if entry is not None and header.base_offset >= known.read_to:
+                            known.register = known.register.apply(entry, record.value)
+        known.read_to = end
+
+    async def _place(self, key: SinkKey) -> TopicPartition:
+        if not self._partitions:
+            self._partitions = await self._open_topic()
+        return TopicPartition(TOPIC, partition_of(str(key).encode(), self._partitions))
+
+    async def _open_topic(self) -> int:
+        try:
+            return len((await self._cluster.topic(TOPIC)).partitions)
+        except UnknownTopicOrPartition:
+            pass
+        new = NewTopic(TOPIC, PARTITIONS, -1, TOPIC_CONFIGS)
+        outcome = (await TopicAdmin(self._cluster).create_topics([new]))[TOPIC]
+        if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicAlreadyExists):
+            raise outcome
+        unknown = frozenset({ErrorCode.unknown_topic_or_partition})
+        found = await self._cluster.retrying(lambda: self._cluster.refresh([TOPIC]), also=unknown)
+        return len(found[TOPIC].partitions)
+
+
+def busy(key: SinkKey) -> Superseded:
+    """Return the error for a sink that others take over all the time."""
+    return Superseded(f"{key}: several runs of this query take the sink from each other. Stop all but one")

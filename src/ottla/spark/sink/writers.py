@@ -1,0 +1,118 @@
+"""What Spark calls to write: a stream, or a batch (which may be one of a stream, in foreachBatch).
+
+Spark makes these objects in a process of their own, only to send them to others: what does the work is
+imported where it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ottla.common.ids import new_uuid
+from ottla.spark.errors import SparkError, WrongOption
+from ottla.spark.sink.decisions import MAIN, SinkKey
+from ottla.spark.sink.layout import Layout, layout_of
+from ottla.spark.sink.sink_options import SinkOptions, read_sink_options
+from ottla.spark.sink.target import Target
+from ottla.spark.worker import TaskPlace, task_place
+
+if TYPE_CHECKING:
+    from ottla.spark.sink.writing import Written
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class Writing:
+    """What both writers share."""
+
+    def __init__(self, options: SinkOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+        self._writer_id = new_uuid().hex
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write the rows of one task."""
+        from ottla.spark.sink.writing import write_at_least_once, write_exactly_once
+
+        place = task_place()
+        if not self._options.is_exactly_once:
+            return write_at_least_once(iterator, self._layout, self._options)
+        target = self._target(place)
+        return write_exactly_once(iterator, target, self._layout, self._options, place)
+
+    def _target(self, place: TaskPlace) -> Target:
+        raise SparkError("a task without a target")  # each of the two writers has its own
+
+
+class StreamWriter(Writing, DataSourceStreamArrowWriter):
+    """Writes the batches of a stream."""
+
+    def _target(self, place: TaskPlace) -> Target:
+        if place.query_id is None or place.batch_id is None:
+            raise SparkError("Spark does not say which query and batch this task belongs to")
+        key = SinkKey(place.query_id, self._options.sink or MAIN)
+        # The writer is another object on the driver: within a stream, one batch is written once.
+        return Target(key, place.batch_id, place.run_id or "", "stream")
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Make a batch visible."""
+        from ottla.spark.sink.committing import commit_batch
+
+        commit_batch(cast("Sequence[Written | None]", messages), self._options)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Give a batch up."""
+        from ottla.spark.sink.committing import abort_batch
+
+        abort_batch(cast("Sequence[Written | None]", messages), self._options)
+
+
+class BatchWriter(Writing, DataSourceArrowWriter):
+    """Writes a table; inside foreachBatch, a batch of a stream."""
+
+    def _target(self, place: TaskPlace) -> Target:
+        if place.query_id is not None and place.batch_id is not None:
+            key = SinkKey(place.query_id, self._options.sink or self._layout.topic or "topics")
+            return Target(key, place.batch_id, place.run_id or "", self._writer_id)
+        return Target(self._key, 0, self._writer_id, self._writer_id)
+
+    @property
+    def _key(self) -> SinkKey:
+        """The sink of a write that belongs to no query."""
+        return SinkKey(f"batch-{self._writer_id}")
+
+    def commit(self, messages: Messages) -> None:
+        """Make what was written visible, all at once."""
+        from ottla.spark.sink.committing import commit_batch
+
+        commit_batch(cast("Sequence[Written | None]", messages), self._options)
+
+    def abort(self, messages: Messages) -> None:
+        """Give up what was written."""
+        from ottla.spark.sink.committing import abort_batch
+
+        if self._options.is_exactly_once:
+            abort_batch(cast("Sequence[Written | None]", messages), self._options, self._key)
+
+
+def stream_writer(options: Mapping[str, str], schema: Any) -> StreamWriter:
+    """Return the writer of a stream."""
+    return StreamWriter(*_read(options, schema))
+
+
+def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter:
+    """Return the writer of a table."""
+    if overwrite:
+        raise WrongOption("mode", "a topic cannot be overwritten: write with mode append")
+    return BatchWriter(*_read(options, schema))
+
+
+def _read(options: Mapping[str, str], schema: Any) -> tuple[SinkOptions, Layout]:
+    found = read_sink_options(options)
+    layout = layout_of(
+        schema, found.topic, with_headers=found.with_headers, with_timestamp=found.with_timestamp
+    )
+    return found, layout

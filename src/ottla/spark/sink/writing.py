@@ -1,0 +1,128 @@
+"""What a task of a write does: rows into a transaction, which it prepares and leaves to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ottla.common.clock import SystemClock
+from ottla.spark.errors import SparkError
+from ottla.spark.link import link_to
+from ottla.spark.sink import crash_points
+from ottla.spark.sink.decisions import Prepared, SinkKey, is_decided
+from ottla.spark.sink.ending import two_phase
+from ottla.spark.sink.layout import Layout
+from ottla.spark.sink.ledger import decision_log
+from ottla.spark.sink.rows import RowEncoder
+from ottla.spark.sink.sink_options import SinkOptions
+from ottla.spark.sink.target import Target
+from ottla.spark.sink.transaction import BatchProducer
+from ottla.spark.worker import TaskPlace, settle_worker
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    key: SinkKey | None
+    batch_id: int
+    run_id: str
+    writer_id: str
+    transaction: Prepared | None
+    is_decided: bool = False
+    """Whether nothing was written, because the batch is decided already."""
+    attempt: int = 0
+    rows: int = 0
+
+
+def write_exactly_once(
+    rows: Iterator[Any], target: Target, layout: Layout, options: SinkOptions, place: TaskPlace
+) -> Written:
+    """Write the rows of one task into a transaction, and prepare it."""
+    settle_worker()
+    if place.speculates:
+        raise SparkError(
+            "exactly-once cannot be kept with spark.speculation: two attempts would write the same rows at "
+            "the same time. Set spark.speculation to false"
+        )
+    key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
+    nothing = Written(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
+    first = next((each for each in rows if each.num_rows), None)
+    link = link_to(options.producer, is_patient=True)
+    decisions = decision_log(link, options.producer)
+
+    def has_been_decided() -> bool:
+        register = link.run(decisions.owned(key, run_id))
+        nothing.is_decided = is_decided(register, batch_id, run_id, writer_id)
+        return nothing.is_decided
+
+    if has_been_decided():
+        return _drained(rows, nothing)
+    if first is None:
+        return nothing
+    crash_points.reached(crash_points.BEFORE_INIT, batch_id)
+    producer = BatchProducer(link, two_phase(options.producer, key.transactional_id(place.partition)))
+    try:
+        producer.begin(lambda left: decisions.settle(key, run_id, left))
+        crash_points.reached(crash_points.AFTER_INIT, batch_id)
+        if has_been_decided():  # by another attempt, before we took the id: what we add now, nobody would end
+            return _drained(rows, nothing)
+        try:
+            count = _send_all(first, rows, producer, layout, options, batch_id)
+            nothing.transaction = producer.prepare()
+        except BaseException:
+            producer.abort()
+            raise
+        nothing.rows = count
+    finally:
+        producer.close()
+    crash_points.reached(crash_points.AFTER_PREPARE, batch_id)
+    return nothing
+
+
+def _drained(rows: Iterator[Any], nothing: Written) -> Written:
+    """Read rows that are not needed: Spark has them ready, and keeps a worker that has read to the end."""
+    for _ in rows:
+        pass
+    return nothing
+
+
+def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> Written:
+    """Write the rows of one task, and wait until they are delivered."""
+    settle_worker()
+    first = next((each for each in rows if each.num_rows), None)
+    if first is None:
+        return Written(None, -1, "", "", None)
+    producer = BatchProducer(link_to(options.producer, is_patient=True), options.producer)
+    try:
+        count = _send_all(first, rows, producer, layout, options, -1)
+        producer.flush()
+    finally:
+        producer.close()
+    return Written(None, -1, "", "", None, rows=count)
+
+
+def _send_all(
+    first: Any,
+    rows: Iterator[Any],
+    producer: BatchProducer,
+    layout: Layout,
+    options: SinkOptions,
+    batch_id: int,
+) -> int:
+    encoder = RowEncoder(
+        layout,
+        options.producer,
+        producer.partition_count,
+        SystemClock(),
+        transactional=options.is_exactly_once,
+    )
+    producer.send(encoder.add(first))
+    for batch in rows:
+        producer.send(encoder.add(batch))
+    producer.send(encoder.rest())
+    crash_points.reached(crash_points.AFTER_PRODUCE, batch_id)
+    return encoder.rows

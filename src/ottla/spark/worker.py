@@ -1,0 +1,61 @@
+"""What a Python worker of Spark is told once, and what its task knows of the query."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import cast
+
+_settled_in = -1
+
+QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+SPECULATION = "spark.speculation"
+
+
+def leave_out_test_tools() -> None:
+    """Keep kio from importing hypothesis, as it does where it finds it: 0.2 s in each process of Spark's."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if main is not None and main.name.startswith("pyspark."):
+        sys.modules.setdefault("hypothesis", cast(ModuleType, None))
+
+
+def settle_worker() -> None:
+    """Keep the garbage collector off what is loaded: pyspark collects after every task, for 30 ms or so."""
+    global _settled_in
+    if _settled_in != os.getpid():
+        _settled_in = os.getpid()
+        gc.collect()
+        gc.freeze()
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """Where a task stands: in which query and batch, as which partition, for the how manieth time."""
+
+    query_id: str | None
+    batch_id: int | None
+    run_id: str | None
+    partition: int
+    attempt: int
+    speculates: bool
+
+
+def task_place() -> TaskPlace:
+    """Return where the task of this worker stands; outside of a task, in no query."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return TaskPlace(None, None, None, 0, 0, False)
+    batch = context.getLocalProperty(BATCH_ID)
+    return TaskPlace(
+        context.getLocalProperty(QUERY_ID),
+        int(batch) if batch else None,
+        context.getLocalProperty(RUN_ID),
+        context.partitionId(),
+        context.attemptNumber(),
+        (context.getLocalProperty(SPECULATION) or "").lower() == "true",
+    )

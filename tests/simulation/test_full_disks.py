@@ -1,0 +1,136 @@
+"""A broker of a simulated cluster whose disk is full: the others go on, and it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.common.ids import TopicPartition
+from ottla.testing.history import Acked, History
+from ottla.testing.sim_cluster import SimCluster
+from ottla.testing.sim_producer import SimProducer
+
+PLACE = TopicPartition("t", 0)
+SOON_S = 5.0
+LAG_MS = 60_000
+"""Far longer than any of this takes: nobody falls out of sync by itself."""
+
+
+class Scene:
+    """Three brokers and a producer with acks=all."""
+
+    def __init__(self, nodes: int = 3) -> None:
+        self.cluster = SimCluster(1, nodes, {"replica.lag.time.max.ms": str(LAG_MS)})
+        self.history = History(self.cluster.loop.time)
+
+    async def begin(self) -> None:
+        for node in self.cluster.nodes.values():
+            node.start()
+        client = self.cluster.new_client()
+        await client.process.spawn(client.create_topic("t", 1, len(self.cluster.nodes)))
+        await self.cluster.wait_until(lambda: len(self.isr) == len(self.cluster.nodes), SOON_S)
+        producer = self.cluster.new_client()
+        producer.process.spawn(SimProducer(producer, self.history, "p", [PLACE]).run())
+        assert await self.acks_arrive()
+
+    @property
+    def isr(self) -> set[int]:
+        known = self.cluster.image.partition(*PLACE)
+        return set() if known is None else set(known.isr)
+
+    @property
+    def leader(self) -> int:
+        known = self.cluster.image.partition(*PLACE)
+        return -1 if known is None else known.leader
+
+    def fill_disk(self, node_id: int) -> None:
+        disk = self.cluster.nodes[node_id].disk
+        disk.capacity_bytes = disk.used_bytes()
+
+    async def acks_arrive(self, within_s: float = SOON_S) -> bool:
+        before = self._acks()
+        return await self.cluster.wait_until(lambda: self._acks() > before + 5, within_s)
+
+    def _acks(self) -> int:
+        return sum(isinstance(event, Acked) for event in self.history.events)
+
+
+def test_others_lead_while_the_disk_of_a_leader_is_full() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.begin()
+        leader = scene.leader
+        scene.fill_disk(leader)
+        assert await scene.cluster.wait_until(lambda: scene.leader != leader, SOON_S)
+        assert await scene.acks_arrive()
+        assert leader not in scene.isr
+        scene.cluster.nodes[leader].disk.heal()
+        assert await scene.cluster.wait_until(lambda: leader in scene.isr, SOON_S)
+        assert await scene.acks_arrive()
+
+    scene.cluster.run(main())
+
+
+def test_producers_do_not_wait_for_a_follower_whose_disk_is_full() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.begin()
+        leader = scene.leader
+        follower = next(each for each in scene.cluster.nodes if each != leader)
+        scene.fill_disk(follower)
+        assert await scene.cluster.wait_until(lambda: follower not in scene.isr, SOON_S)
+        assert await scene.acks_arrive()
+        assert scene.leader == leader
+        scene.cluster.nodes[follower].disk.heal()
+        assert await scene.cluster.wait_until(lambda: follower in scene.isr, SOON_S)
+
+    scene.cluster.run(main())
+
+
+def test_when_every_disk_is_full_writing_goes_on_as_soon_as_there_is_room() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.begin()
+        for node_id in scene.cluster.nodes:
+            scene.fill_disk(node_id)
+        assert not await scene.acks_arrive()
+        assert scene.leader >= 0
+        for node in scene.cluster.nodes.values():
+            node.disk.heal()
+        assert await scene.acks_arrive(4 * SOON_S)
+        assert await scene.cluster.wait_until(lambda: scene.isr == {1, 2, 3}, 4 * SOON_S)
+
+    scene.cluster.run(main())
+
+
+def test_a_broker_alone_waits_for_room() -> None:
+    scene = Scene(nodes=1)
+
+    async def main() -> None:
+        await scene.begin()
+        scene.fill_disk(1)
+        assert not await scene.acks_arrive()
+        assert scene.leader == 1
+        assert scene.cluster.image.brokers[1].can_lead
+        scene.cluster.nodes[1].disk.heal()
+        assert await scene.acks_arrive()
+
+    scene.cluster.run(main())
+
+
+def test_a_broker_can_be_stopped_while_its_disk_is_full() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.begin()
+        leader = scene.leader
+        scene.fill_disk(leader)
+        assert await scene.cluster.wait_until(lambda: scene.leader != leader, SOON_S)
+        async with asyncio.timeout(SOON_S):
+            await scene.cluster.nodes[leader].stop()
+        assert scene.cluster.nodes[leader].left_running == []
+        assert await scene.acks_arrive()
+
+    scene.cluster.run(main())

@@ -1,0 +1,182 @@
+"""The files of `ottla generate` are sound, and ask only for what brokers serve."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.promql import asked
+
+from ottla.cli.generated import compose, grafana, prometheus, systemd
+from ottla.cli.generated.yaml_text import to_yaml
+from ottla.cli.serve import raw_config
+from ottla.common.broker_keys import BrokerConfig
+from ottla.metrics.catalogue import METRICS, served_names
+
+BY_PROMETHEUS = {"up"}
+OF_SCRAPES = {"instance", "job"}
+
+
+def panels() -> list[dict]:
+    return [each for each in json.loads(grafana.dashboard("Ottla"))["panels"] if each["type"] != "row"]
+
+
+EXPRESSIONS = [
+    *(target["expr"] for panel in panels() for target in panel["targets"]),
+    *(rule[1] for rule in prometheus.rules_for(60)),
+]
+
+
+def labels_of(name: str) -> set[str]:
+    declared = next((each for each in METRICS.values() if name in each.sample_names), None)
+    more = {"le"} if name.endswith("_bucket") else set()
+    return OF_SCRAPES | more | (set(declared.labels) if declared else set())
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_asks_for_metrics_and_labels_that_are_served(expression):
+    metrics, grouped = asked(expression)
+    assert metrics, "it asks for nothing"
+    assert set(metrics) <= served_names() | BY_PROMETHEUS
+    for name, labels in metrics.items():
+        assert labels <= labels_of(name), name
+    assert grouped <= set.union(*(labels_of(name) for name in metrics))
+
+
+def test_the_helper_finds_metrics_labels_and_groups():
+    expression = 'histogram_quantile(0.9, sum by (le, b) (rate(x_bucket{a=~"$t(",c!="}"}[5m]))) / y > 3'
+    assert asked(expression) == ({"x_bucket": {"a", "c"}, "y": set()}, {"le", "b"})
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap_and_have_ids_of_their_own():
+    made = json.loads(grafana.dashboard("Mine"))
+    assert made["title"] == "Mine"
+    ids = [each["id"] for each in made["panels"]]
+    assert len(ids) == len(set(ids))
+    taken: set[tuple[int, int]] = set()
+    for each in made["panels"]:
+        place = each["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not cells & taken, each["title"]
+        assert max(x for x, _ in cells) < grafana.WIDTH
+        taken |= cells
+
+
+def test_the_variables_of_the_dashboard_ask_for_what_is_served():
+    for query in grafana.VARIABLES.values():
+        metric, label = query.removeprefix("label_values(").removesuffix(")").split(", ")
+        assert metric in served_names()
+        assert label in labels_of(metric)
+
+
+def test_prometheus_gets_two_files_that_know_each_other(ottla, tmp_path):
+    done = ottla("generate", "prometheus", "-o", str(tmp_path), "-t", "a:9644", "-t", "b:9644")
+    assert done.code == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["ottla-alerts.yml", "prometheus.yml"]
+    config = (tmp_path / "prometheus.yml").read_text()
+    assert "- ottla-alerts.yml\n" in config
+    assert '- "a:9644"\n' in config
+    assert '- "b:9644"\n' in config
+
+
+def test_the_alerts_are_printed_with_the_lag_that_was_asked_for(ottla):
+    assert (
+        b"kafka_consumergroup_lag_seconds_max) > 42"
+        in ottla("generate", "prometheus", "--alerts", "--lag-seconds", "42").out
+    )
+
+
+def test_a_unit_runs_this_program_with_the_options_of_serve(ottla):
+    said = ottla(
+        "generate", "systemd", "--program", "/opt/o t/ottla", "--node-id", "2", "--zookeeper", "zk:2181"
+    ).out.decode()
+    command = next(line for line in said.splitlines() if line.startswith("ExecStart="))
+    assert command == (
+        'ExecStart="/opt/o t/ottla" serve --data /var/lib/ottla --log-format json '
+        "--node-id 2 --zookeeper zk:2181"
+    )
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+@pytest.mark.parametrize("user", [None, "daemon"])
+def test_systemd_accepts_the_unit(tmp_path: Path, user: str | None):
+    file = tmp_path / "ottla.service"
+    file.write_text(systemd.unit(sys.executable, "ottla", user, ["--listen", ":9092"]))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(file)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_the_brokers_of_a_compose_file_have_commands_that_serve_accepts(brokers):
+    for number in range(1, brokers + 1):
+        made = compose._broker(number, brokers, "ottla", 19_092 + number - 1)
+        words = made["command"][1:]
+        options: dict[str, list[str]] = {}
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            options.setdefault(option, []).append(value)
+        raw = raw_config(
+            {},
+            dict(each.split("=", 1) for each in options["--set"]),
+            data=options["--data"][0],
+            listen=tuple(options["--listen"]),
+            advertise=tuple(options["--advertise"]),
+            node_id=int(options["--node-id"][0]),
+            zookeeper=options["--zookeeper"][0],
+            metrics=options["--metrics"][0],
+        )
+        config = BrokerConfig(raw)
+        assert [str(each.advertised) for each in config.listener_list] == [
+            f"broker-{number}:9092",
+            f"localhost:{19_091 + number}",
+        ]
+        assert f"{19_091 + number}:{19_091 + number}" in made["ports"]
+
+
+def test_a_wheel_is_copied_into_the_image():
+    assert (
+        "COPY ./ottla-1.whl /tmp/ottla-1.whl\nRUN pip install --no-cache-dir '/tmp/ottla-1.whl[zookeeper]'"
+        in (compose._dockerfile("./ottla-1.whl"))
+    )
+
+
+DATA = {
+    "text": "a: b",
+    "word": "off",
+    "plain": "ottla-alerts.yml",
+    "number": 3,
+    "flag": True,
+    "empty": {},
+    "list": [{"a": 1, "b": [1, 2]}, "x y", ["n"]],
+    "lines": "FROM x\nRUN y\n",
+}
+
+
+def test_yaml_is_written_so_that_nothing_is_misread():
+    assert to_yaml(DATA, "why\n\nso") == (
+        "# why\n#\n# so\n"
+        'text: "a: b"\nword: "off"\nplain: ottla-alerts.yml\nnumber: 3\nflag: true\nempty: {}\n'
+        'list:\n  - a: 1\n    b:\n      - 1\n      - 2\n  - "x y"\n  - - "n"\n'
+        "lines: |\n  FROM x\n  RUN y\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [to_yaml(DATA), prometheus.scrape_config(["a:1"]), prometheus.alert_rules(9), compose.compose(3, "o", 1)],
+)
+def test_a_yaml_parser_agrees(text):
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    assert yaml.safe_load(text)
+
+
+def test_a_file_that_cannot_be_written_is_named(ottla, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = ottla("generate", "grafana", "-o", str(tmp_path / "file" / "x.json"))
+    assert done.code == 1
+    assert "cannot be written" in done.err

@@ -1,0 +1,128 @@
+"""A broker's session: what it says of itself gets through, whatever happens to sessions meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+
+from ottla.controller.membership import Membership
+from ottla.controller.term import Term
+from ottla.metadata.memory import MemoryStore
+from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.records import Endpoint
+from ottla.metadata.registration import BrokerRegistration, SessionInfo
+
+STARTING = BrokerRegistration(incarnation_id="i", directory_id="d")
+READY = replace(STARTING, endpoints=(Endpoint("PLAINTEXT", "one", 9092),))
+SOON_S = 5.0
+
+
+class Bench:
+    """One broker's membership; what it was told is in `lost` and `renewed`."""
+
+    def __init__(self) -> None:
+        self.server = MemoryServer(session_timeout_s=0.05)
+        self.lost = self.renewed = 0
+        self.members = Membership(
+            MemoryStore(self.server, 1), 1, _no_term, self._count_lost, self._count_renewed
+        )
+
+    def _count_lost(self) -> None:
+        self.lost += 1
+
+    async def _count_renewed(self) -> None:
+        self.renewed += 1
+
+    @property
+    def said(self) -> BrokerRegistration | None:
+        """What the store knows of the broker."""
+        sessions: list[SessionInfo] = self.server.sessions()
+        return sessions[0].registration if sessions else None
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SOON_S):
+            while not is_so():  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.001)
+
+
+def _no_term(_: int) -> Term:
+    raise AssertionError("nobody stands for election here")
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    await made.members.open(STARTING)
+    yield made
+    await made.members.close()
+
+
+async def test_a_session_that_is_lost_is_replaced_with_a_greater_epoch(bench: Bench) -> None:
+    before = bench.members.broker_epoch
+    await bench.members.register(READY)
+    bench.server.expire_node(1)
+    await bench.until(lambda: bench.renewed == 1)
+    assert bench.lost == 1
+    assert bench.members.broker_epoch > before
+
+
+async def test_a_process_that_lived_on_has_lost_nothing_with_its_session(bench: Bench) -> None:
+    await bench.members.register(replace(READY, after_unclean_stop=True, may_have_lost_records=True))
+    bench.members.taken_in()
+    bench.server.expire_node(1)
+    await bench.until(lambda: bench.renewed == 1)
+    assert bench.said == replace(READY, after_unclean_stop=False, may_have_lost_records=False)
+
+
+async def test_what_a_stop_may_have_cost_is_said_until_the_cluster_has_taken_the_broker_in(
+    bench: Bench,
+) -> None:
+    unclean = replace(READY, after_unclean_stop=True, may_have_lost_records=True)
+    await bench.members.register(unclean)
+    bench.server.expire_node(1)
+    await bench.until(lambda: bench.renewed == 1)
+    assert bench.said == unclean
+
+
+async def test_without_a_session_there_is_no_epoch(bench: Bench) -> None:
+    bench.server.cut(1)
+    await bench.until(lambda: bench.said is None)
+    assert bench.members.broker_epoch > 0, "it cannot know yet"
+    bench.server.heal(1)
+    assert bench.members.broker_epoch == -1
+    await bench.until(lambda: bench.members.broker_epoch > 0)
+
+
+async def test_what_is_said_while_the_session_is_lost_is_said_by_the_next_one(bench: Bench) -> None:
+    await bench.members.register(READY)
+    bench.server.cut(1)
+    await bench.until(lambda: bench.said is None)
+    saying = asyncio.create_task(bench.members.stand_aside())
+    await asyncio.sleep(0)
+    bench.server.heal(1)
+    await saying
+    await bench.until(lambda: bench.said is not None and bench.said.wants_shutdown)
+    assert bench.said is not None
+    assert bench.said.endpoints == READY.endpoints
+
+
+async def test_a_short_cut_delays_the_word_but_does_not_lose_it(bench: Bench) -> None:
+    await bench.members.register(READY)
+    bench.server.session_timeout_s = 60.0
+    bench.server.cut(1)
+    saying = asyncio.create_task(bench.members.stand_aside())
+    await asyncio.sleep(0)
+    bench.server.heal(1)
+    await saying
+    assert bench.lost == 0
+    assert bench.said == replace(READY, wants_shutdown=True)
+
+
+async def test_who_stood_aside_may_lead_again(bench: Bench) -> None:
+    await bench.members.register(READY)
+    await bench.members.stand_aside()
+    await bench.members.stand_aside(False)
+    assert bench.said == READY
