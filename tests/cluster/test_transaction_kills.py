@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.faulty_broker import FaultyBroker, compile_library
 from tests.cluster.striking_proxy import Step, StrikingProxy
 from tests.integration.clients import Refused, wait_until
-from tests.integration.transaction_libraries import ALL
+from tests.integration.transaction_libraries import ALL, CLASSIC
 from tests.integration.transaction_pipeline import Pipeline, PipelineProcess
 from tests.integration.transaction_stage import Stage
 from tests.integration.transactions import END
@@ -41,7 +41,9 @@ APIS = (
     ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.END_TXN,
 )
-LEFT_OUT = {"wire-v2": (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN)}
+LEFT_OUT = dict.fromkeys(
+    ALL.keys() - CLASSIC.keys(), (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN)
+)
 """What is not asked for with transaction.version=2."""
 
 WALKS = int(os.environ.get("OTTLA_WALKS", "1"))
