@@ -7,10 +7,12 @@ PYTEST := $(BIN)/python -m pytest
 RUNS   ?= 20000
 SEEDS  ?= 1000
 SERVE  ?=
+PEERS  ?=
+SOAK   ?= 120
 REUSE  ?= $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-again test-cluster simulate check interop oracle transcript fuzz bench docs picture clean
+.PHONY: help setup serve test test-again test-cluster simulate check interop oracle transcript fuzz bench bench-peers docs picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,14 +28,14 @@ $(READY): pyproject.toml constraints.txt
 serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
 	@exec $(BIN)/ottla serve $(SERVE)
 
-test: $(READY) ## run the whole test suite
-	$(PYTEST) tests -n 2 --dist loadfile -m "not cluster"
+test: $(READY) ## run the whole test suite, but for what `make interop` fetches programs for
+	$(PYTEST) tests --ignore tests/interop -n 2 --dist loadfile -m "not cluster"
 
 test-again: $(READY) ## run once more, one at a time, what failed in the last run
 	$(PYTEST) tests --last-failed --last-failed-no-failures none
 
 test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
-	$(PYTEST) tests/cluster/test_schedules_*.py tests/cluster/test_coordinator_failover.py
+	$(PYTEST) tests/cluster/test_schedules_*.py tests/cluster/test_coordinator_failover.py -n 2
 
 simulate: $(READY) ## run SEEDS simulated clusters under faults; a seed that breaks a promise is printed
 	$(BIN)/python -m ottla.testing.simulate --seeds $(SEEDS)
@@ -51,7 +53,7 @@ fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,00
 interop: $(READY) ## fetch Kafka's jars (Maven) and kcat (Debian), then run the tests that need them
 	$(BIN)/python tests/interop/fetch_jars.py
 	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends kcat; } || echo "no kcat: its tests will be skipped"
-	$(PYTEST) tests/interop
+	$(PYTEST) tests/interop -n 2 --dist loadfile
 
 transcript: $(READY) ## paste the README into a real terminal, in a clean clone; REUSE= installs everything anew
 	OTTLA_TRANSCRIPT=1 OTTLA_TRANSCRIPT_VENV=$(REUSE) $(PYTEST) tests/transcript -s
@@ -60,8 +62,17 @@ oracle: $(READY) ## run the client tests against Apache Kafka itself: they show 
 	$(BIN)/python tests/interop/fetch_jars.py
 	$(BIN)/python tests/interop/apache_kafka.py tests/integration/test_clients.py tests/integration/test_clients_and_topics.py tests/interop
 
-bench: $(READY) ## produce and consume through librdkafka, with the broker's CPU beside it
+bench: $(READY) ## produce, consume, requests, start-up in under 3 minutes, and CPU beside the stored baseline
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(READY) ## the same load for Ottla, Apache Kafka, NATS, Redis and RabbitMQ, in turns: hours; PEERS=--quick for a look
+	$(BIN)/python -m benchmarks.peers --fetch
+	@{ command -v nats-server && command -v redis-server && command -v rabbitmq-server; } >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends nats-server redis-server rabbitmq-server; } || echo "the report names the peers that could not be had"
+	$(BIN)/python -m benchmarks.peers $(PEERS)
+	$(BIN)/python -m benchmarks.peers.soak --minutes $(SOAK)
+	$(BIN)/python -m benchmarks.peers --report
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python -m benchmarks.peers.plots
 
 docs: $(READY) ## write the pages of docs/ that are made from the code
 	$(BIN)/python tools/write_docs.py

@@ -12,7 +12,9 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks import failover, groups, requests, startup, throughput, transactions
+from benchmarks.baseline import Costs
 from benchmarks.measure import Cost, machine
+from benchmarks.transaction_generators import PER_TRANSACTION, Kind, Target
 from ottla.testing.broker_process import BrokerProcess
 
 console = Console(width=110)
@@ -30,7 +32,14 @@ def main() -> None:
     parser.add_argument(
         "--against-kafka", action="store_true", help="with --only transactions: the same with Apache Kafka"
     )
+    parser.add_argument(
+        "--by", choices=tuple(transactions.GENERATORS), help="with --only transactions: one generator only"
+    )
+    parser.add_argument(
+        "--store-baseline", action="store_true", help="compare later runs with the CPU costs of this one"
+    )
     options = parser.parse_args()
+    costs = Costs()
     console.print(f"machine: {machine()}")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
         root = Path(folder)
@@ -43,18 +52,32 @@ def main() -> None:
             return
         with BrokerProcess(root / "data") as broker:
             if options.only in (None, "throughput"):
-                throughput_table(broker, 0.1 if options.quick else 1.0)
+                throughput_table(broker, 0.1 if options.quick else 1.0, costs)
             if options.only in (None, "requests"):
-                requests_table(broker, 2_000 if options.quick else 40_000)
+                requests_table(broker, 2_000 if options.quick else 40_000, costs)
             if options.only in (None, "transactions"):
-                transactions_table(broker, 0.1 if options.quick else 1.0)
+                transactions_table(broker, 0.1 if options.quick else 1.0, only=options.by)
+        if options.store_baseline:
+            costs.store()
+        else:
+            baseline_table(costs)
         if options.only == "transactions" and options.against_kafka:
             (root / "kafka").mkdir()
             with transactions.KafkaTarget(root / "kafka") as kafka:
-                transactions_table(kafka, 0.1 if options.quick else 1.0, "Apache Kafka: ")
+                transactions_table(kafka, 0.1 if options.quick else 1.0, "Apache Kafka: ", options.by)
 
 
-def throughput_table(broker: BrokerProcess, scale: float) -> None:
+def baseline_table(costs: Costs) -> None:
+    """CPU costs beside the stored ones; what has become dearer is flagged."""
+    compared = list(costs.compared())
+    worse = [each for each in compared if each.is_worse]
+    for each in worse:
+        console.print(f"[bold red]dearer[/] {each.name}: {each.ratio:.2f} times the CPU of the baseline")
+    if compared:
+        console.print(f"CPU costs beside benchmarks/baseline.json: {len(compared)}, dearer: {len(worse)}")
+
+
+def throughput_table(broker: BrokerProcess, scale: float, costs: Costs) -> None:
     """Produce and consume, every case."""
     table = Table("bytes", "partitions", "acks", title="librdkafka, one producer, one consumer")
     for head in ("in rec/s", "in MB/s", "in CPU s/M", "in CPU s/GB"):
@@ -69,6 +92,9 @@ def throughput_table(broker: BrokerProcess, scale: float) -> None:
         full = full or sent.generator_is_full or read.generator_is_full
         cells = [*rates(case, sent), *rates(case, read)]
         table.add_row(str(case.record_bytes), str(case.partitions), case.acks, *cells)
+        name = f"{case.record_bytes} B, {case.partitions} partitions, acks={case.acks}"
+        costs.note(f"produce a million records, {name}", sent.broker_cpu_s, case.records)
+        costs.note(f"consume a million records, {name}", read.broker_cpu_s, case.records)
     console.print(table)
     if full:
         console.print("* the load generator used a whole core: its limit, not the broker's")
@@ -86,7 +112,7 @@ def rates(case: throughput.Case, cost: Cost) -> list[str]:
     ]
 
 
-def requests_table(broker: BrokerProcess, count: int) -> None:
+def requests_table(broker: BrokerProcess, count: int, costs: Costs) -> None:
     """One-record requests at depth 1 and 20."""
     table = Table("depth", title="one 200-byte record per Produce request, one connection")
     for head in ("requests/s", "broker CPU us/request", "generator CPU us/request"):
@@ -96,6 +122,7 @@ def requests_table(broker: BrokerProcess, count: int) -> None:
     for depth in (1, 20):
         requests.run(broker, case.topic, depth, count // 10)
         cost = requests.run(broker, case.topic, depth, count)
+        costs.note(f"a million one-record requests, depth {depth}", cost.broker_cpu_s, count)
         table.add_row(
             str(depth),
             f"{count / cost.wall_s:,.0f}",
@@ -118,25 +145,25 @@ def groups_table(root: Path) -> None:
     console.print(table)
 
 
-def transactions_table(broker: transactions.Target, scale: float, whose: str = "") -> None:
-    """Idempotent and transactional producers."""
-    title = f"{whose}librdkafka, idempotent and in transactions of {transactions.PER_TRANSACTION:,} records"
-    table = Table("bytes", "producers", title=title)
-    for head in ("idempotent rec/s", "in transactions", "loss", "ms each", "CPU s/M", "in transactions"):
+def transactions_table(broker: Target, scale: float, whose: str = "", only: str | None = None) -> None:
+    """Idempotent and transactional producers; of transactions also what they lose against idempotent ones."""
+    title = f"{whose}records/s, idempotent and in transactions of {PER_TRANSACTION:,}"
+    table = Table("by", "bytes", "producers", title=title)
+    for head in ("idempotent", "flushed", "in transactions", "in background"):
         table.add_column(head, justify="right")
-    table.add_column("CPU ms each", justify="right")
-    for row in transactions.rows(broker, scale):
-        table.add_row(
-            str(row.record_bytes),
-            str(row.producers),
-            f"{row.speed(row.idempotent):,.0f}",
-            f"{row.speed(row.transactional):,.0f}",
-            f"{row.loss:.0%}",
-            f"{row.commit_ms:.2f}",
-            f"{row.cpu(row.idempotent):.2f}",
-            f"{row.cpu(row.transactional):.2f}",
-            f"{row.transaction_cpu_ms:.2f}",
-        )
+    for head in ("ms each", "CPU ms each"):
+        table.add_column(head, justify="right")
+    for who in transactions.GENERATORS if only is None else [only]:
+        for row in transactions.rows(broker, scale, who):
+            speeds = [f"{row.speed(kind):,.0f} ({row.loss(kind):.0%})" for kind in row.costs]
+            table.add_row(
+                row.generator,
+                str(row.load.record_bytes),
+                str(row.load.producers),
+                *(speeds + [""] * (len(Kind) - len(speeds))),
+                f"{row.commit_ms:.2f}",
+                f"{row.transaction_cpu_ms:.2f}",
+            )
     console.print(table)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.libraries import BATCH_BYTES, NAMES, Job, operation
+from benchmarks.libraries import BATCH_BYTES, FLOOR, NAMES, Job, operation
 from benchmarks.measure import machine
 from ottla.client import Admin, Producer
 from ottla.testing.broker_process import BrokerProcess
@@ -183,7 +183,8 @@ def main() -> None:
             fill(broker, f"warm-{size}", size, WARM_RECORDS)
             for job in options.job or JOBS:
                 records = (ROUND_TRIPS if job == "latency" else whole) // share
-                rows = list(results(broker, job, libraries, size, records, rounds))
+                names = (*NAMES, FLOOR) if job == "latency" and not options.library else libraries
+                rows = list(results(broker, job, names, size, records, rounds))
                 console.print(table(job, size, records, rows))
 
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from kio.schema.create_topics.v7 import CreateTopicsRequest, CreateTopicsResponse
 from kio.schema.create_topics.v7.request import CreatableTopic
 
-from benchmarks.measure import Meter
+from benchmarks.measure import Meter, Served
 from ottla.client.address import parse_address
 from ottla.client.connection import Connection, milliseconds
 from ottla.client.errors import raise_for
 from ottla.protocol.types import TopicName, i16, i32
-from ottla.testing.broker_process import BrokerProcess
 from ottla.testing.classic_member import ClassicMember
 from ottla.testing.consumer_member import ConsumerMember
 from ottla.testing.group_member import GroupMember
@@ -114,7 +113,7 @@ async def create_topic(address: str, name: str, partitions: int) -> None:
 
 
 async def run(
-    broker: BrokerProcess, protocol: str, members: int = MEMBERS, partitions: int = PARTITIONS
+    broker: Served, protocol: str, members: int = MEMBERS, partitions: int = PARTITIONS
 ) -> tuple[list[Change], list[Overlap]]:
     """Let a crowd join, shrink, grow and lose members; return what each change cost, and every overlap."""
     topic = f"shared-by-{protocol}"
@@ -145,9 +144,7 @@ async def run(
     return changes, list(crowd.ownership.overlaps())
 
 
-async def measured(
-    broker: BrokerProcess, crowd: Crowd, what: str, change: Callable[[], Awaitable[None]]
-) -> Change:
+async def measured(broker: Served, crowd: Crowd, what: str, change: Callable[[], Awaitable[None]]) -> Change:
     """Make a change, wait until all is shared again, and return how long that took."""
     meter = Meter(broker).start()
     await change()
@@ -157,7 +154,7 @@ async def measured(
     return Change(what, settled_s, meter.stop().broker_cpu_s)
 
 
-def rows(broker: BrokerProcess) -> Sequence[tuple[str, Change, int]]:
+def rows(broker: Served) -> Sequence[tuple[str, Change, int]]:
     """Return (protocol, change, overlaps in its whole run) for the table."""
     found = []
     for protocol in PROTOCOLS:

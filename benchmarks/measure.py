@@ -31,6 +31,15 @@ class Broker(Protocol):
         ...
 
 
+class Served(Broker, Protocol):
+    """A broker that clients can reach."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        ...
+
+
 class Meter:
     """Measures from `start` to `stop`."""
 

@@ -24,6 +24,18 @@ def request(topic: str, value: bytes) -> bytes:
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
+def error_code(reply: bytes, topic: str) -> int:
+    """Return the error code of the partition in a Produce v9 reply (without its length)."""
+    at = error_at(topic)
+    return int.from_bytes(reply[at : at + 2], signed=True)
+
+
+def error_at(topic: str) -> int:
+    """Return where in a reply the error code is."""
+    # correlation id, tags, array length, name with its length, array length, partition
+    return 4 + 1 + 1 + len(_uvarint(len(topic) + 1)) + len(topic) + 1 + 4
+
+
 def run(broker: BrokerProcess, topic: str, depth: int, count: int) -> Cost:
     """Send `count` requests, `depth` of them unanswered at a time."""
     host, port = broker.address.rsplit(":", 1)

@@ -9,6 +9,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,12 +20,27 @@ from confluent_kafka import Producer
 from tests.spark.fire.checkpoint import Checkpoint
 from tests.spark.fire.sessions import session_for
 
-MICRO_BATCHES = 30
+MICRO_BATCHES = 100
 MICRO_ROWS = 1_000
 PARTITIONS = 4
 PER_TRIGGER = 250_000
 DEADLINE_S = 150.0
 SCHEMA = "n BIGINT, at BIGINT, kind BIGINT"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is to be different from the road as it is; for benchmarks.spark_measures."""
+
+    conf: dict[str, str] = field(default_factory=dict)
+    """Of the session."""
+    source: dict[str, str] = field(default_factory=dict)
+    """Options of the source of small batches."""
+    batches: int = MICRO_BATCHES
+    is_spread: bool = False
+    """Whether the rows of a small batch come from all partitions, not from one."""
+    idle_s: float = 0.0
+    """How long to watch the query while nothing is sent."""
 
 
 def main() -> None:
@@ -35,15 +51,18 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=Path, required=True)
     parser.add_argument("--began", type=float, required=True, help="time.time() when this was started")
     parser.add_argument("--only-latency", action="store_true", help="without the whole job")
+    parser.add_argument("--variant", type=json.loads, default={}, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    spark = session_for(options.road, master="local[2]")
+    variant = Variant(**options.variant)
+    spark = session_for(options.road, master="local[2]", **variant.conf)
     session_s = time.time() - options.began
     road = Road(spark, options.road, options.bootstrap, options.checkpoints)
     seen: dict[str, Any] = {"session_s": session_s, "first_batch_s": road.first_batch() - options.began}
+    seen["first_batch_cpu_s"] = sum(cpu_by_kind().values())
     if not options.only_latency:
         road.whole_job("warm-up", "bench-small")
         seen |= road.whole_job("whole", "bench-large")
-    seen |= road.micro_batches()
+    seen |= road.micro_batches(variant)
     print(json.dumps(seen), flush=True)
     spark.stop()
 
@@ -82,32 +101,41 @@ class Road:
         per_million = {f"{kind}_cpu_s_per_million": cpu_s / rows * 1e6 for kind, cpu_s in spent.items()}
         return {"rows": rows, "rows_per_s": rows / wall_s, **per_million}
 
-    def micro_batches(self) -> dict[str, Any]:
+    def micro_batches(self, variant: Variant) -> dict[str, Any]:
         """Copy 1,000 rows at a time, each batch sent when the one before is committed."""
         name, topic = "micro", f"micro-{self.road}"
+        warm = variant.batches // 3
         # All rows in one batch of one partition: Spark sees all of them, or none.
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "linger.ms": 1_000, "batch.num.messages": MICRO_ROWS}
         )
         value = b"x" * 200
-        query = self._write(self._stream(topic).select("key", "value"), name, f"out-{self.road}").start()
+        rows = self._stream(topic, **variant.source).select("key", "value")
+        query = self._write(rows, name, f"out-{self.road}").start()
         checkpoint = Checkpoint(self.checkpoints / name)
         took_ms: list[float] = []
-        for number in range(MICRO_BATCHES):
-            for _ in range(MICRO_ROWS):
-                producer.produce(topic, value, partition=number % PARTITIONS)
+        before: dict[str, float] = {}
+        for number in range(variant.batches):
+            if number == warm:
+                before = cpu_by_kind()
+            for row in range(MICRO_ROWS):
+                producer.produce(topic, value, partition=(row if variant.is_spread else number) % PARTITIONS)
             began = time.perf_counter()
             producer.flush(DEADLINE_S)
             self._wait(partial(has_committed, checkpoint, topic, (number + 1) * MICRO_ROWS), query)
             took_ms.append((time.perf_counter() - began) * 1000)
+        spent = {kind: cpu_s - before[kind] for kind, cpu_s in cpu_by_kind().items()}
         progress = [each for each in query.recentProgress if each.numInputRows == MICRO_ROWS]
         durations = [each.durationMs for each in progress][len(progress) // 3 :]
         phases = {phase: median(each.get(phase, 0) for each in durations) for phase in durations[0]}
+        idle_ms = idle_cpu_ms(variant.idle_s)
         query.stop()
         return {
             "micro_batch_ms": phases["triggerExecution"],
             "micro_phases_ms": phases,
-            "micro_round_ms": median(took_ms[len(took_ms) // 3 :]),
+            "micro_round_ms": median(took_ms[warm:]),
+            **{f"micro_{kind}_cpu_ms": s / (variant.batches - warm) * 1000 for kind, s in spent.items()},
+            "idle_cpu_ms_per_s": idle_ms,
             "micro_batches": len(durations),
         }
 
@@ -152,7 +180,7 @@ def has_committed(checkpoint: Checkpoint, topic: str, rows: int) -> bool:
 
 
 def cpu_by_kind() -> dict[str, float]:
-    """Return the CPU seconds of this driver's JVM, and of all Python processes around it."""
+    """Return the CPU seconds of this driver's JVM (and of programs it ran), and of all Python around it."""
     own = psutil.Process()
     spent = {"jvm": 0.0, "python": 0.0}
     for each in [own, *own.children(recursive=True)]:
@@ -162,9 +190,18 @@ def cpu_by_kind() -> dict[str, float]:
         except psutil.NoSuchProcess:
             continue
         spent[kind] += times.user + times.system
-        if kind == "python" and each != own:  # the workers that a daemon has already buried
+        if each != own:  # the workers that a daemon has already buried, and every `chmod` of the JVM
             spent[kind] += times.children_user + times.children_system
     return spent
+
+
+def idle_cpu_ms(seconds: float) -> float:
+    """Return what a second costs in which nothing happens, in ms of CPU; 0 if there is none to watch."""
+    if not seconds:
+        return 0.0
+    before = sum(cpu_by_kind().values())
+    time.sleep(seconds)
+    return (sum(cpu_by_kind().values()) - before) / seconds * 1000
 
 
 if __name__ == "__main__":

@@ -34,8 +34,10 @@ PARTITIONS = 4
 SAMPLE_EVERY_S = 5.0
 SETTINGS = {"transaction.two.phase.commit.enable": "true", "log.retention.bytes": "200000000"}
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-BEGUN_WITHIN_S = 240.0
-Sample = tuple[float, float, float, float, int]  # seconds, MB of JVM, Python and broker, batches
+BEGUN_WITHIN_S = 900.0
+HEAP = "heap"
+"""The file in which the job says how many MB of its heap are in use."""
+Sample = tuple[float, float, float, float, float, int]  # seconds, MB of heap, JVM, Python, broker, batches
 
 console = Console(width=110)
 
@@ -56,7 +58,11 @@ def main() -> None:
 
 def count_for_ever(bootstrap: str, checkpoint: str) -> None:
     """Count every key until somebody ends this."""
-    settings = {"spark.sql.streaming.stateStore.providerClass": ROCKSDB}
+    settings = {
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        # The whole heap is there from the beginning: what grows then is not heap.
+        "spark.driver.extraJavaOptions": "-Xms1g -XX:+AlwaysPreTouch",
+    }
     spark = session_for("ottla", master="local[2]", **settings)
     source = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", "keys").option("startingOffsets", "earliest")
@@ -69,7 +75,11 @@ def count_for_ever(bootstrap: str, checkpoint: str) -> None:
         ).mode("append").save()
 
     query = counts.writeStream.outputMode("update").foreachBatch(write)
-    query.option("checkpointLocation", checkpoint).start().awaitTermination()
+    started = query.option("checkpointLocation", checkpoint).start()
+    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
+    while not started.awaitTermination(SAMPLE_EVERY_S):
+        used = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
+        Path(checkpoint).with_name(HEAP).write_text(f"{used:.0f}")
 
 
 def measure(seconds: float, per_second: int) -> list[Sample]:
@@ -140,7 +150,8 @@ def sample(
         producer.poll(0)
         if not samples or passed - samples[-1][0] >= SAMPLE_EVERY_S:
             jvm, python = resident_mb(job.pid)
-            samples.append((passed, jvm, python, broker.rss_bytes() / 1e6, checkpoint.committed()))
+            heap = float(checkpoint.folder.with_name(HEAP).read_text() or "0")
+            samples.append((passed, heap, jvm, python, broker.rss_bytes() / 1e6, checkpoint.committed()))
         time.sleep(0.1)
     return samples
 
@@ -162,13 +173,13 @@ def resident_mb(pid: int) -> tuple[float, float]:
 def show(samples: list[Sample], parts: int = 6) -> None:
     """Print the mean of each part of the run, one row each."""
     table = Table("minutes", title=f"{KEYS:,} keys of state: resident MB, and batches so far")
-    for head in ("JVM", "Python", "broker", "batches"):
+    for head in ("heap in use", "JVM", "Python", "broker", "batches"):
         table.add_column(head, justify="right")
     size = max(1, len(samples) // parts)
     for start in range(0, len(samples), size):
         part = samples[start : start + size]
-        means = (f"{mean(each[column] for each in part):,.0f}" for column in (1, 2, 3))
-        table.add_row(f"{part[0][0] / 60:.1f} to {part[-1][0] / 60:.1f}", *means, str(part[-1][4]))
+        means = (f"{mean(each[column] for each in part):,.0f}" for column in (1, 2, 3, 4))
+        table.add_row(f"{part[0][0] / 60:.1f} to {part[-1][0] / 60:.1f}", *means, str(part[-1][5]))
     console.print(table)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.peers.ottla import BYTECODE
 from ottla.testing.broker_process import BrokerProcess
 
 PARTITIONS = 2_000
@@ -15,7 +16,7 @@ PARTITIONS = 2_000
 
 def empty(data: Path) -> tuple[float, int]:
     """Return the seconds to start an empty broker, and its resident bytes when idle."""
-    broker = BrokerProcess(data)
+    broker = BrokerProcess(data, environment=BYTECODE)
     began = time.perf_counter()
     broker.start()
     took = time.perf_counter() - began
@@ -26,7 +27,7 @@ def empty(data: Path) -> tuple[float, int]:
 
 def with_partitions(data: Path) -> tuple[float, float, int, int]:
     """Return seconds of a clean start and of one after kill -9, resident bytes and descriptors."""
-    broker = BrokerProcess(data).start()
+    broker = BrokerProcess(data, environment=BYTECODE).start()
     admin = AdminClient({"bootstrap.servers": broker.address})
     topics = [NewTopic(f"many-{number}", 100, 1) for number in range(PARTITIONS // 100)]
     for future in admin.create_topics(topics, operation_timeout=60, request_timeout=90).values():

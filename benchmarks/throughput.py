@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.measure import Cost, Meter
+from benchmarks.payloads import values
 from ottla.testing.broker_process import BrokerProcess
 
 CHUNK = 10_000
@@ -21,11 +23,15 @@ class Case:
     partitions: int
     acks: str
     records: int
+    compression: str = "none"
+    batch_bytes: int = 1_000_000
+    name: str = ""
+    """Of the topic, if it is not to be a new one for every case."""
 
     @property
     def topic(self) -> str:
         """The topic of this case, new in every run."""
-        return f"bench-{self.record_bytes}-{self.partitions}-{self.acks}"
+        return self.name or f"bench-{self.record_bytes}-{self.partitions}-{self.acks}-{self.compression}"
 
 
 CASES = [
@@ -45,38 +51,64 @@ def create(broker: BrokerProcess, case: Case) -> None:
 
 def produce(broker: BrokerProcess, case: Case) -> Cost:
     """Send the records of a case and wait for all acks."""
-    failed = []
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.address,
-            "acks": case.acks,
-            "linger.ms": 20,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 2_000_000,
-            "queue.buffering.max.kbytes": 2_000_000,
-            "delivery.report.only.error": True,
-            "on_delivery": lambda error, _message: failed.append(error),
-        }
-    )
-    producer.list_topics(case.topic, timeout=30)
-    chunk = [{"value": b"x" * case.record_bytes}] * CHUNK
+    sender = Sender(broker.address, case)
     meter = Meter(broker).start()
-    for number in range(case.records // CHUNK):
-        # One partition after another, so that batches fill as they do with a sticky partitioner.
-        producer.produce_batch(case.topic, chunk, partition=number % case.partitions)
-        producer.poll(0)
-    left = producer.flush(120)
-    cost = meter.stop()
-    if left or failed:
-        raise RuntimeError(f"{case}: {left} records were not sent, {len(failed)} failed: {failed[:1]}")
-    return cost
+    sender.send()
+    return meter.stop()
 
 
 def consume(broker: BrokerProcess, case: Case) -> Cost:
     """Read the records of a case from the beginning."""
-    consumer = Consumer(
+    consumer = open_consumer(broker.address)
+    meter = Meter(broker).start()
+    read(consumer, case, range(case.partitions), case.records)
+    cost = meter.stop()
+    consumer.close()
+    return cost
+
+
+class Sender:
+    """A producer that is connected, with the records of a case ready to be sent."""
+
+    def __init__(self, address: str, case: Case) -> None:
+        self._case = case
+        self._failed: list[object] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "acks": case.acks,
+                "compression.type": case.compression,
+                "linger.ms": 20,
+                "batch.size": case.batch_bytes,
+                "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": 2_000_000,
+                "delivery.report.only.error": True,
+                "on_delivery": lambda error, _message: self._failed.append(error),
+            }
+        )
+        self._producer.list_topics(case.topic, timeout=30)
+        pool = values(case.record_bytes)
+        self._chunk = [{"value": pool[index % len(pool)]} for index in range(CHUNK)]
+
+    def send(self) -> None:
+        """Send all and wait for all acks."""
+        case, left = self._case, self._case.records
+        for number in range(-(-left // CHUNK)):
+            # One partition after another, so that batches fill as they do with a sticky partitioner.
+            self._producer.produce_batch(case.topic, self._chunk[:left], partition=number % case.partitions)
+            self._producer.poll(0)
+            left -= CHUNK
+        unsent = self._producer.flush(120)
+        if unsent or self._failed:
+            failed = f"{len(self._failed)} failed: {self._failed[:1]}"
+            raise RuntimeError(f"{case}: {unsent} records were not sent, {failed}")
+
+
+def open_consumer(address: str) -> Consumer:
+    """Return a consumer that is not the limit: big fetches, a long queue."""
+    return Consumer(
         {
-            "bootstrap.servers": broker.address,
+            "bootstrap.servers": address,
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.message.max.bytes": 10_000_000,
@@ -85,14 +117,14 @@ def consume(broker: BrokerProcess, case: Case) -> Cost:
             "check.crcs": False,
         }
     )
-    meter = Meter(broker).start()
-    consumer.assign([TopicPartition(case.topic, index, 0) for index in range(case.partitions)])
+
+
+def read(consumer: Consumer, case: Case, partitions: Iterable[int], records: int) -> None:
+    """Read so many records of some partitions from their beginning."""
+    consumer.assign([TopicPartition(case.topic, index, 0) for index in partitions])
     seen = 0
-    while seen < case.records:
-        messages = consumer.consume(CHUNK, timeout=30)
+    while seen < records:
+        messages = consumer.consume(min(CHUNK, records - seen), timeout=30)
         if not messages:
             raise RuntimeError(f"{case}: only {seen} records came")
         seen += len(messages)
-    cost = meter.stop()
-    consumer.close()
-    return cost

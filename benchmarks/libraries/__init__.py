@@ -13,12 +13,15 @@ FETCH_BYTES = 4_194_304
 """What every library is set to, so that they do the same work: acks=all, idempotent, no compression."""
 
 NAMES = ("ottla", "ottla async", "confluent-kafka", "aiokafka", "kafka-python")
+FLOOR = "raw socket"
+"""Not a library: what a round trip takes without one."""
 _MODULES = {
     "ottla": "ours",
     "ottla async": "ours_async",
     "confluent-kafka": "with_confluent",
     "aiokafka": "with_aiokafka",
     "kafka-python": "with_kafka_python",
+    FLOOR: "raw_socket",
 }
 
 

@@ -45,9 +45,15 @@ def names_on_one_partition(prefix: str, partitions: int, wanted: int) -> list[st
 
 def fill(bootstrap: str, topic: str, partitions: int, value: bytes) -> None:
     """Append one record to every partition."""
+    append(bootstrap, topic, [[value]] * partitions)
+
+
+def append(bootstrap: str, topic: str, values: list[list[bytes]]) -> None:
+    """Append records to the partitions, to each its own."""
     producer = Producer(client_config(bootstrap, {"enable.idempotence": True}))
-    for partition in range(partitions):
-        producer.produce(topic, value, partition=partition)
+    for partition, of_partition in enumerate(values):
+        for value in of_partition:
+            producer.produce(topic, value, partition=partition)
     assert producer.flush(WITHIN_S) == 0
 
 

@@ -71,6 +71,7 @@ class Client:
     """Who a frame comes from, as far as handlers can see."""
 
     listener_name = "PLAINTEXT"
+    software = ""
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
 

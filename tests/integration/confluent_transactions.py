@@ -1,4 +1,10 @@
-"""confluent-kafka (librdkafka) behind the interface of `transactions.py`."""
+"""confluent-kafka (librdkafka) behind the interface of `transactions.py`.
+
+librdkafka 2.16 waits for ever in send_offsets_to_transaction for a group's coordinator whose thread it has
+ended (see api/departed_brokers.py). It ends all of them when it holds all brokers for dead, as it does when
+they die one after the other and it had no reason yet to connect to those that are back, unless
+`metadata.recovery.strategy` is `none`: programs in transactions should say so, whoever's brokers they use.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +33,7 @@ class ConfluentTransactions(TransactionalProducer):
                 "delivery.timeout.ms": options.timeout_ms,
                 "linger.ms": 5,
                 "log_level": 0,
+                "metadata.recovery.strategy": "none",
                 **QUICK,
             }
         )

@@ -1,13 +1,22 @@
-"""kafka-python behind the interface of `transactions.py`."""
+"""kafka-python behind the interface of `transactions.py`.
+
+kafka-python 3.0.12 drops a transactional request when connecting to its coordinator fails: in
+`producer/sender.py`, `_maybe_send_pending_request` looks for the coordinator again, but puts the request back
+into the queue only if it has no node, and `await_ready` raises with the node set. The call waits for ever
+then, with Apache Kafka's brokers as with ours: a program must go on with a new producer. So do ours, but
+only when the library has said in its log that this has happened.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 from tests.integration.clients import DEADLINE_S, Outgoing, Place, Refused
 from tests.integration.kafka_python_client import QUICK
@@ -17,6 +26,8 @@ from tests.integration.transactions import (
     TransactionLibrary,
     TransactionOptions,
 )
+
+LOOK_EVERY_S = 0.05
 
 
 @contextmanager
@@ -31,8 +42,52 @@ def translated() -> Iterator[None]:
         raise Refused(code, str(error)) from error
 
 
+class DroppedRequests(logging.Handler):
+    """Hears of the requests that the library drops, of one transactional id."""
+
+    _SENDER = logging.getLogger("kafka.producer.sender")
+    _WHAT = re.compile(r"exception when trying to find a node .* Node coordinator-\d+ not ready")
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(logging.WARNING)
+        self._whose = f"transactional_id={transactional_id}>"
+        self._happened = threading.Event()
+        self._SENDER.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take note of it."""
+        text = record.getMessage()
+        if self._whose in text and self._WHAT.search(text):
+            self._happened.set()
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._SENDER.removeHandler(self)
+        super().close()
+
+    def call(self, what: Callable[[], None]) -> None:
+        """Call, and return or raise what comes of it; Refused if the request was dropped."""
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                what()
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=run, name="a call of kafka-python", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(LOOK_EVERY_S)
+            if self._happened.is_set():
+                raise Refused(None, "kafka-python has dropped the request")
+        if failures:
+            raise failures[0]
+
+
 class KafkaPythonTransactions(TransactionalProducer):
     def __init__(self, address: str, options: TransactionOptions) -> None:
+        self._dropped = DroppedRequests(options.transactional_id)
         with translated():
             self._library = KafkaProducer(
                 bootstrap_servers=address,
@@ -45,9 +100,9 @@ class KafkaPythonTransactions(TransactionalProducer):
                 **QUICK,
             )
             try:
-                self._library.init_transactions()
+                self._dropped.call(self._library.init_transactions)
             except BaseException:
-                self._library.close(0)
+                self.close()
                 raise
 
     def begin(self) -> None:
@@ -60,7 +115,7 @@ class KafkaPythonTransactions(TransactionalProducer):
                 self._library.send(topic, value=one.value, key=one.key, partition=one.partition)
                 for one in records
             ]
-            self._library.flush(DEADLINE_S)
+            self._dropped.call(lambda: self._library.flush(DEADLINE_S))
             for future in futures:
                 future.get(DEADLINE_S)
 
@@ -69,18 +124,20 @@ class KafkaPythonTransactions(TransactionalProducer):
             TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()
         }
         with translated():
-            self._library.send_offsets_to_transaction(wanted, group)
+            self._dropped.call(lambda: self._library.send_offsets_to_transaction(wanted, group))
 
     def commit(self) -> None:
         with translated():
-            self._library.commit_transaction()
+            self._dropped.call(self._library.commit_transaction)
 
     def abort(self) -> None:
         with translated():
-            self._library.abort_transaction()
+            self._dropped.call(self._library.abort_transaction)
 
     def close(self) -> None:
-        self._library.close(0)
+        self._dropped.close()
+        with suppress(KafkaTimeoutError):  # it stays as it is then, and is fenced by the next one
+            self._library.close(0)
 
 
 class KafkaPythonReader(Reader):

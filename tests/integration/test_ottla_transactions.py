@@ -102,6 +102,30 @@ def offset_of(broker: HasAddress, group: str, topic: str, partition: int = 0) ->
         consumer.close()
 
 
+def test_transactions_that_begin_during_the_commit_before_are_whole_and_in_order(
+    broker, make_producer, topic, name
+) -> None:
+    producer = make_producer(broker.address, transactional_id=name, batch_size=2_000)
+    commits = []
+    for number in range(12):
+        producer.begin_transaction()
+        for place in range(30):
+            producer.send(topic, b"%d.%d" % (number, place) + b"x" * 100, partition=place % 3)
+        if number % 4 == 3:
+            producer.abort_transaction()
+        else:
+            commits.append(producer.commit_in_background())
+    producer.begin_transaction()
+    producer.commit_transaction()
+    for commit in commits:
+        assert commit.result() is None
+    kept = [number for number in range(12) if number % 4 != 3]
+    for partition in range(3):
+        seen = [each.rstrip(b"x") for each in committed(broker, make_producer, topic, partition)]
+        whole = [b"%d.%d" % (number, place) for number in kept for place in range(partition, 30, 3)]
+        assert seen == whole
+
+
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker, make_producer, topic, name) -> None:
     producer = make_producer(broker.address, transactional_id=name)
     producer.init_transactions()

@@ -80,15 +80,28 @@ class ApacheKafka:
         with self._log.open("wb") as log:
             storage_tool = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties)
             subprocess.run([*storage_tool, *self._users], stdout=log, stderr=log, check=True)
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start it, for the first time or after `kill`, and wait until it answers."""
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._java("kafka.Kafka", properties), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self._java("kafka.Kafka", str(self._properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         try:
             wait_until(self._answers, f"Kafka to be ready (see {self._log})", READY_WITHIN_S)
         except BaseException:
             self._process.kill()
             raise
-        return self
+
+    def kill(self) -> None:
+        """End it without a warning (kill -9)."""
+        self._process.kill()
+        self._process.wait()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,12 +1,11 @@
-"""Fetch Apache Kafka's server, clients and tools, and Spark's own Kafka connector, into `.jars/`.
+"""Fetch Apache Kafka's server, clients and tools, Spark's own Kafka connector and PostgreSQL's JDBC driver.
 
     python tests/interop/fetch_jars.py            # what `make interop` runs first
     python tests/interop/fetch_jars.py --list     # what is there
 
 Maven does the work from a small pom written to a temporary folder, so it looks where the user's own Maven
-settings say. The jars of one release fill a folder of their own (`.jars/kafka-<version>/`,
-`.jars/spark-kafka-<version>/`), which appears in one rename: a folder that exists is complete, and is not
-fetched again.
+settings say. The jars of one release fill a folder of their own (`.jars/kafka-<version>/` and so on), which
+appears in one rename: a folder that exists is complete, and is not fetched again.
 """
 
 from __future__ import annotations
@@ -20,12 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.1"
+OLDER_KAFKA_VERSION = "3.9.1"  # only benchmarks/peers runs it
 SCALA_SUFFIX = "2.13"
 CONNECTOR_VERSION = "4.2.0"  # Maven's newest release; PyPI's pyspark is 4.3.0, and runs with it
 TOKENS_VERSION = "4.1.0-preview1"
+JDBC_VERSION = "42.7.4"
 JARS_ROOT = Path(__file__).resolve().parents[2] / ".jars"
 KAFKA_JARS = JARS_ROOT / f"kafka-{KAFKA_VERSION}"
+OLDER_KAFKA_JARS = JARS_ROOT / f"kafka-{OLDER_KAFKA_VERSION}"
 CONNECTOR_JARS = JARS_ROOT / f"spark-kafka-{CONNECTOR_VERSION}"
+JDBC_JARS = JARS_ROOT / f"postgresql-{JDBC_VERSION}"
 
 POM = """<project>
   <modelVersion>4.0.0</modelVersion>
@@ -57,16 +60,21 @@ class Collection:
     with_dependencies: bool = True
 
 
-# The tools bring the clients, the server brings DumpLogSegments and KRaft.
-KAFKA = Collection(
-    KAFKA_JARS,
-    (
-        ("org.apache.kafka", f"kafka_{SCALA_SUFFIX}", KAFKA_VERSION),
-        ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-        ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
-        ("org.slf4j", "slf4j-simple", "1.7.36"),
-    ),
-)
+def kafka(version: str, target: Path) -> Collection:
+    """Return a release of Apache Kafka: the tools bring the clients, the server brings DumpLogSegments."""
+    return Collection(
+        target,
+        (
+            ("org.apache.kafka", f"kafka_{SCALA_SUFFIX}", version),
+            ("org.apache.kafka", "kafka-tools", version),
+            ("org.apache.kafka", "kafka-clients", version),
+            ("org.slf4j", "slf4j-simple", "1.7.36"),
+        ),
+    )
+
+
+KAFKA = kafka(KAFKA_VERSION, KAFKA_JARS)
+OLDER_KAFKA = kafka(OLDER_KAFKA_VERSION, OLDER_KAFKA_JARS)
 # What pyspark does not bring. Each alone: the rest of what they ask for is in pyspark's own `jars`
 # folder, and Spark's parent pom would send Maven to a mirror of its own choice for it.
 CONNECTOR = Collection(
@@ -79,6 +87,7 @@ CONNECTOR = Collection(
     ),
     with_dependencies=False,
 )
+JDBC = Collection(JDBC_JARS, (("org.postgresql", "postgresql", JDBC_VERSION),), with_dependencies=False)
 
 
 def fetch(wanted: Collection = KAFKA) -> None:
@@ -108,7 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fetch the jars for tests/interop.")
     parser.add_argument("--list", action="store_true", help="list the jars that are there, fetch nothing")
     wants_list = parser.parse_args().list
-    for each in (KAFKA, CONNECTOR):
+    for each in (KAFKA, CONNECTOR, JDBC):
         if not wants_list:
             fetch(each)
         if not each.target.is_dir():

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import warnings
+from collections.abc import Awaitable
+
 from ottla.testing.sim_cluster import SimCluster
 
 SOON_S = 5.0
@@ -40,3 +45,23 @@ def test_leaders_move_before_a_broker_stops() -> None:
         assert {1}.isdisjoint(each.leader for each in cluster.image.topics["t"].partitions)
 
     cluster.run(main())
+
+
+def test_what_a_killed_broker_had_not_begun_leaves_no_warning() -> None:
+    cluster = SimCluster(1, 1, session_timeout_s=60.0)
+
+    async def answer(request: Awaitable[None]) -> None:
+        await request
+
+    async def main() -> None:
+        node = cluster.nodes[1]
+        node.start()
+        assert node.process is not None
+        node.process.spawn(answer(asyncio.sleep(1)))
+        node.kill()
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        cluster.run(main())
+        gc.collect()
+    assert [str(each.message) for each in warned] == []

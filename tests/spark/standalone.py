@@ -17,6 +17,7 @@ from typing import Self
 
 import pyarrow
 import pyspark
+from tests.spark.topics import SHORT_LIVED
 
 from ottla.spark.shipping import settings_to_ship
 
@@ -122,6 +123,8 @@ class StandaloneCluster:
             "PYSPARK_PYTHON": str(self.python),
             "PYSPARK_DRIVER_PYTHON": str(self.python),
             "SPARK_DAEMON_MEMORY": "256m",
+            # A dozen JVMs that live for seconds: do not compile what runs once.
+            "JAVA_TOOL_OPTIONS": SHORT_LIVED["spark.driver.extraJavaOptions"],
         }
 
     def _end(self) -> None:

@@ -10,6 +10,7 @@ from tests.spark.fire.ledger import verdict
 from tests.spark.fire.numbers import COPY_TOPICS, WINDOW_TOPIC, expected_windows, record_of
 from tests.spark.fire.plan import Kind, draw
 from tests.spark.fire.run import Fire
+from tests.spark.topics import SHORT_LIVED
 
 from ottla.testing.local_broker import OttlaBroker
 
@@ -17,8 +18,9 @@ from ottla.testing.local_broker import OttlaBroker
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_pipeline_whose_driver_worker_and_broker_are_killed_loses_and_doubles_nothing(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED["spark.driver.extraJavaOptions"])
     faults = draw(seed=7, kills=3)
 
     report = Fire(tmp_path, records=30_000, faults=faults, per_trigger=5_000).run()

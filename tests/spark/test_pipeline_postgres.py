@@ -6,6 +6,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,18 +22,17 @@ BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 
 @pytest.fixture(scope="module")
-def dsn(tmp_path_factory):
+def dsn():
     """A PostgreSQL server on this machine, as somebody who is not root."""
     if not BINARIES:
         pytest.skip("no PostgreSQL server in /usr/lib/postgresql")
-    folder = tmp_path_factory.mktemp("postgres")
     user = _other_user() if os.getuid() == 0 else None
     if os.getuid() == 0 and user is None:
         pytest.skip("PostgreSQL does not run as root, and there is no user nobody or postgres")
+    # Not below pytest's own folder: each pytest that starts closes that one to other users.
+    folder = Path(tempfile.mkdtemp(prefix="ottla-postgres-"))
     data, sockets = folder / "data", folder
     if user is not None:
-        for parent in [folder, *folder.parents][:4]:  # pytest-xdist has one folder more
-            parent.chmod(parent.stat().st_mode | 0o011)
         shutil.chown(folder, user)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -48,6 +48,7 @@ def dsn(tmp_path_factory):
     run("pg_ctl", "-D", str(data), "-o", options, "-l", str(folder / "log"), "-w", "start")
     yield f"postgresql://tester@127.0.0.1:{port}/postgres"
     run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+    shutil.rmtree(folder)
 
 
 def _other_user() -> str | None:

@@ -30,6 +30,8 @@ from ottla.protocol.types import NO_THROTTLE, i16, i64
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
+MAX_SOFTWARE_CHARS = 200
+
 _FEATURES = (("group.version", 1, 1), ("transaction.version", 1, 2))
 """Name, oldest and newest version; the newest is in use."""
 
@@ -49,6 +51,8 @@ def api_versions(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersion
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequest(f"{text!r} is not a software name or version")
+        software = f"{request.client_software_name} {request.client_software_version}"
+        ctx.connection.software = software[:MAX_SOFTWARE_CHARS]
     return ApiVersionsResponse(
         error_code=ErrorCode.none,
         api_keys=tuple(

@@ -33,6 +33,9 @@ ANONYMOUS = "User:ANONYMOUS"
 class Peer(Protocol):
     """The connection that a request came in on."""
 
+    software: str
+    """Name and version of the client's software, as far as it has told them."""
+
     @property
     def peer(self) -> str:
         """Return the client's address, for log lines."""

@@ -1,9 +1,12 @@
-"""Brokers that died a moment ago: clients are still told of them, so that they let go of them in order.
+"""Brokers that are gone since a while: librdkafka is still told of them, as it cannot let go of them.
 
-A client that learns in one answer that a broker is gone and that another leads its partitions may mix up the
-two: librdkafka 2.16 gives up the dead broker together with the partitions that it has just moved elsewhere,
-and looks for their leaders again a second later. Told in two steps, it goes on at once. That a broker is
-listed promises nothing: until its session ended it was listed as well.
+librdkafka 2.16 ends the thread of a broker that Metadata does not name any more, with two consequences. If
+the same answer moves the broker's partitions elsewhere, they go down with that thread, and their leaders
+are looked for again a second later. And it remembers who coordinates a group for 15 minutes: if that is
+the broker without a thread, send_offsets_to_transaction waits for it until the program ends, whatever its
+timeout, with Apache Kafka's brokers as with ours. While the broker is listed both go well. That it is
+listed promises nothing: until its session ended it was listed as well. All other clients are told of the
+living only.
 """
 
 from __future__ import annotations
@@ -11,34 +14,40 @@ from __future__ import annotations
 from ottla.common.clock import Clock
 from ottla.metadata.image import EMPTY, ClusterImage
 
-LISTED_FOR_MS = 5_000
+LISTED_FOR_MS = 16 * 60_000
+"""A little longer than librdkafka remembers coordinators (its `metadata.max.age.ms`)."""
+
+_LIBRDKAFKA = "rdkafka"
+"""Part of its name, and of the versions of its bindings: confluent-kafka-python 2.16.1-rdkafka-2.16.0."""
 
 
 class DepartedBrokers:
-    """Remembers when the brokers were seen to be dead that did not say that they would stop."""
+    """Remembers when brokers were seen to be gone."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._image = EMPTY
         self._until_ms: dict[int, int] = {}
 
-    def still_listed(self, image: ClusterImage) -> frozenset[int]:
-        """Return the dead brokers of the newest image that clients are to be told of."""
-        now_ms = self._clock.mono_ms()
-        if image.brokers is not self._image.brokers:
-            self._note(image, now_ms)
-        self._image = image
-        if not self._until_ms:
+    def still_listed(self, image: ClusterImage, software: str) -> frozenset[int]:
+        """Return the dead brokers of the newest image that a client of that software is to be told of."""
+        self.note(image)
+        if not self._until_ms or _LIBRDKAFKA not in software:
             return frozenset()
+        now_ms = self._clock.mono_ms()
         self._until_ms = {node_id: until for node_id, until in self._until_ms.items() if until > now_ms}
         return frozenset(self._until_ms)
 
-    def _note(self, image: ClusterImage, now_ms: int) -> None:
+    def note(self, image: ClusterImage) -> None:
+        """Take note of who is gone since the image before."""
+        if image.brokers is self._image.brokers:
+            return
         for node_id, broker in image.brokers.items():
             before = self._image.brokers.get(node_id)
             if not broker.fenced:
                 self._until_ms.pop(node_id, None)
-            elif before is not None and not before.fenced and not before.shutting_down:
-                self._until_ms[node_id] = now_ms + LISTED_FOR_MS
+            elif before is None or not before.fenced:
+                self._until_ms[node_id] = self._clock.mono_ms() + LISTED_FOR_MS
         for node_id in self._until_ms.keys() - image.brokers.keys():
             del self._until_ms[node_id]
+        self._image = image

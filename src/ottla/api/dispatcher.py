@@ -105,7 +105,7 @@ class Dispatcher:
         if type(reply) is bytes or reply is None or isinstance(reply, (list, tuple)):
             times = ctx.times
             times.local_s += local_s
-            times.buckets[bisect_left(BOUNDS_S, local_s)] += 1
+            times.buckets[0 if local_s <= BOUNDS_S[0] else bisect_left(BOUNDS_S, local_s)] += 1
             if local_s > self.slow.limit_s:
                 self.slow.note(ctx, local_s, local_s)
             return reply

@@ -25,6 +25,7 @@ class ForwardedClient:
             self.host = ctx.connection.host
         self.peer = f"{self.host} by way of {ctx.connection.peer}"
         self.listener_name = ctx.connection.listener_name
+        self.software = ""
 
 
 async def envelope(request: EnvelopeRequest, ctx: RequestContext) -> EnvelopeResponse:

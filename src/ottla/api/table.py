@@ -142,6 +142,7 @@ ROWS = (
         "0.1.0",
     ),
     Range(_K.PREPARE_TRANSACTION, 0, 0, MESSAGE, "prepare_transaction.prepare_transaction"),
+    Range(_K.MEASURE_LAG, 0, 0, MESSAGE, "measure_lag.measure_lag"),
 )
 
 ADVERTISED_FROM = {ApiKey.PRODUCE: 0}

@@ -47,7 +47,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.state import ClusterState
 from ottla.metadata.store import MetadataStore, StoreUnavailable
-from ottla.metrics.health import RUNNING, STOPPING
+from ottla.metrics.health import STOPPING
 from ottla.metrics.service import MetricsService
 from ottla.metrics.view import BrokerView
 from ottla.network.peer import PeerAddress, Peers
@@ -269,10 +269,9 @@ class Broker:
         """Tell everything, now that there is everything."""
         metrics = self._metrics
         if metrics is not None:
-            metrics.view = BrokerView(
-                self.services, self.server, self.dispatcher, self.flusher, __version__, address
+            metrics.show(
+                BrokerView(self.services, self.server, self.dispatcher, self.flusher, __version__, address)
             )
-            metrics.phase = RUNNING
             self._stack.callback(setattr, metrics, "phase", STOPPING)
 
     async def _bind(self) -> Server:
@@ -341,7 +340,7 @@ class Broker:
             self._take_over_dynamic_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
-            self.services.departed_brokers.still_listed(new)
+            self.services.departed_brokers.note(new)
         if old is EMPTY:
             set_stray_logs_aside(self.log_directory, new, self.config.node_id)
         if not self.controller.is_registered:

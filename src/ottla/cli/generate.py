@@ -121,9 +121,9 @@ def systemd(
 )
 @click.option(
     "--package",
-    default=f"ottla[zookeeper]=={__version__}",
-    show_default=True,
-    help="What pip installs into the image; a wheel beside the file is copied into it.",
+    metavar="WHAT",
+    help="What pip installs into the image; a wheel beside the file, or a folder with the source, is copied "
+    f"into it.  [default: the source of this ottla, or else ottla[zookeeper]=={__version__}]",
 )
 @click.option(
     "--port",
@@ -134,11 +134,13 @@ def systemd(
     help="Where clients outside of the containers reach the first broker.",
 )
 @_output
-def compose(brokers: int, package: str, port: int, output: Path | None) -> None:
+def compose(brokers: int, package: str | None, port: int, output: Path | None) -> None:
     """Write a Compose file: brokers and a ZooKeeper, in containers."""
     from ottla.cli.generated.compose import compose as compose_file
+    from ottla.cli.generated.compose import own_source
 
-    _write(compose_file(brokers, package, port), output)
+    chosen = package or own_source() or f"ottla[zookeeper]=={__version__}"
+    _write(compose_file(brokers, chosen, port), output)
 
 
 def _this_program() -> str:

@@ -12,6 +12,7 @@ from ottla.cli import session
 from ottla.cli.completing import group_names
 from ottla.cli.group_seek import move_as_json, plan, print_moves, target_of, target_options
 from ottla.cli.group_view import NOTHING, GroupView, OffsetsView
+from ottla.cli.not_allowed import visible
 from ottla.cli.options import bootstrap_option, format_option, is_terminal, named_argument
 from ottla.cli.output import count, print_json, print_table, talk
 from ottla.cli.partition_choice import Choice, chosen_partitions, is_chosen, topic_option
@@ -62,7 +63,8 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], output_format: 
         rows = [[each.group_id, each.type or NOTHING, each.state or NOTHING] for each in found]
         print_table(["group", "type", "state"], rows)
     else:
-        talk("no such groups" if states or types else "no groups yet; a consumer with a group.id makes one")
+        more = f"no groups{visible()}; a consumer with a group.id makes one"
+        talk("no such groups" if states or types else more)
 
 
 @group.command(short_help="Show state, members, assignment and lag of a group.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 from typing import Any
@@ -17,6 +18,8 @@ from ottla.spark.pipelines import driver
 from ottla.spark.pipelines.driver import Job, Load
 from ottla.spark.pipelines.runner import Observer
 from ottla.spark.pipelines.sessions import open_session
+
+logger = logging.getLogger(__name__)
 
 
 def run_job(
@@ -79,16 +82,13 @@ def stop_on_signals() -> Iterator[Stopping]:
 
 def end_session() -> None:
     """Stop Spark, if it runs."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession()
-    if spark is not None:
-        quietly(spark.stop)
-
-
-def quietly(action: Callable[[], object]) -> None:
-    """Do something that may fail because the JVM is gone already."""
+    if spark is None:
+        return
     try:
-        action()
-    except Exception:  # the process ends: there is nobody left to tell
-        pass
+        spark.stop()
+    except (Py4JError, OSError) as error:  # Ctrl-C reaches the JVM too, which may be gone already
+        logger.debug("Spark was gone before it was stopped: %s", error)

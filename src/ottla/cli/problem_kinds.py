@@ -88,8 +88,8 @@ NOT_AUTHORISED = Kind(
     "The broker knows who you are, and its ACLs do not let you do this.",
     (
         "Ask whoever runs the cluster for the right on this topic, group, transactional id or cluster.",
-        "With Kafka's own tool an administrator writes `kafka-acls.sh --add --allow-principal User:NAME "
-        "...`.",
+        "An administrator gives it with Kafka's own tool, as the error shows: "
+        "`kafka-acls.sh --add --allow-principal User:NAME --operation Read --topic T`.",
         "Check which user you are: the profile or the `-X sasl.username` that the command was given.",
     ),
 )

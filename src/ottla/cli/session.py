@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 from kio.schema.errors import ErrorCode
 
+from ottla.cli import not_allowed
 from ottla.cli.options import BOOTSTRAP_VARIABLE, client_settings
 from ottla.cli.problem_kinds import (
     ADVERTISED,
@@ -18,7 +19,6 @@ from ottla.cli.problem_kinds import (
     DISK_FULL,
     LOGIN,
     NO_BROKER,
-    NOT_AUTHORISED,
     NOT_KAFKA,
     TIMED_OUT,
     TLS,
@@ -70,10 +70,6 @@ KINDS: dict[ErrorCode, Kind] = {
     ErrorCode.not_enough_replicas: TOO_FEW_REPLICAS,
     ErrorCode.not_enough_replicas_after_append: TOO_FEW_REPLICAS,
     ErrorCode.unknown_topic_or_partition: UNKNOWN_TOPIC,
-    ErrorCode.topic_authorization_failed: NOT_AUTHORISED,
-    ErrorCode.group_authorization_failed: NOT_AUTHORISED,
-    ErrorCode.cluster_authorization_failed: NOT_AUTHORISED,
-    ErrorCode.transactional_id_authorization_failed: NOT_AUTHORISED,
     ErrorCode.sasl_authentication_failed: LOGIN,
     ErrorCode.request_timed_out: TIMED_OUT,
     ErrorCode.kafka_storage_error: DISK_FULL,
@@ -162,6 +158,8 @@ def run(
 
 def refused(error: KafkaError, topic: str | None = None) -> Problem:
     """Return the words for an error code that a broker answered with."""
+    if error.code in not_allowed.CODES:
+        return not_allowed.not_allowed(error, topic)
     said = str(error)
     what = said if said and said != topic else _in_words(error)
     if topic is not None and topic not in what:
@@ -228,4 +226,5 @@ def _is_local(address: Address) -> bool:
 def _in_words(error: KafkaError) -> str:
     """Return what the error means, from its class, as one sentence without a full stop."""
     sentence = (type(error).__doc__ or "").strip().splitlines()[0].rstrip(".")
-    return f"{sentence[0].lower()}{sentence[1:]} ({error.code.name})"
+    name = error.code.name
+    return f"{sentence[0].lower()}{sentence[1:]}" + ("" if name in sentence else f" ({name})")

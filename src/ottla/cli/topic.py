@@ -10,6 +10,7 @@ import click
 
 from ottla.cli import session
 from ottla.cli.completing import topic_names
+from ottla.cli.not_allowed import visible
 from ottla.cli.options import bootstrap_option, format_option, is_terminal, key_values, named_argument
 from ottla.cli.output import count, print_json, print_table, talk
 from ottla.cli.problem_kinds import BAD_CONFIG
@@ -18,6 +19,7 @@ from ottla.cli.topic_view import TopicView
 from ottla.client.cluster import Cluster
 from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import uuid_text
+from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidConfig, TopicAlreadyExists
 
 
@@ -40,6 +42,7 @@ def topic() -> None:
 )
 @click.option(
     "--set",
+    "--config",
     "configs",
     multiple=True,
     metavar="KEY=VALUE",
@@ -126,7 +129,7 @@ def list_topics(include_internal: bool, output_format: str, bootstrap: str) -> N
         rows = [[each.name, str(len(each.partitions)), str(each.replication_factor)] for each in shown]
         print_table(["topic", "partitions", "replicas"], rows, right=["partitions", "replicas"])
     else:
-        talk("no topics yet; create one with: ottla topic create NAME")
+        talk(f"no topics{visible()}; create one with: ottla topic create NAME")
 
 
 @topic.command()
@@ -226,6 +229,8 @@ def alter(
 def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str, bootstrap: str) -> None:
     """Delete topics and all their records. On a terminal, asks first."""
     wanted = list(dict.fromkeys(names))
+    if own := next(filter(is_internal, wanted), None):
+        raise Problem(f"{own} is an internal topic, in which Ottla keeps what it knows: it is not deleted")
 
     async def command(cluster: Cluster) -> None:
         admin = TopicAdmin(cluster)

@@ -10,6 +10,7 @@ import time
 import click
 
 from ottla.cli import session
+from ottla.cli.not_allowed import visible
 from ottla.cli.options import bootstrap_option, format_option, is_terminal
 from ottla.cli.output import print_json, talk
 from ottla.cli.partition_choice import Choice, chosen_partitions, topic_option
@@ -91,7 +92,7 @@ def list_transactions(
     elif found:
         print_listed(found)
     else:
-        talk("no such transactions" if states or pattern or longer_than else "no transactions yet")
+        talk("no such transactions" if states or pattern or longer_than else f"no transactions{visible()}")
 
 
 @txn.command(short_help="Show a transactional id and its transaction.")

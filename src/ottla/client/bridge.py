@@ -89,7 +89,19 @@ class Bridge:
         if not self.is_here:
             self._thread.join()
 
+    def check(self) -> None:
+        """Raise if nothing can be waited for here."""
+        problem = self._problem()
+        if problem is not None:
+            raise problem
+
     def _check(self, work: Coroutine[Any, Any, Any]) -> None:
+        problem = self._problem()
+        if problem is not None:
+            work.close()
+            raise problem
+
+    def _problem(self) -> Exception | None:
         reason: Exception | None = None
         if self._is_closed:
             reason = ClientClosed("the client is closed")
@@ -97,9 +109,7 @@ class Bridge:
             reason = RuntimeError("a callback cannot wait for its own client: it would wait for ever")
         elif os.getpid() != self._process:
             reason = RuntimeError("this client was made before a fork; make a new one in each process")
-        if reason is not None:
-            work.close()
-            raise reason
+        return reason
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

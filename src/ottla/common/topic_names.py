@@ -12,6 +12,8 @@ MAX_TOPIC_NAME_LENGTH: Final = 249
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+SPARK_DECISIONS_TOPIC: Final = "__ottla_spark_decisions"
+"""Which batches of Spark queries are written (ottla.spark.sink); its records come from clients."""
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -36,8 +38,8 @@ def is_legal(name: str) -> bool:
 
 
 def is_internal(name: str) -> bool:
-    """Tell whether the topic belongs to the broker itself."""
-    return name in INTERNAL_TOPICS
+    """Tell whether the topic belongs to Ottla itself, and not to a user."""
+    return name in INTERNAL_TOPICS or name == SPARK_DECISIONS_TOPIC
 
 
 def collision_key(name: str) -> str:

@@ -14,13 +14,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
+from ottla.common.lag import first_unread
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
 from ottla.coordinator.effects import Step
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import FetchRequest
-from ottla.coordinator.lag import PartitionLag, RecordTimes, ReplicaToRead, group_lag
+from ottla.coordinator.lag import PartitionLag, Readable, RecordTimes, ReplicaToRead, Told, group_lag
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.coordinator.runtime import Runtime
 from ottla.coordinator.shards import Shard, Shards
@@ -74,6 +75,12 @@ class GroupCoordinator:
     def parked_count(self) -> int:
         """How many requests wait for other members."""
         return sum(shard.runtime.parked_count for shard in self._shards)
+
+    def listed_now(self) -> Iterator[tuple[GroupMachine, str]]:
+        """Yield every group that is coordinated here, and its machine; groups may come and go meanwhile."""
+        for machine in self.machines:
+            for group_id in dict.fromkeys([*machine.groups, *machine.offsets.group_ids()]):
+                yield machine, group_id
 
     # Service
 
@@ -163,10 +170,33 @@ class GroupCoordinator:
                 await asyncio.sleep(0)
         return lags
 
-    def lag_now(self, machine: GroupMachine, group_id: str) -> Iterator[PartitionLag]:
-        """Yield the same, one partition at a time, without waiting for what is being committed."""
+    def lag_now(
+        self,
+        machine: GroupMachine,
+        group_id: str,
+        elsewhere: Callable[[str, int], Readable | None] = lambda topic, index: None,
+    ) -> Iterator[PartitionLag]:
+        """Yield the same, one partition at a time, without waiting for what is being committed.
+
+        `elsewhere` knows partitions that have no replica here.
+        """
         offsets = machine.offsets.fetch(FetchRequest(group_id, None))
-        return group_lag(offsets, self._replica, self._clock.wall_ms())
+        return group_lag(
+            offsets,
+            lambda topic, index: self._replica(topic, index) or elsewhere(topic, index),
+            self._clock.wall_ms(),
+        )
+
+    def measure(self, partition: Partition, offset: int) -> Told:
+        """Return how a partition here looks to a reader at this offset."""
+        replica = ReplicaToRead(partition, self._times)
+        start, end = replica.start_offset, replica.end_offset
+        first = first_unread(offset, start, end)
+        return Told(start, end, None if first is None else replica.time_from(first))
+
+    def has_replica(self, topic: str, index: int) -> bool:
+        """Return whether this broker leads or follows a partition."""
+        return self._replica(topic, index) is not None
 
     def _replica(self, topic: str, index: int) -> ReplicaToRead | None:
         try:

@@ -1,8 +1,11 @@
-"""How far groups are behind in the partitions that have a replica on this broker: for metrics.
+"""How far groups are behind in partitions: for metrics.
 
 `group_lag` is pure: committed offsets and partitions in, lags out. What a lag costs is one look at the
 record that the group reads next. A group that stands still asks for the same record again and again, so
 `RecordTimes` remembers a bounded number of them; a record's timestamp does not change.
+
+A partition that has a replica on this broker is looked at there (`ReplicaToRead`). What is known of one
+that has none is what its leader said a moment ago (`Told`): metrics/distant_lag.py asks.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ TIMES_KEPT = 20_000
 
 
 class PartitionLag(NamedTuple):
-    """One partition of a group; without end and lag if this broker has no replica of it."""
+    """One partition of a group; without end and lag if they are not known here."""
 
     topic: str
     partition: int
@@ -64,6 +67,22 @@ def group_lag(
             first = first_unread(kept.offset, partition.start_offset, end)
             behind = CAUGHT_UP if first is None else lag(kept.offset, end, partition.time_from(first), now_ms)
             yield PartitionLag(topic, index, kept.offset, end, behind)
+
+
+class Told(NamedTuple):
+    """A partition for a group that has read to some offset, at the moment at which its leader was asked.
+
+    The group may have read on since. Then the time is that of a record which it has read already, and says
+    how far it was behind at that moment.
+    """
+
+    start_offset: int
+    end_offset: int
+    first_unread_ms: int | None
+
+    def time_from(self, offset: int) -> int | None:
+        """Return the time of the record that the group was to read next."""
+        return self.first_unread_ms
 
 
 class RecordTimes:

@@ -9,27 +9,27 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.lag import PartitionLag
 from ottla.coordinator.transaction.transaction import State
 from ottla.metrics import exporter_metrics, jmx_metrics, own_metrics
+from ottla.metrics.distant_lag import DistantLag
 from ottla.metrics.samples import Samples
 from ottla.metrics.view import BrokerView
 
 
-def groups(view: BrokerView, samples: Samples) -> Iterator[None]:
+def groups(view: BrokerView, samples: Samples, elsewhere: DistantLag) -> Iterator[None]:
     """Add every group that is coordinated here, up to the limits, and how far it is behind."""
     coordinator, config = view.services.groups, view.services.config
     states: Counter[str] = Counter()
     offset_count = 0
     rows = _GroupRows(samples, config.ottla_metrics_max_groups, config.ottla_metrics_max_partitions)
-    for machine in coordinator.machines:
-        for group_id in dict.fromkeys([*machine.groups, *machine.offsets.group_ids()]):
-            states[_state(machine, group_id)] += 1
-            committed = machine.offsets.of_group(group_id).values()
-            offset_count += sum(len(each) for each in committed)
-            if rows.begin(group_id, _member_count(machine, group_id)):
-                for each in coordinator.lag_now(machine, group_id):
-                    rows.add(group_id, each)
-                    yield
-                rows.end(group_id)
-            yield
+    for machine, group_id in coordinator.listed_now():
+        states[_state(machine, group_id)] += 1
+        committed = machine.offsets.of_group(group_id).values()
+        offset_count += sum(len(each) for each in committed)
+        if rows.begin(group_id, _member_count(machine, group_id)):
+            for each in coordinator.lag_now(machine, group_id, elsewhere.of_group(group_id)):
+                rows.add(group_id, each)
+                yield
+            rows.end(group_id)
+        yield
     rows.put_left_out()
     samples.put(jmx_metrics.GROUP_COUNT, sum(states.values()))
     samples.put(jmx_metrics.GROUP_OFFSETS, offset_count)

@@ -62,7 +62,8 @@ LOADING = gauge(
 )
 UNKNOWN_LAG = gauge(
     "ottla_consumergroup_lag_unknown_partitions",
-    "Partitions of groups whose coordinator has no replica of them, so that their lag is not known there.",
+    "Partitions of groups whose lag is not known: they have no replica where the group is coordinated, "
+    "and their leader has not said yet how long they are, or they have no leader.",
     teller=Teller.COORDINATOR,
 )
 

@@ -20,6 +20,7 @@ from ottla.metrics import (
     own_metrics,
     partition_source,
 )
+from ottla.metrics.distant_lag import DistantLag
 from ottla.metrics.http_server import HttpServer, Request, Response
 from ottla.metrics.recent import Recent
 from ottla.metrics.samples import Samples, in_slices
@@ -40,6 +41,7 @@ class MetricsService:
         """Where it is served, if it is."""
         self.phase = health.STARTING
         self.view: BrokerView | None = None
+        self._distant_lag = DistantLag()
         self.recent = Recent(lambda: () if self.view is None else self.view.dispatcher.times())
         self._http = HttpServer(self._answer)
         self._turn = asyncio.Lock()
@@ -61,9 +63,15 @@ class MetricsService:
             return
         self.recent.start()
 
+    def show(self, view: BrokerView) -> None:
+        """Tell everything, now that there is everything."""
+        self.view, self.phase = view, health.RUNNING
+        self._distant_lag.start(view)
+
     async def stop(self) -> None:
         """End it."""
         self.recent.stop()
+        await self._distant_lag.stop()
         await self._http.stop()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -106,7 +114,7 @@ class MetricsService:
         await in_slices(broker_source.topics(view, samples))
         await in_slices(partition_source.partitions(view, samples))
         await in_slices(partition_source.cluster(view, samples))
-        await in_slices(coordinator_source.groups(view, samples))
+        await in_slices(coordinator_source.groups(view, samples, self._distant_lag))
         await in_slices(coordinator_source.transactions(view, samples))
         await self._look_at_disk(view, samples)
         return samples

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ottla.network.budget import LargeFrame
 from ottla.network.frame_reader import (
@@ -38,7 +38,7 @@ COALESCE_BYTES = 64 << 10  # of replies, before they are written
 
 
 class Connection(FrameReader):
-    """A connection; handlers use `peer`, `host`, `listener_name`, `session`, `is_closing` and `close`."""
+    """A connection; handlers use `peer`, `host`, `listener_name`, `software`, `is_closing` and `close`."""
 
     __slots__ = (
         "_handler",
@@ -53,7 +53,7 @@ class Connection(FrameReader):
         "is_closing",
         "listener_name",
         "peer",
-        "session",
+        "software",
         "unanswered",
     )
 
@@ -64,7 +64,7 @@ class Connection(FrameReader):
         super().__init__(server.scratch, server.frame_bytes, server.stats)
         self.listener_name = listener_name
         self.host = self.peer = ""  # the address; the address and the port, for log lines
-        self.session: Any = None  # the handler's own, e.g. who has authenticated
+        self.software = ""  # what the client calls itself, when the handler was told
         self.is_closing = False
         self._is_open = False
         self._server = server

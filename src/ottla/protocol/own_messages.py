@@ -9,7 +9,18 @@ producer that dies before it has prepared blocks readers for ever.
     response v0  int32 throttle_time_ms, int16 error_code, compact nullable string error_message,
                  tagged fields
 
-The headers are flexible: request header v2, response header v1. docs/transactions.md says what it does.
+docs/transactions.md says what it does.
+
+MeasureLag (key 10940) is what the coordinator of a group asks the leaders of partitions that it has no
+replica of: where they start and end, and of when the first record is at or after an offset. Kafka's
+ListOffsets and Fetch would tell that too, with one request and one batch of records for each partition.
+
+    request v0   compact array of (compact string topic, int32 partition, int64 offset)
+    response v0  int32 throttle_time_ms, int16 error_code, compact array of (int16 error_code,
+                 int64 start_offset, int64 end_offset, int64 timestamp), in the order of the request
+
+The timestamp is -1 if there is no such record. Every struct ends with tagged fields. The headers are
+flexible: request header v2, response header v1.
 """
 
 from dataclasses import dataclass, field
@@ -18,9 +29,9 @@ from typing import Any, ClassVar
 from kio.schema.errors import ErrorCode
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
-from kio.schema.types import ProducerId, TransactionalId
+from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32Timedelta
+from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from ottla.protocol.api_keys import ApiKey
 
@@ -53,10 +64,67 @@ class PrepareTransactionResponse:
     error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionToMeasure:
+    """A partition, and how far somebody has read it."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.MEASURE_LAG)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic: TopicName = field(metadata={"kafka_type": "string"})
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+    offset: i64 = field(metadata={"kafka_type": "int64"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureLagRequest:
+    """Asks the leader of partitions how much there is to read from an offset on in each."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.MEASURE_LAG)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    partitions: tuple[PartitionToMeasure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPartition:
+    """Where a partition starts and ends, and the time of the first record that is to be read."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.MEASURE_LAG)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    start_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    end_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    timestamp: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureLagResponse:
+    """Says it of each partition, in the order of the request."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.MEASURE_LAG)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    partitions: tuple[MeasuredPartition, ...]
+
+
 OWN_REQUESTS: dict[tuple[int, int], type[Any]] = {
     (ApiKey.PREPARE_TRANSACTION, 0): PrepareTransactionRequest,
+    (ApiKey.MEASURE_LAG, 0): MeasureLagRequest,
 }
 OWN_RESPONSES: dict[tuple[int, int], type[Any]] = {
     (ApiKey.PREPARE_TRANSACTION, 0): PrepareTransactionResponse,
+    (ApiKey.MEASURE_LAG, 0): MeasureLagResponse,
 }
 """By API key and version."""

@@ -101,6 +101,8 @@ class RangeReader:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time()
         self._failures = 0
+        self._came: list[Piece] = []
+        """What has been read past and is to be handed out, even if another leader dies meanwhile."""
 
     async def next(self) -> list[Piece]:
         """Return the next batches, of any of the ranges; nothing if all have been read."""
@@ -110,23 +112,26 @@ class RangeReader:
             if not self._left:
                 return []
             try:
-                pieces = await self._fetch_all()
+                await self._fetch_all()
                 self._failures = 0
             except (ConnectionLost, BrokerUnreachable, NoLeader) as error:
-                pieces = []
                 await self._rest(error)
-            if pieces:
+            if self._came:
+                pieces, self._came = self._came, []
                 return pieces
 
-    async def _fetch_all(self) -> list[Piece]:
-        """Fetch once from every leader, from all of them at once."""
+    async def _fetch_all(self) -> None:
+        """Fetch once from every leader, from all of them at once; raise for one only when all have ended."""
         by_leader: dict[int, dict[TopicPartition, _Reading]] = defaultdict(dict)
         for each in self._left:
             leader = await self._leader(each)
             if leader is not None:
                 by_leader[leader].setdefault(each.partition, each)  # parts of a partition: one after another
-        answers = await asyncio.gather(*(self._fetch(*each) for each in by_leader.items()))
-        return [piece for pieces in answers for piece in pieces]
+        fetches = (self._fetch(*each) for each in by_leader.items())
+        failures = [each for each in await asyncio.gather(*fetches, return_exceptions=True) if each]
+        away = (ConnectionLost, BrokerUnreachable, NoLeader)
+        for failure in sorted(failures, key=lambda each: isinstance(each, away)):  # what ends it all first
+            raise failure
 
     async def _leader(self, reading: _Reading) -> int | None:
         try:
@@ -145,14 +150,13 @@ class RangeReader:
                 raise
         return None
 
-    async def _fetch(self, node_id: int, readings: Mapping[TopicPartition, _Reading]) -> list[Piece]:
+    async def _fetch(self, node_id: int, readings: Mapping[TopicPartition, _Reading]) -> None:
         readings = {at: each for at, each in readings.items() if not each.is_done}
         if not readings:
-            return []
+            return
         reply, names = await self._ask(node_id, readings)
         if reply.error_code:
             raise error_for(reply.error_code, "fetch")
-        pieces = []
         for name, topic_id, partitions in reply.topics:
             topic = name if name is not None else names.get(topic_id, "")
             for fetched in partitions:
@@ -161,9 +165,8 @@ class RangeReader:
                     continue
                 if fetched.error_code:
                     await self._refused(reading, fetched)
-                elif (piece := self._accept(reading, fetched)) is not None:
-                    pieces.append(piece)
-        return pieces
+                else:
+                    self._accept(reading, fetched)
 
     async def _ask(
         self, node_id: int, readings: Mapping[TopicPartition, _Reading]
@@ -188,12 +191,12 @@ class RangeReader:
             raise connection.garbled(ApiKey.FETCH, version, error) from error
         return reply, {topic.topic_id: topic.name for topic in topics}
 
-    def _accept(self, reading: _Reading, fetched: Fetched) -> Piece | None:
+    def _accept(self, reading: _Reading, fetched: Fetched) -> None:
         """Take over what came for one range, and move on behind it."""
         batches = list(iter_batches(fetched.records)) if fetched.records else []
         if not batches:
             self._nothing_came(reading, fetched)
-            return None
+            return
         reading.empty_answers = 0
         visible = visible_batches(
             reading.partition,
@@ -204,9 +207,9 @@ class RangeReader:
         )
         end = reading.range.end
         wanted = [each for each in visible if each[0].base_offset < end and each[0].record_count]
-        piece = Piece(reading.range, reading.position, wanted)
+        if wanted:
+            self._came.append(Piece(reading.range, reading.position, wanted))
         reading.position = max(batches[-1][0].next_offset, reading.position)
-        return piece if wanted else None
 
     def _nothing_came(self, reading: _Reading, fetched: Fetched) -> None:
         committed = fetched.last_stable_offset if self._settings.isolation_level else fetched.high_watermark

@@ -11,12 +11,16 @@ of this is only about time.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.common.java import find_java
-from ottla.spark.spark_home import make_spark_home
+from ottla.spark.python_launcher import ADDRESS
+from ottla.spark.spark_home import PYTHON, class_archive, is_launcher, make_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +40,11 @@ QUIET = {
 }
 EVERYWHERE = {"spark.speculation": "false"}
 DEFAULT_MEMORY = "1g"
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+"""The first is for workers; formats in Python are looked up, planned and run by the second."""
+
+_warm: subprocess.Popen[bytes] | None = None
+"""The warm Python of this process; it ends when this one does."""
 
 
 def builder(
@@ -70,16 +79,15 @@ def session(
     """Return a running session; raise JavaNotFound, which says what to do, if there is no Java."""
     made = builder(name, master=master, conf=conf, fast_checkpoints=fast_checkpoints).getOrCreate()
     made.sparkContext.setLogLevel(log_level)
+    if master.startswith("local") and (archive := class_archive()) is not None and archive.is_wanted:
+        archive.make_in_background()
     return made
 
 
 def _prepare_environment(settings: Mapping[str, str], is_local: bool) -> None:
     """Say where Python and Java are, before the JVM starts; what the user has said himself stays."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     java = find_java()
-    if "JAVA_HOME" not in os.environ:
-        os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
+    os.environ.setdefault("JAVA_HOME", str(java.resolve().parent.parent))
     if is_local and "SPARK_HOME" not in os.environ:
         home = make_spark_home(
             java,
@@ -88,3 +96,28 @@ def _prepare_environment(settings: Mapping[str, str], is_local: bool) -> None:
         )
         if home is not None:
             os.environ["SPARK_HOME"] = str(home)
+    for name in PYTHONS:
+        if is_launcher(os.environ.get(name, "")):
+            del os.environ[name]  # of the process that has started this one, perhaps another Python
+    if not all(name in os.environ for name in PYTHONS):
+        python = _warm_python() if is_local else sys.executable
+        for name in PYTHONS:
+            os.environ.setdefault(name, python)
+
+
+def _warm_python() -> str:
+    """Start a warm Python for this process, if it has none; return the program that Spark is to start."""
+    global _warm
+    launcher = Path(os.environ.get("SPARK_HOME", "")) / "bin" / PYTHON
+    if not is_launcher(str(launcher)):
+        return sys.executable
+    if _warm is None or _warm.poll() is not None:
+        address = str(Path(tempfile.mkdtemp(prefix="ottla-")) / "warm-python")
+        _warm = subprocess.Popen(
+            [sys.executable, "-m", "ottla.spark.warm_python", address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONHASHSEED": "0"},  # as Spark has it for all its workers
+        )
+        os.environ[ADDRESS] = address
+    return str(launcher)

@@ -106,6 +106,8 @@ class SimCluster:
         for process in (*processes, *(client.process for client in self.clients)):
             process.kill()
             process.bury()
+        # A task that is cancelled before its first step leaves what it was given to await unawaited.
+        loop.run_until_complete(asyncio.sleep(0))
         for _ in range(BURIAL_ROUNDS):  # some do not heed the first call
             left = loop.living_tasks()
             if not left:

@@ -14,6 +14,7 @@ import psutil  # type: ignore[import-untyped]
 from ottla.common.ids import new_uuid
 
 MARK = "OTTLA_FIRE"
+WARM, LAUNCHER = "ottla.spark.warm_python", "python_launcher.py"
 STOPPED_WITHIN_S = 90.0
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -58,7 +59,7 @@ class Driver:
         return bool(found)
 
     def kill_worker(self, choice: float) -> bool:
-        """End one of the Python processes below the JVM without warning; whether there was one."""
+        """End one of the Python processes that work for the JVM without warning; whether there was one."""
         found = sorted(
             (each for each in self.processes() if self._is_worker(each)), key=lambda each: each.pid
         )
@@ -95,8 +96,12 @@ class Driver:
 
     def _is_worker(self, process: psutil.Process) -> bool:
         try:
-            is_below_jvm = any(each.name() == "java" for each in process.parents())
-            return is_below_jvm and "python" in process.name()
+            line, parents = process.cmdline(), process.parents()
+            if WARM in line:  # forked by the warm Python, or that one itself, which works for nobody
+                return bool(parents) and WARM in parents[0].cmdline()
+            if any(each.endswith(LAUNCHER) for each in line):
+                return False
+            return any(each.name() == "java" for each in parents) and "python" in process.name()
         except psutil.NoSuchProcess:
             return False
 

@@ -1,7 +1,14 @@
-"""Which dead brokers clients are still told of."""
+"""Which dead brokers librdkafka is still told of."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.api_versions.v4.request import ApiVersionsRequest
+
+from ottla.api.api_versions import MAX_SOFTWARE_CHARS, api_versions
 from ottla.api.departed_brokers import LISTED_FOR_MS, DepartedBrokers
 from ottla.common.clock import ManualClock
 from ottla.metadata.entities import BrokerImage
@@ -9,36 +16,66 @@ from ottla.metadata.image import ClusterImage
 
 ALIVE = BrokerImage(1, 1, None, (), fenced=False, shutting_down=False)
 DEAD = ALIVE._replace(fenced=True)
+PYTHON = "confluent-kafka-python 2.16.1-rdkafka-2.16.0"
 
 
 def image(*brokers: BrokerImage) -> ClusterImage:
     return ClusterImage(brokers={each.node_id: each for each in brokers})
 
 
-def test_a_broker_that_died_is_listed_for_a_while() -> None:
+@pytest.mark.parametrize("before", [ALIVE, ALIVE._replace(shutting_down=True)], ids=["died", "stopped"])
+def test_a_broker_that_left_is_listed_for_a_while(before: BrokerImage) -> None:
     clock = ManualClock()
     departed = DepartedBrokers(clock)
-    assert departed.still_listed(image(ALIVE)) == frozenset()
+    assert departed.still_listed(image(before), PYTHON) == frozenset()
     dead = image(DEAD)
-    assert departed.still_listed(dead) == {1}
+    assert departed.still_listed(dead, PYTHON) == {1}
     clock.advance(LISTED_FOR_MS - 1)
-    assert departed.still_listed(image(DEAD)) == {1}  # whatever else has changed
+    assert departed.still_listed(image(DEAD), PYTHON) == {1}  # whatever else has changed
     clock.advance(1)
-    assert departed.still_listed(dead) == frozenset()
+    assert departed.still_listed(dead, PYTHON) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("software", "told"),
+    [
+        (PYTHON, {1}),
+        ("librdkafka 2.16.0", {1}),
+        ("karafka v2.5.0-rdkafka-ruby-v0.19.5-librdkafka-v2.8.0", {1}),
+        ("apache-kafka-java 4.1.1", set()),
+        ("kafka-python 3.0.12", set()),
+        ("", set()),
+    ],
+)
+def test_only_librdkafka_is_told(software: str, told: set[int]) -> None:
+    departed = DepartedBrokers(ManualClock())
+    departed.note(image(ALIVE))
+    assert departed.still_listed(image(DEAD), software) == told
 
 
 def test_a_broker_that_is_back_has_not_departed() -> None:
     departed = DepartedBrokers(ManualClock())
-    departed.still_listed(image(ALIVE))
-    assert departed.still_listed(image(DEAD)) == {1}
-    assert departed.still_listed(image(ALIVE._replace(epoch=2))) == frozenset()
+    departed.note(image(ALIVE))
+    assert departed.still_listed(image(DEAD), PYTHON) == {1}
+    assert departed.still_listed(image(ALIVE._replace(epoch=2)), PYTHON) == frozenset()
 
 
-def test_brokers_that_were_dead_before_said_goodbye_or_are_forgotten_are_not_listed() -> None:
+def test_a_broker_that_was_dead_when_this_one_started_may_have_died_a_moment_ago() -> None:
+    assert DepartedBrokers(ManualClock()).still_listed(image(DEAD), PYTHON) == {1}
+
+
+def test_a_broker_that_was_taken_out_of_the_cluster_is_not_listed() -> None:
     departed = DepartedBrokers(ManualClock())
-    assert departed.still_listed(image(DEAD)) == frozenset()
-    departed.still_listed(image(ALIVE._replace(shutting_down=True)))
-    assert departed.still_listed(image(DEAD)) == frozenset()
-    departed.still_listed(image(ALIVE))
-    assert departed.still_listed(image(DEAD)) == {1}
-    assert departed.still_listed(image()) == frozenset()
+    departed.note(image(ALIVE))
+    assert departed.still_listed(image(DEAD), PYTHON) == {1}
+    assert departed.still_listed(image(), PYTHON) == frozenset()
+
+
+def test_a_client_says_in_its_first_request_what_it_is() -> None:
+    connection = SimpleNamespace(software="")
+    ctx: Any = SimpleNamespace(version=4, connection=connection)
+    name, version = PYTHON.split()
+    api_versions(ApiVersionsRequest(client_software_name=name, client_software_version=version), ctx)
+    assert connection.software == PYTHON
+    api_versions(ApiVersionsRequest(client_software_name="x" * 9_999, client_software_version="1"), ctx)
+    assert len(connection.software) == MAX_SOFTWARE_CHARS

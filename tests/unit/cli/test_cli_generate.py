@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.promql import asked
 
 from ottla.cli.generated import compose, grafana, prometheus, systemd
@@ -136,6 +137,25 @@ def test_the_brokers_of_a_compose_file_have_commands_that_serve_accepts(brokers)
             f"localhost:{19_091 + number}",
         ]
         assert f"{19_091 + number}:{19_091 + number}" in made["ports"]
+
+
+def test_the_image_is_built_once_and_used_by_all_brokers():
+    services = yaml.safe_load(compose.compose(3, "ottla", 19_092))["services"]
+    brokers = [service for name, service in services.items() if name.startswith("broker-")]
+    assert [name for name, service in services.items() if "build" in service] == ["broker-1"]
+    assert {each["image"] for each in brokers} == {"ottla:local"}
+    assert "RUN pip install" in brokers[0]["build"]["dockerfile_inline"]
+
+
+def test_from_a_checkout_the_image_is_made_of_its_source(ottla):
+    made = yaml.safe_load(ottla("generate", "compose").out)["services"]["broker-1"]["build"]
+    root = Path(made["context"])
+    assert root == Path(__file__).parents[3]
+    copied = [
+        line.split()[1:-1] for line in made["dockerfile_inline"].splitlines() if line.startswith("COPY")
+    ]
+    assert all((root / name).exists() for names in copied for name in names)
+    assert "RUN pip install --no-cache-dir '/source[zookeeper]'" in made["dockerfile_inline"]
 
 
 def test_a_wheel_is_copied_into_the_image():

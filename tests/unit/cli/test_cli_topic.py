@@ -168,6 +168,14 @@ def test_alter_without_a_change_is_wrong_usage(ottla, peer):
     assert "both --set and --unset" in ottla("topic", "alter", "o", "--set", "a=1", "--unset", "a").err
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__ottla_spark_decisions"])
+def test_delete_refuses_internal_topics(ottla, peer, name):
+    peer.add_topic("orders")
+    peer.add_topic(name)
+    assert f"{name} is an internal topic" in ottla("topic", "delete", "orders", name, "--yes").err
+    assert set(peer.topics) == {"orders", name}
+
+
 def test_delete_deletes_without_asking_when_nobody_is_there_to_answer(ottla, peer):
     peer.add_topic("orders")
     done = ottla("topic", "delete", "orders", "--format", "json")

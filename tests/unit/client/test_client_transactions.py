@@ -1,10 +1,10 @@
 """The states of a transaction, with coordinators that answer what the test says, and a fake broker."""
 
 import asyncio
-from collections import defaultdict, deque
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.client.fake_coordinators import FakeCalls
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import (
@@ -17,7 +17,6 @@ from ottla.client.errors import (
 from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.producer import AsyncProducer, PreparedTransaction, ProducerOptions
 from ottla.client.producer.batch import Identity
-from ottla.client.producer.transaction_calls import Initiated
 from ottla.client.producer.transaction_state import State
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
@@ -25,48 +24,6 @@ from ottla.protocol.errors import InvalidRecord, InvalidTxnState, ProducerFenced
 from ottla.protocol.record_batch import decode_header
 
 ORDERS = TopicPartition("orders", 0)
-
-
-class FakeCalls:
-    """Coordinators: answer well, unless told otherwise, and take notes."""
-
-    def __init__(self):
-        self.made = []
-        self.errors = defaultdict(deque)
-        self.gates = {}
-        self.epoch = -1
-        self.ongoing = None
-
-    async def _call(self, name, *details):
-        self.made.append((name, *details))
-        if name in self.gates:
-            await self.gates[name].wait()
-        if self.errors[name]:
-            raise self.errors[name].popleft()
-
-    async def init(self, current, *, keep_prepared=False):
-        await self._call("init", current.producer_epoch)
-        self.epoch += 1
-        return Initiated(Identity(7, self.epoch), self.ongoing if keep_prepared else None)
-
-    async def add_partitions(self, identity, partitions):
-        await self._call("add", sorted(partitions))
-
-    async def add_group(self, identity, group_id):
-        await self._call("add group", group_id)
-
-    async def commit_offsets(self, identity, offsets, group, *, is_implicit):
-        await self._call("offsets", dict(offsets), group)
-
-    async def end(self, identity, *, commit, is_implicit):
-        await self._call("end", "commit" if commit else "abort")
-        if not is_implicit:
-            return identity
-        self.epoch += 1
-        return Identity(7, self.epoch)
-
-    async def prepare(self, identity):
-        await self._call("prepare")
 
 
 @pytest.fixture

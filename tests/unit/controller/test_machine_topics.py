@@ -4,6 +4,7 @@ from uuid import UUID
 import pytest
 
 from ottla.common.broker_keys import BrokerConfig
+from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
 from ottla.controller import machine
 from ottla.controller.machine import Decision, NewPartitions, NewTopic, TopicSelector
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
@@ -221,6 +222,15 @@ def test_what_cannot_be_deleted_is_refused(selector: TopicSelector, error: type[
     decision = machine.delete_topics(with_topics(NewTopic("a")), [selector])
     assert decision.records == ()
     assert type(the_error(decision.results)) is error
+
+
+def test_the_decisions_of_spark_queries_are_not_deleted_by_name_or_by_id() -> None:
+    image = with_topics(NewTopic(SPARK_DECISIONS_TOPIC))
+    by_id = TopicSelector(topic_id=image.topics[SPARK_DECISIONS_TOPIC].topic_id)
+    for selector in (TopicSelector(SPARK_DECISIONS_TOPIC), by_id):
+        decision = machine.delete_topics(image, [selector])
+        assert decision.records == ()
+        assert type(the_error(decision.results)) is PolicyViolation
 
 
 def test_a_topic_meant_twice_is_not_deleted_even_if_once_by_name_and_once_by_id() -> None:

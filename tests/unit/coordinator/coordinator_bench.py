@@ -7,6 +7,7 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ottla.api.departed_brokers import DepartedBrokers
 from ottla.api.dispatcher import Dispatcher
 from ottla.api.produce_turns import ProduceTurns
 from ottla.api.producer_ids import ProducerIds
@@ -45,6 +46,7 @@ class Client:
     peer = "10.0.0.7:4711"
     host = "10.0.0.7"
     listener_name = "PLAINTEXT"
+    software = ""
 
 
 class CoordinatorBench:
@@ -102,6 +104,7 @@ class CoordinatorBench:
             transactions=self.transactions,
             producer_ids=self.producer_ids,
             produce_turns=ProduceTurns(),
+            departed_brokers=DepartedBrokers(self.clock),
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
         await self.transactions.start()

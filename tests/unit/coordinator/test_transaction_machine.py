@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.coordinator.memory_writer import MemoryWriter
 from tests.unit.coordinator.transaction_table import ID, A, B, TransactionTable
 
+from ottla.common.clock import ManualClock
+from ottla.coordinator.runtime import Runtime
 from ottla.coordinator.transaction.machine import AT_ONCE, PREPARED, TransactionMachine
-from ottla.coordinator.transaction.requests import ListFilter
+from ottla.coordinator.transaction.requests import EndRequest, ListFilter
 from ottla.coordinator.transaction.transaction import Producer, State
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     InvalidTransactionTimeout,
     InvalidTxnState,
+    NotCoordinator,
     ProducerFenced,
     TransactionalIdNotFound,
 )
@@ -80,6 +84,33 @@ def test_requests_of_unknown_ids_and_producers_are_refused(table: TransactionTab
     for ask in (table.add, table.verify, table.end, table.prepare):
         with pytest.raises(InvalidProducerIdMapping):
             ask(nobody)
+
+
+async def test_a_coordinator_that_may_have_been_replaced_does_not_send_clients_away(
+    table: TransactionTable,
+) -> None:
+    table.begin()
+    writer = MemoryWriter(list(table.log))
+    runtime = Runtime(TransactionMachine(table.config), writer, ManualClock(), commit_timeout_ms=10_000)
+    await runtime.load()
+    runtime.activate()
+    writer.holds_back = True  # nobody copies what it writes any more
+    ended_elsewhere = Producer(1001, 5)  # by a newer coordinator, of which this one has not heard
+    refusal = runtime.call(TransactionMachine.end, EndRequest(ID, ended_elsewhere, True, True))
+    assert not refusal.done()
+    runtime.unload()
+    with pytest.raises(NotCoordinator):
+        await refusal
+
+
+def test_who_refuses_an_end_writes_what_it_knows_and_changes_nothing(table: TransactionTable) -> None:
+    producer = table.producer()
+    before = table.txn
+    with pytest.raises(InvalidTxnState):
+        table.end(producer)
+    assert table.txn == before
+    assert table.log[-1].value == before
+    assert not table.sent
 
 
 def test_while_a_transaction_ends_the_next_has_to_wait(table: TransactionTable) -> None:

@@ -70,13 +70,14 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Link:
     """A connection, as handlers see it."""
 
     peer: str
     host: str = ""
     listener_name: str = "PLAINTEXT"
+    software: str = ""
 
 
 class Node:

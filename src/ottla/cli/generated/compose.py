@@ -1,19 +1,29 @@
-"""A Compose file: a ZooKeeper and brokers, on one machine that has Docker."""
+"""A Compose file: a ZooKeeper and brokers, on one machine that has Docker.
+
+The image for the brokers is made from a package that pip finds, from a wheel beside the file, or from a
+folder with Ottla's source, such as the one that the running `ottla` comes from.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import ottla
 from ottla.cli.generated.yaml_text import to_yaml
 from ottla.common.metrics_keys import METRICS_PORT
 
 ZOOKEEPER_IMAGE = "zookeeper:3.9"
 PYTHON_IMAGE = "python:3.12-slim"
+IMAGE = "ottla:local"
 INSIDE_PORT = 9092
 MOST_REPLICAS = 3
+SOURCE_FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+SOURCE_FOLDERS = ("src", "tools")
 COMMENT = """\
 {brokers} Ottla brokers and a ZooKeeper. It needs Docker with Compose 2.17 or newer,
-and from registries the images {zookeeper} and {python}, and the Python package {package}.
+and the images {zookeeper} and {python} from a registry.
+Ottla in it: {package}
 (A wheel of your own: put it beside this file and say  ottla generate compose --package ./NAME.whl)
 
   docker compose up --build --wait
@@ -61,7 +71,7 @@ def _zookeeper() -> dict[str, Any]:
         "healthcheck": {
             "test": ["CMD", "zkServer.sh", "status"],
             "interval": "5s",
-            "timeout": "5s",
+            "timeout": "15s",
             "retries": 12,
         },
     }
@@ -82,9 +92,13 @@ def _broker(number: int, brokers: int, package: str, port: int) -> dict[str, Any
     command += ["--metrics", f"0.0.0.0:{METRICS_PORT}", "--log-format", "json"]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
+    # The first one makes the image for all: two builds of the same name at a time fail in some Dockers.
+    context = package if _is_source(Path(package)) else "."
+    made = {"context": context, "dockerfile_inline": _dockerfile(package)}
+    build = {"build": made} if number == 1 else {}
     return {
-        "build": {"context": ".", "dockerfile_inline": _dockerfile(package)},
-        "image": "ottla:local",
+        **build,
+        "image": IMAGE,
         "restart": "unless-stopped",
         "stop_grace_period": "2m",
         "depends_on": {"zookeeper": {"condition": "service_healthy"}},
@@ -101,10 +115,24 @@ def _broker(number: int, brokers: int, package: str, port: int) -> dict[str, Any
     }
 
 
+def own_source() -> str | None:
+    """Return the folder that the running program comes from, if that is a source tree."""
+    folder = Path(ottla.__file__).resolve().parents[2]
+    return str(folder) if _is_source(folder) else None
+
+
+def _is_source(folder: Path) -> bool:
+    return all((folder / name).exists() for name in (*SOURCE_FILES, *SOURCE_FOLDERS))
+
+
 def _dockerfile(package: str) -> str:
-    """Return how the image is made; a wheel beside the file is copied into it, with what clusters need."""
-    if not package.endswith(".whl"):
-        return DOCKERFILE.format(python=PYTHON_IMAGE, copy="", package=package)
-    name = package.removeprefix("./").rpartition("/")[2]
-    copy = f"COPY {package} /tmp/{name}\n"
-    return DOCKERFILE.format(python=PYTHON_IMAGE, copy=copy, package=f"/tmp/{name}[zookeeper]")
+    """Return how the image is made; what is not found by pip is copied into it, with what clusters need."""
+    if _is_source(Path(package)):
+        copy = f"COPY {' '.join(SOURCE_FILES)} /source/\n"
+        copy += "".join(f"COPY {folder} /source/{folder}\n" for folder in SOURCE_FOLDERS)
+        return DOCKERFILE.format(python=PYTHON_IMAGE, copy=copy, package="/source[zookeeper]")
+    if package.endswith(".whl"):
+        name = package.removeprefix("./").rpartition("/")[2]
+        copy = f"COPY {package} /tmp/{name}\n"
+        return DOCKERFILE.format(python=PYTHON_IMAGE, copy=copy, package=f"/tmp/{name}[zookeeper]")
+    return DOCKERFILE.format(python=PYTHON_IMAGE, copy="", package=package)

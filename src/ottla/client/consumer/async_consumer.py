@@ -24,6 +24,11 @@ from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 
 
+def nothing_came(timeout_ms: float) -> TimedOut:
+    """Return the error of who waits for a record in vain."""
+    return TimedOut(f"no record came within {timeout_ms:g} ms")
+
+
 class AsyncConsumer:
     """Reads records: topics together with a group, or partitions by hand.
 
@@ -149,7 +154,7 @@ class AsyncConsumer:
         while record is None:
             record = await self._core.take_one(timeout_s, frozenset(partitions) or None)
             if record is None and timeout_ms is not None:
-                raise TimedOut(f"no record came within {timeout_ms:g} ms")
+                raise nothing_came(timeout_ms)
         return record
 
     async def poll_arrow(

@@ -71,6 +71,22 @@ class Collector:
                     turns -= 1
         return found
 
+    def take_one(self) -> ConsumerRecord | None:
+        """Return the next record; None if there is none."""
+        assignment = self._assignment
+        with assignment.lock:
+            for _ in range(assignment.line_length):
+                state = assignment.first_in_line()
+                if state is None:
+                    break
+                if state.ready or self._make_ready(state, raises=True):
+                    record = state.hand_out_one()
+                    if not state.ready:
+                        assignment.next_turn()
+                    return record
+                assignment.next_turn()
+        return None
+
     def drain(self) -> Iterator[ConsumerRecord]:
         """Yield the records of one fetch one by one, unless something else is to be done; for any thread."""
         assignment = self._assignment

@@ -1,6 +1,6 @@
 """What both faces of the consumer stand on: assignment, fetcher, positions and group, started and stopped.
 
-It belongs to one event loop. From other threads only `collector.drain` may be called.
+It belongs to one event loop. Other threads may take from the collector, as direct.py does it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.collector import Collector
+from ottla.client.consumer.direct import WaitingThreads
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.group import LEAVE_WITHIN_S, Group
 from ottla.client.consumer.leaders import Leaders
@@ -34,7 +36,7 @@ log = logging.getLogger(__name__)
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 Taken = tuple[PartitionState, list[Batch], Chunk]
-Some = TypeVar("Some", Records, list[Taken])
+Some = TypeVar("Some", Records, list[Taken], ConsumerRecord | None)
 
 
 class ConsumerCore:
@@ -49,12 +51,14 @@ class ConsumerCore:
     ) -> None:
         self.options = options
         self.loop = asyncio.get_running_loop()
+        self.clock = clock or SystemClock()
         self.cluster = cluster or Cluster(options=options)
         self._owns_cluster = cluster is None
         self._thread = threading.get_ident()
         self._news = News(self.loop)
+        self.waiting_threads = WaitingThreads()
         resets = options.auto_offset_reset != "none"
-        self.assignment = Assignment(on_filled=self._news.set)
+        self.assignment = Assignment(on_filled=self._wake_waiting)
         self.collector = Collector(
             self.assignment,
             Decoder(options.key_deserializer, options.value_deserializer),
@@ -73,7 +77,7 @@ class ConsumerCore:
             self.assignment,
             self._leaders,
             self.group.commits if self.group else None,
-            clock or SystemClock(),
+            self.clock,
             on_found=self.fetcher.wake,
             on_problem=self._report,
         )
@@ -113,7 +117,7 @@ class ConsumerCore:
         if self._is_closing:
             return
         self._is_closing = True
-        self._news.set()
+        self._hold()
         try:
             if self.group is not None:
                 await self.group.queue.finish(LEAVE_WITHIN_S)
@@ -187,8 +191,9 @@ class ConsumerCore:
     ) -> ConsumerRecord | None:
         """Return the next record; None if there is none within the timeout."""
         if only is None:
-            for record in self.collector.drain():
+            if not self.collector.is_held and (record := self.collector.take_one()) is not None:
                 return record
+            return await self._ask(timeout_s, self.collector.take_one)
         for records in (await self.take(timeout_s, 1, only)).values():
             return records[0]
         return None
@@ -262,7 +267,12 @@ class ConsumerCore:
     def _hold(self) -> None:
         """Have the next call do more than to hand out records."""
         self.collector.is_held = True
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Wake the calls that wait for records."""
         self._news.set()
+        self.waiting_threads.wake()
 
     def _raise_problem(self) -> None:
         problem = self._problem
@@ -286,7 +296,8 @@ class ConsumerCore:
         if threading.get_ident() == self._thread:
             self.kick()
         else:
-            self.loop.call_soon_threadsafe(self.kick)
+            with suppress(RuntimeError):  # the consumer was closed in the meantime
+                self.loop.call_soon_threadsafe(self.kick)
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work, name=f"ottla consumer {name}")

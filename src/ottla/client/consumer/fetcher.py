@@ -14,6 +14,7 @@ from collections.abc import Callable
 from kio.schema.errors import ErrorCode
 
 from ottla.client.cluster import Cluster, passes
+from ottla.client.connection import Connection, Reply
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetch_answers import FetchAnswers, Sent
 from ottla.client.consumer.fetch_session import FetchSession, Wanted
@@ -45,9 +46,6 @@ LOST_SESSION = frozenset(
     }
 )
 LONGEST_REST_S = 1.0
-TURNS_OF_OTHERS = 3
-"""How many turns of the loop the application gets between an answer and the next request: what it has waited
-for it has at once, and what it sends in return is on its way while the next request is made."""
 HURRIED_S = 0.005
 """A broker that has nothing and says so faster than this is not asked again at once."""
 
@@ -198,33 +196,60 @@ class Fetcher:
         if any(each.topic.topic_id is None for each in wanted.values()):
             version = min(version, TOPIC_IDS_FROM - 1)
         options = self._options
-        settings = FetchSettings(
+        body = encode_fetch_request(version, self._settings(max_bytes), *session.prepare(wanted, version))
+        if not connection.is_ready:
+            await connection.ready()
+        began = self._loop.time()
+        absorbed: asyncio.Future[bool] = self._loop.create_future()
+
+        def then(answer: Reply | None, error: ClientError | None) -> None:
+            """Take over what came, in the very turn of the loop in which it came."""
+            if absorbed.done():
+                return  # the consumer was stopped
+            try:
+                if answer is None:
+                    raise error or ClientClosed("there will be no answer")
+                reply = self._reply(connection, answer, version)
+                absorbed.set_result(
+                    self._is_good(reply, session) and self._is_quiet(node_id, reply, wanted, sent)
+                )
+            except Exception as problem:
+                absorbed.set_exception(problem)
+
+        timeout_ms = options.request_timeout_ms + options.fetch_max_wait_ms
+        connection.post_then(ApiKey.FETCH, version, (body,), timeout_ms, then)
+        if not await absorbed:
+            await asyncio.sleep(0)  # what the application sends in return leaves before the next request
+        elif self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
+            await asyncio.sleep(HURRIED_S)
+
+    def _settings(self, max_bytes: int) -> FetchSettings:
+        options = self._options
+        return FetchSettings(
             options.fetch_max_wait_ms,
             options.fetch_min_bytes,
             max_bytes,
             int(options.reads_committed),
             options.client_rack,
         )
-        difference = session.prepare(wanted, version)
-        if not connection.is_ready:
-            await connection.ready()
-        began = self._loop.time()
-        timeout_ms = options.request_timeout_ms + options.fetch_max_wait_ms
-        body = encode_fetch_request(version, settings, *difference)
-        frame, at = await connection.post(ApiKey.FETCH, version, (body,), timeout_ms)
+
+    @staticmethod
+    def _reply(connection: Connection, answer: Reply, version: int) -> FetchReply:
         try:
-            reply = decode_fetch_response(frame, at, version)
+            return decode_fetch_response(*answer, version)
         except KafkaError as error:
             raise connection.garbled(ApiKey.FETCH, version, error) from error
-        if not self._is_good(reply, session):
-            return
+
+    def _is_quiet(
+        self,
+        node_id: int,
+        reply: FetchReply,
+        wanted: dict[TopicPartition, Wanted],
+        sent: dict[TopicPartition, Sent],
+    ) -> bool:
+        """Take over a reply; return whether it had no news at all."""
         names = {each.topic.topic_id: each.topic.name for each in wanted.values()}
-        is_quiet = self._answers.absorb(node_id, reply, sent, names, self._loop.time())
-        if not is_quiet:
-            for _ in range(TURNS_OF_OTHERS):
-                await asyncio.sleep(0)
-        elif self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
-            await asyncio.sleep(HURRIED_S)
+        return self._answers.absorb(node_id, reply, sent, names, self._loop.time())
 
     def _is_good(self, reply: FetchReply, session: FetchSession) -> bool:
         if reply.error_code:

@@ -168,6 +168,14 @@ class PartitionState:
         self.finish_ready()
         return records
 
+    def hand_out_one(self) -> ConsumerRecord:
+        """Return the next record that is ready, and move the position behind it."""
+        record = self.ready[self.ready_at]
+        self.ready_at += 1
+        if self.ready_at == len(self.ready):
+            self.finish_ready()
+        return record
+
     def finish_ready(self) -> None:
         """Have handed out all that was ready."""
         self.ready, self.ready_at = [], 0

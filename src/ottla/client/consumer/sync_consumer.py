@@ -8,14 +8,15 @@ import inspect
 import re
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.client.bridge import Bridge
-from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.async_consumer import AsyncConsumer, nothing_came
 from ottla.client.consumer.commit_queue import CommitCallback
 from ottla.client.consumer.core import Records
+from ottla.client.consumer.direct import take_here
 from ottla.client.consumer.listener import RebalanceListener
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.record import ConsumerRecord
@@ -66,7 +67,7 @@ class Consumer:
         core = self._async._core
         while True:
             yield from core.collector.drain()
-            more = self._bridge.run(core.take_one(None))
+            more = self._take(core.collector.take_one, core.take_one, None)
             if more is not None:
                 yield more
 
@@ -126,7 +127,15 @@ class Consumer:
 
     def getone(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> ConsumerRecord:
         """Return the next record; wait for it, and raise TimedOut if there is none in time."""
-        return self._bridge.run(self._async.getone(*partitions, timeout_ms=timeout_ms))
+        if partitions:
+            return self._bridge.run(self._async.getone(*partitions, timeout_ms=timeout_ms))
+        core = self._async._core
+        record = None
+        while record is None:
+            record = self._take(core.collector.take_one, core.take_one, timeout_ms)
+            if record is None and timeout_ms is not None:
+                raise nothing_came(timeout_ms)
+        return record
 
     def poll_arrow(
         self, timeout_ms: float | None = 0, max_records: int | None = None, *, with_headers: bool = False
@@ -235,6 +244,17 @@ class Consumer:
     def topics(self) -> frozenset[str]:
         """Return the names of all topics that this client may see."""
         return self._bridge.run(self._async.topics())
+
+    def _take(
+        self,
+        take: Callable[[], T],
+        ask: Callable[[float | None], Coroutine[Any, Any, T]],
+        timeout_ms: float | None,
+    ) -> T:
+        """Take a record in this thread, or have the loop do it: see direct.py."""
+        self._bridge.check()
+        found, left_s = take_here(self._async._core, take, None if timeout_ms is None else timeout_ms / 1000)
+        return self._bridge.run(ask(left_s)) if found is None else found
 
     def _call(self, work: Callable[[], T]) -> T:
         """Run a function on the loop, and return what it returns."""

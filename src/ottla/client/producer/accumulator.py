@@ -45,6 +45,7 @@ class Accumulator:
         self._is_idempotent = is_idempotent
         self._now = now
         self._closed_by: Exception | None = None
+        self._is_holding_back = False
         self._lock = threading.Lock()
         self._waiting: deque[tuple[int, Wake]] = deque()
 
@@ -56,6 +57,7 @@ class Accumulator:
                 queue = self.queues[partition] = PartitionQueue(
                     partition, is_idempotent=self._is_idempotent, max_in_flight=self._max_in_flight
                 )
+                queue.held_after = 0 if self._is_holding_back else None
             return queue
 
     def append(
@@ -214,6 +216,23 @@ class Accumulator:
             for queue in self._active:
                 queue.seal()
             return list(self.unsettled)
+
+    def hold_back(self) -> list[Batch]:
+        """Let what is there be sent without lingering, and nothing that comes later; return what is there."""
+        with self._lock:
+            self._is_holding_back = True
+            for queue in self.queues.values():
+                queue.seal()
+                queue.open = None
+                queue.held_after = queue.last_order
+            return list(self.unsettled)
+
+    def hold_back_no_more(self) -> None:
+        """Let everything be sent again."""
+        with self._lock:
+            self._is_holding_back = False
+            for queue in self.queues.values():
+                queue.held_after = None
 
     def close(self, error: Exception) -> list[Batch]:
         """Take no more records, with this error; return what is not settled."""

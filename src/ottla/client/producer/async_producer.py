@@ -12,15 +12,19 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
 from ottla.client.group_types import ConsumerGroupMetadata
 from ottla.client.metadata import PartitionInfo
+from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Callback, Delivery, RecordMetadata
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.intake import HeadersGiven, Prepared
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.stats import SenderStats
 from ottla.client.producer.transaction_state import PreparedTransaction, State
-from ottla.client.producer.transactions import Offsets, Transactions
+from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock
+
+RECORDS_PER_TURN = 128
+"""With every so many records of a batch, and the first, it is asked whether the sender needs its turn."""
 
 
 class AsyncProducer:
@@ -115,8 +119,8 @@ class AsyncProducer:
             if prepared.topic not in core.intake.topics:
                 await core.open_topic(prepared.topic)
             delivery = core.intake.offer(prepared) or await self._wait_for_room(core, prepared)
-        if delivery.place == 0 and core.wake(delivery):
-            await asyncio.sleep(0)  # once per batch the sender gets its turn, however tight the caller's loop
+        if not delivery.place % RECORDS_PER_TURN and core.needs_turn(delivery):
+            await asyncio.sleep(0)  # the sender gets its turn, however tight the caller's loop
         return delivery
 
     async def send_and_wait(
@@ -162,6 +166,15 @@ class AsyncProducer:
         """
         await self._transactions.commit()
 
+    async def commit_in_background(self) -> asyncio.Future[None]:
+        """Commit, but return at once, with a future to await: the next transaction may begin already.
+
+        What is sent in the next one is kept here until the commit is answered, so that nothing stands still
+        in the meantime. If the commit fails, the next one has failed too. One may be under way: whatever else
+        is asked of the transactions waits for it.
+        """
+        return await self._transactions.commit_in_background()
+
     async def abort_transaction(self) -> None:
         """Give the transaction up: nobody who reads what is committed sees any of it."""
         await self._transactions.abort()
@@ -184,14 +197,14 @@ class AsyncProducer:
         await self.begin_transaction()
         try:
             yield self
-            if self._transactions.state is State.OPEN:
+            if self._transactions.is_open:
                 await self.commit_transaction()
         except BaseException as error:
             await self._abort_after(error)
             raise
 
     async def _abort_after(self, error: BaseException) -> None:
-        if self._transactions.state in (State.OPEN, State.FAILED):
+        if self._transactions.is_open or self._transactions.state is State.FAILED:
             try:
                 await self.abort_transaction()
             except Exception as late:
@@ -200,7 +213,7 @@ class AsyncProducer:
                 error.add_note(f"beside that, the transaction could not be aborted: {late}")
 
     @property
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> BackgroundCommits:
         transactions = self._core.transactions
         if transactions is None:
             raise WrongTransactionState("transactions need a transactional_id")

@@ -13,11 +13,11 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed, ClientError, TimedOut, WrongTransactionState
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Batch, Delivery
 from ottla.client.producer.intake import Intake, Prepared
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.sender import Sender
-from ottla.client.producer.transactions import Transactions
 from ottla.common.clock import Clock, SystemClock
 from ottla.protocol.errors import UnknownTopicOrPartition
 
@@ -36,6 +36,8 @@ class ProducerCore:
         self.loop = asyncio.get_running_loop()
         self.cluster = cluster or Cluster(options=options)
         self._owns_cluster = cluster is None
+        self._problem: Exception | None = None
+        """Why nothing can be sent any more."""
         self.accumulator = Accumulator(
             self.loop.time,
             batch_bytes=options.batch_size,
@@ -51,17 +53,17 @@ class ProducerCore:
         self.transactions = (
             None
             if options.transactional_id is None
-            else Transactions(self.cluster, options, self.sender, self.deliver)
+            else BackgroundCommits(
+                self.cluster, options, self.sender, self.accumulator, self.deliver, self._opened
+            )
         )
         self._opening = asyncio.Lock()
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._is_closing = False
-        self._problem: Exception | None = None
-        """Why nothing can be sent any more."""
         self.needs_check = self.transactions is not None
-        """Whether there may be something in the way of sending, which `check` knows."""
+        """Whether there may be something in the way of sending, which `check` knows: no open transaction."""
         self._failed: deque[Batch] = deque(maxlen=REMEMBERED_FAILURES)
 
     async def start(self) -> None:
@@ -77,6 +79,10 @@ class ProducerCore:
             raise self._problem
         if self.transactions is not None:
             self.transactions.check_sending()
+
+    def _opened(self, is_open: bool) -> None:
+        """Take note that a transaction has begun, or has ended: between them every record is checked."""
+        self.needs_check = not is_open or self._problem is not None
 
     async def open_topic(self, name: str) -> None:
         """Learn of a topic, so that records can be queued for it; the broker may create it."""
@@ -120,6 +126,12 @@ class ProducerCore:
             late = WrongTransactionState("the record was sent while its transaction was being ended")
             self.sender.fail_unsent(queue, late)
         return len(queue.unsent) + len(queue.in_flight) > 1
+
+    def needs_turn(self, delivery: Delivery) -> bool:
+        """Return whether the sender, who is told of new batches, needs its turn after this record."""
+        if delivery.place == 0 and self.wake(delivery):
+            return True
+        return self.transactions is not None and self.transactions.is_ahead
 
     async def deliver(self) -> None:
         """Wait until all that was queued before is settled, one way or the other."""
@@ -165,6 +177,8 @@ class ProducerCore:
         """End everything; what is not delivered fails."""
         self._is_closing = True
         self._refuse(ClientClosed("the producer is closed"))
+        if self.transactions is not None:
+            self.transactions.stop()
         self._stopping.set()
         if self._runner is not None:
             await asyncio.wait([self._runner])

@@ -80,6 +80,8 @@ class Lane:
                 break
             _encode_all(batches, sender.codec)
             self._send(connection, batches)
+            if not sender.has_work_for(self.node_id):
+                return
         if self._has_room and (not connection.is_ready or sender.needs_identities(self.node_id)):
             self._work.set()
 
@@ -170,7 +172,8 @@ class Lane:
         self._under_way -= 1
         if self._is_stopped:
             return  # the producer was stopped without waiting
-        self.wake()
+        if self._sender.has_work_for(self.node_id):  # what comes back to its queue says so itself
+            self.wake()
         if reply is None:
             assert error is not None
             self._sender.not_answered(batches, error, may_be_stored=True)

@@ -49,8 +49,11 @@ class PartitionQueue:
         self.has_gap = False
         self.is_known = False
         """Whether the broker has stored something under this producer id."""
+        self.last_order = 0
+        """The place of the batch that was begun last."""
+        self.held_after: int | None = None
+        """After which place batches are held back, if they are: they belong to the next transaction."""
         self._sent_to = NOBODY
-        self._next_order = 0
         self._is_idempotent = is_idempotent
         self._max_in_flight = max_in_flight if is_idempotent else 1
 
@@ -62,14 +65,16 @@ class PartitionQueue:
     def begin_batch(self, now: float) -> Batch:
         """Begin a batch; the one before takes no more records."""
         batch = self.open = Batch(self.partition, now)
-        self._next_order += 1
-        batch.order = (self._next_order, 0)
+        self.last_order += 1
+        batch.order = (self.last_order, 0)
         self.unsent.append(batch)
         return batch
 
     def ready_at(self, now: float, linger_s: float) -> float | None:
         """Return when the first batch may be sent; None if that depends on something else than time."""
         batch = self.unsent[0]
+        if self.held_after is not None and batch.order[0] > self.held_after:
+            return None
         if self.in_flight:
             if len(self.in_flight) >= self._max_in_flight or self._sent_to != self.leader:
                 return None

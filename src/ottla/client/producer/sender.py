@@ -116,10 +116,11 @@ class Sender:
         max_bytes = self.options.max_request_size
         batches, next_at = self._accumulator.take(node_id, self._loop.time(), max_bytes, self.may_send)
         if batches:
-            self.stats.requests += 1
-            self.stats.retries += sum(batch.attempts > 1 for batch in batches)
+            stats, is_transactional = self.stats, self.transactional_id is not None
+            stats.requests += 1
             for batch in batches:
-                batch.is_transactional = self.transactional_id is not None
+                stats.retries += batch.attempts > 1
+                batch.is_transactional = is_transactional
         return batches, next_at
 
     def needs_identities(self, node_id: int) -> bool:

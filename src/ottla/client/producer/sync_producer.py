@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import warnings
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -14,13 +16,14 @@ from ottla.client.bridge import Bridge
 from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
 from ottla.client.group_types import ConsumerGroupMetadata
 from ottla.client.metadata import PartitionInfo
+from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Callback, Delivery
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.intake import HeadersGiven, Prepared
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.stats import SenderStats
 from ottla.client.producer.transaction_state import PreparedTransaction, State
-from ottla.client.producer.transactions import Offsets, Transactions
+from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 
 CLOSE_AT_EXIT_S = 10
@@ -152,6 +155,16 @@ class Producer:
         """
         self._bridge.run(self._transactions.commit())
 
+    def commit_in_background(self) -> Future[None]:
+        """Commit, but return at once, with a future of the commit: the next transaction may begin already.
+
+        What is sent in the next one is kept here until the commit is answered, so that nothing stands still
+        in the meantime. If the commit fails, the next one has failed too. One may be under way: whatever else
+        is asked of the transactions waits for it.
+        """
+        commit = self._bridge.run(self._transactions.commit_in_background())
+        return self._bridge.begin(_outcome_of(commit))
+
     def abort_transaction(self) -> None:
         """Give the transaction up: nobody who reads what is committed sees any of it."""
         self._bridge.run(self._transactions.abort())
@@ -174,14 +187,14 @@ class Producer:
         self.begin_transaction()
         try:
             yield self
-            if self._transactions.state is State.OPEN:
+            if self._transactions.is_open:
                 self.commit_transaction()
         except BaseException as error:
             self._abort_after(error)
             raise
 
     def _abort_after(self, error: BaseException) -> None:
-        if self._transactions.state in (State.OPEN, State.FAILED):
+        if self._transactions.is_open or self._transactions.state is State.FAILED:
             try:
                 self.abort_transaction()
             except Exception as late:
@@ -190,7 +203,7 @@ class Producer:
                 error.add_note(f"beside that, the transaction could not be aborted: {late}")
 
     @property
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> BackgroundCommits:
         transactions = self._core.transactions
         if transactions is None:
             raise WrongTransactionState("transactions need a transactional_id")
@@ -252,6 +265,10 @@ class _Turn:
 
     def wait(self) -> None:
         self._has_come.wait()
+
+
+async def _outcome_of(commit: asyncio.Future[None]) -> None:
+    await commit
 
 
 def _forgotten(bridge: Bridge, core: ProducerCore) -> None:

@@ -1,4 +1,15 @@
-"""Where a transactional producer is, and which transaction it has prepared; see transactions.py."""
+"""Where a transactional producer is, and which transaction it has prepared; see transactions.py.
+
+    NEW ──init──► READY ──begin──► OPEN ──commit──► COMMITTING ──► READY
+                                    │ ╲ prepare
+                                    │  ╲──► PREPARED ──commit or abort──► ...
+                                    ├──abort──► ABORTING ──► READY
+                                    └─(a record or a request fails)─► FAILED ──abort──► ABORTING ──► READY
+    FENCED: another producer has taken the transactional id, or it was taken from us; nothing goes any more.
+
+A commit whose answer does not come in time may be repeated: the state stays COMMITTING until it is known.
+A prepared transaction outlives its producer: the next one with the same id finds it (init, `keep_prepared`).
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,6 @@
 """Transactions: what is sent between begin and commit becomes visible together, or not at all.
 
-    NEW ──init──► READY ──begin──► OPEN ──commit──► COMMITTING ──► READY
-                                    │ ╲ prepare
-                                    │  ╲──► PREPARED ──commit or abort──► ...
-                                    ├──abort──► ABORTING ──► READY
-                                    └─(a record or a request fails)─► FAILED ──abort──► ABORTING ──► READY
-    FENCED: another producer has taken the transactional id, or it was taken from us; nothing goes any more.
-
-A commit whose answer does not come in time may be repeated: the state stays COMMITTING until it is known.
-A prepared transaction outlives its producer: the next one with the same id finds it (init, `keep_prepared`).
+The states are in transaction_state.py; background_commits.py lets the next transaction begin early.
 """
 
 from __future__ import annotations
@@ -71,6 +63,11 @@ class Transactions:
         sender.may_send = lambda partition: self.state is State.OPEN and partition in self._joined
 
     @property
+    def is_open(self) -> bool:
+        """Whether a transaction takes records now."""
+        return self.state is State.OPEN
+
+    @property
     def is_fenced(self) -> bool:
         """Whether nothing can be done any more with this producer."""
         return self.state is State.FENCED
@@ -103,13 +100,16 @@ class Transactions:
             await self.init()
         async with self._turn:
             self._require(State.READY)
-            self._choose_generation()
-            self._joined.clear()
-            self._to_add.clear()
-            self._groups.clear()
-            self._is_used = self._may_be_unused = False
-            self._sender.give_up = None
-            self.state = State.OPEN
+            self._open()
+
+    def _open(self) -> None:
+        self._choose_generation()
+        self._joined.clear()
+        self._to_add.clear()
+        self._groups.clear()
+        self._is_used = self._may_be_unused = False
+        self._sender.give_up = None
+        self.state = State.OPEN
 
     def check_sending(self) -> None:
         """Raise unless records may be sent now."""

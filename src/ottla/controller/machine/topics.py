@@ -12,7 +12,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from ottla.common.broker_keys import BrokerConfig
-from ottla.common.topic_names import collision_key
+from ottla.common.topic_names import SPARK_DECISIONS_TOPIC, collision_key
 from ottla.controller.machine.configs import check_topic_configs
 from ottla.controller.machine.placement import place
 from ottla.controller.machine.requests import DEFAULT, Decision, NewPartitions, NewTopic, TopicSelector
@@ -43,6 +43,10 @@ from ottla.protocol.errors import (
 MAX_PARTITIONS_PER_REQUEST = 10_000
 SAFE_REPLICATION_FACTOR = 3
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+KEPT = (
+    f"{SPARK_DECISIONS_TOPIC} says which batches of Spark queries are written: without it rows would be lost "
+    "or written twice. It is compacted, and stays small"
+)
 Replicas = tuple[int, ...]
 
 
@@ -123,6 +127,8 @@ def delete_topics(image: ClusterImage, selectors: Sequence[TopicSelector]) -> De
     for selector in selectors:
         try:
             topic = _select(image, selector)
+            if topic.name == SPARK_DECISIONS_TOPIC:
+                raise PolicyViolation(KEPT)
         except KafkaError as error:
             results.append(error)
         else:

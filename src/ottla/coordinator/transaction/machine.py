@@ -40,6 +40,7 @@ from ottla.protocol.errors import (
     InvalidTransactionTimeout,
     InvalidTxnState,
     KafkaError,
+    ProducerFenced,
     TransactionAbortable,
     TransactionalIdNotFound,
 )
@@ -115,7 +116,13 @@ class TransactionMachine:
     def end(self, now_ms: int, token: int, request: EndRequest, new_id: int | None = None) -> Step:
         """Commit or abort a transaction; the reply is the `Producer` that the client is from now on."""
         found = self._known(request.transactional_id)
-        made = end(found, request, now_ms, new_id)
+        try:
+            made = end(found, request, now_ms, new_id)
+        except (InvalidTxnState, ProducerFenced) as refusal:
+            # Clients give up for good when they hear this. A coordinator that has been replaced and does not
+            # know it must not say so by what it knew: only one that can still write may refuse.
+            unchanged = Record(request.transactional_id, found)
+            return Step((unchanged,), replies=(Reply(token, refusal),))
         if made is found:
             return _reply(token, found.holder)
         return _step(token, request.transactional_id, made, made.holder)

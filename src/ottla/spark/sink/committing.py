@@ -54,14 +54,14 @@ async def _commit(
         await end_all(cluster, undecided, options.producer, commit=False, batch_id=batch_id)
     elif prepared:
         decision = Decision(batch_id, run_id, one.writer_id, prepared)
-        crash_points.reached(crash_points.BEFORE_DECISION, batch_id)
+        crash_points.reached(crash_points.BEFORE_DECISION, batch_id, key.query_id)
         await decisions.decide(key, decision, lambda: check_all_there(cluster, prepared))
-        crash_points.reached(crash_points.AFTER_DECISION, batch_id)
+        crash_points.reached(crash_points.AFTER_DECISION, batch_id, key.query_id)
     else:
         decision = None
     if decision is not None:
         await end_all(cluster, decision.transactions, options.producer, commit=True, batch_id=batch_id)
-        crash_points.reached(crash_points.AFTER_END, batch_id)
+        crash_points.reached(crash_points.AFTER_END, batch_id, key.query_id)
     if is_first:
         await tidy(cluster, key, decision or (await decisions.owned(key, run_id)).decision)
         _remember(key, run_id)

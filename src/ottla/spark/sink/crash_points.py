@@ -1,16 +1,20 @@
-"""Places at which a test can have the driver killed: `OTTLA_SPARK_CRASH_AT=after-decision@3`.
+"""Places at which a test can have drivers killed: `OTTLA_SPARK_CRASH_AT=after-decision@3@<query id>,...`.
 
-Without that variable nothing happens here. With it, the first process that gets to the place in that batch
-kills the JVM above it, and itself; the file in `OTTLA_SPARK_CRASH_FILE` sees to it that it is once.
+Without that variable nothing happens here. With it, the first process that gets to such a point, in that
+batch of that query, makes a file with the point's name in the folder `OTTLA_SPARK_CRASH_FOLDER`, and waits to
+be killed with its JVM. So one JVM can have several queries, each at another point, when the test kills it.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+import time
 from pathlib import Path
 
-AT, FILE = "OTTLA_SPARK_CRASH_AT", "OTTLA_SPARK_CRASH_FILE"
+from ottla.spark.python_launcher import JVM
+
+AT, FOLDER = "OTTLA_SPARK_CRASH_AT", "OTTLA_SPARK_CRASH_FOLDER"
+LOOK_EVERY_S = 0.02
 
 BEFORE_INIT, AFTER_INIT, AFTER_PRODUCE = "before-init", "after-init", "after-produce"
 AFTER_PREPARE = "after-prepare"
@@ -28,21 +32,30 @@ POINTS = (
 )
 
 
-def reached(point: str, batch_id: int) -> None:
-    """Die here, if a test wants that."""
+def place(point: str, batch_id: int, query_id: str) -> str:
+    """Return how a point in a batch of a query is written."""
+    return f"{point}@{batch_id}@{query_id}"
+
+
+def reached(point: str, batch_id: int, query_id: str) -> None:
+    """Go no further, if a test wants that: say so, and end with the JVM."""
     wanted = os.environ.get(AT)
-    if wanted != f"{point}@{batch_id}":
+    if wanted is None or place(point, batch_id, query_id) not in wanted.split(","):
         return
     try:
-        os.close(os.open(os.environ[FILE], os.O_CREAT | os.O_EXCL))
+        os.close(os.open(Path(os.environ[FOLDER], point), os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
-    os.kill(_jvm(), signal.SIGKILL)
+    jvm = _jvm()
+    while Path(f"/proc/{jvm}/cmdline").exists() and Path(f"/proc/{jvm}/cmdline").read_bytes():
+        time.sleep(LOOK_EVERY_S)
     os._exit(1)
 
 
 def _jvm() -> int:
     """Return the process id of the JVM that this worker belongs to."""
+    if JVM in os.environ:  # forked by the warm Python, which is not below the JVM
+        return int(os.environ[JVM])
     pid = os.getpid()
     while pid > 1:
         if Path(f"/proc/{pid}/comm").read_text().strip() == "java":

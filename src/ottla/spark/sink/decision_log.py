@@ -28,6 +28,7 @@ from ottla.client.producer.transaction_calls import TransactionCalls
 from ottla.client.topic_admin import NewTopic, TopicAdmin
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
+from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from ottla.protocol.produce_client import LAST_VERSION, decode_produce_response, encode_produce_request
@@ -45,7 +46,7 @@ from ottla.spark.sink.decisions import (
     encode_decision,
 )
 
-TOPIC = "__ottla_spark_decisions"
+TOPIC = SPARK_DECISIONS_TOPIC
 PARTITIONS = 8
 TOPIC_CONFIGS = {
     "cleanup.policy": "compact",

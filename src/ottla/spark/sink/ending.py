@@ -46,7 +46,8 @@ async def end_all(
     waiting = list(transactions)
     if waiting:
         await _end(cluster, waiting[0], options, commit)
-        crash_points.reached(crash_points.AFTER_FIRST_END, batch_id)
+        query_id = waiting[0].transactional_id.split("/")[1]
+        crash_points.reached(crash_points.AFTER_FIRST_END, batch_id, query_id)
     await asyncio.gather(*(_end(cluster, each, options, commit) for each in waiting[1:]))
 
 

@@ -63,15 +63,16 @@ def write_exactly_once(
         return _drained(rows, nothing)
     if first is None:
         return nothing
-    crash_points.reached(crash_points.BEFORE_INIT, batch_id)
+    crash_points.reached(crash_points.BEFORE_INIT, batch_id, key.query_id)
     producer = BatchProducer(link, two_phase(options.producer, key.transactional_id(place.partition)))
     try:
         producer.begin(lambda left: decisions.settle(key, run_id, left))
-        crash_points.reached(crash_points.AFTER_INIT, batch_id)
+        crash_points.reached(crash_points.AFTER_INIT, batch_id, key.query_id)
         if has_been_decided():  # by another attempt, before we took the id: what we add now, nobody would end
             return _drained(rows, nothing)
         try:
-            count = _send_all(first, rows, producer, layout, options, batch_id)
+            count = _send_all(first, rows, producer, layout, options)
+            crash_points.reached(crash_points.AFTER_PRODUCE, batch_id, key.query_id)
             nothing.transaction = producer.prepare()
         except BaseException:
             producer.abort()
@@ -79,7 +80,7 @@ def write_exactly_once(
         nothing.rows = count
     finally:
         producer.close()
-    crash_points.reached(crash_points.AFTER_PREPARE, batch_id)
+    crash_points.reached(crash_points.AFTER_PREPARE, batch_id, key.query_id)
     return nothing
 
 
@@ -98,7 +99,7 @@ def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOption
         return Written(None, -1, "", "", None)
     producer = BatchProducer(link_to(options.producer, is_patient=True), options.producer)
     try:
-        count = _send_all(first, rows, producer, layout, options, -1)
+        count = _send_all(first, rows, producer, layout, options)
         producer.flush()
     finally:
         producer.close()
@@ -111,7 +112,6 @@ def _send_all(
     producer: BatchProducer,
     layout: Layout,
     options: SinkOptions,
-    batch_id: int,
 ) -> int:
     encoder = RowEncoder(
         layout,
@@ -124,5 +124,4 @@ def _send_all(
     for batch in rows:
         producer.send(encoder.add(batch))
     producer.send(encoder.rest())
-    crash_points.reached(crash_points.AFTER_PRODUCE, batch_id)
     return encoder.rows

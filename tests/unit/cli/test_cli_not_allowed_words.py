@@ -1,0 +1,59 @@
+"""What is said when the ACLs of a cluster do not allow something; tests/interop provokes it on a real one."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from ottla.cli.not_allowed import CODES, not_allowed, visible
+from ottla.cli.options import SETTINGS
+from ottla.cli.problem_kinds import NOT_AUTHORISED
+from ottla.cli.session import refused
+from ottla.client.errors import error_for
+
+TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53
+
+
+def words(code: int, said: str, topic: str | None = None, command: str = "produce", **login: str) -> str:
+    """Return all that is said, while a command runs."""
+    context = click.Context(click.Command(command), info_name=f"ottla {command}")
+    context.meta[SETTINGS] = {key.replace("_", "."): value for key, value in login.items()}
+    with context:
+        problem = not_allowed(error_for(code, said), topic)
+        assert refused(error_for(code, said), topic).message == problem.message
+    assert problem.kind is NOT_AUTHORISED
+    return "\n".join([problem.message, *problem.hints])
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_every_refusal_has_a_right_that_would_help(code: int) -> None:
+    said = words(code, "thing")
+    assert said.startswith("you may not do this with the ")
+    assert "--add --allow-principal User:NAME --operation Write --" in said
+
+
+def test_the_name_is_taken_from_what_the_broker_said_unless_the_command_knows_it() -> None:
+    assert "with the group billing:" in words(GROUP, "billing")
+    assert "with the topic mine:" in words(TOPIC, "mine: Authorization failed.")
+    assert "with the topic orders:" in words(TOPIC, "orders-1", topic="orders")
+    assert "--topic NAME" in words(TOPIC, "Topic authorization failed.")
+
+
+def test_what_a_broker_says_of_itself_is_not_shown() -> None:
+    assert "Session@" not in words(CLUSTER, "Request(session=Session@6c807c85) needs DESCRIBE", command="x")
+
+
+def test_an_idempotent_producer_that_gets_no_id_lacks_the_right_to_write() -> None:
+    said = words(CLUSTER, "", topic="orders")
+    assert "with the topic orders:" in said
+    assert "--operation Write --topic orders" in said
+
+
+def test_the_user_is_named() -> None:
+    said = words(TRANSACTION, "payments", command="txn describe", sasl_username="bob")
+    assert said.startswith("bob may not do this with the transactional id payments:")
+    assert "User:bob --operation Describe --transactional-id payments" in said
+
+
+def test_without_a_login_lists_say_that_there_is_nothing_yet() -> None:
+    assert visible() == " yet"
