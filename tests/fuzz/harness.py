@@ -72,6 +72,7 @@ class Client:
 
     listener_name = "PLAINTEXT"
     software = ""
+    has_fetched = False
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
 

@@ -3,7 +3,7 @@
 librdkafka 2.16 waits for ever in send_offsets_to_transaction for a group's coordinator whose thread it has
 ended (see api/departed_brokers.py). It ends all of them when it holds all brokers for dead, as it does when
 they die one after the other and it had no reason yet to connect to those that are back, unless
-`metadata.recovery.strategy` is `none`: programs in transactions should say so, whoever's brokers they use.
+`metadata.recovery.strategy` is `none`: programs in transactions should say so.
 """
 
 from __future__ import annotations

@@ -35,6 +35,8 @@ class Peer(Protocol):
 
     software: str
     """Name and version of the client's software, as far as it has told them."""
+    has_fetched: bool
+    """Whether it is a consumer's: it has asked for records."""
 
     @property
     def peer(self) -> str:

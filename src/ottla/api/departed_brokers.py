@@ -5,12 +5,17 @@ the same answer moves the broker's partitions elsewhere, they go down with that 
 are looked for again a second later. And it remembers who coordinates a group for 15 minutes: if that is
 the broker without a thread, send_offsets_to_transaction waits for it until the program ends, whatever its
 timeout, with Apache Kafka's brokers as with ours. While the broker is listed both go well. That it is
-listed promises nothing: until its session ended it was listed as well. All other clients are told of the
-living only.
+listed promises nothing: until its session ended it was listed as well.
+
+Its consumers are not told, and other clients neither. Consumers have no use for it, and for librdkafka a
+broker that died stays down until it connects to one or the list lacks it. When all have died one after
+the other, it begins anew from its bootstrap servers; a consumer that then hears of a leader that has just
+died may ask that one where the log diverges, and nobody for a new leader (decision 0053).
 """
 
 from __future__ import annotations
 
+from ottla.api.context import Peer
 from ottla.common.clock import Clock
 from ottla.metadata.image import EMPTY, ClusterImage
 
@@ -29,10 +34,10 @@ class DepartedBrokers:
         self._image = EMPTY
         self._until_ms: dict[int, int] = {}
 
-    def still_listed(self, image: ClusterImage, software: str) -> frozenset[int]:
-        """Return the dead brokers of the newest image that a client of that software is to be told of."""
+    def still_listed(self, image: ClusterImage, client: Peer) -> frozenset[int]:
+        """Return the dead brokers of the newest image that a client is to be told of."""
         self.note(image)
-        if not self._until_ms or _LIBRDKAFKA not in software:
+        if not self._until_ms or client.has_fetched or _LIBRDKAFKA not in client.software:
             return frozenset()
         now_ms = self._clock.mono_ms()
         self._until_ms = {node_id: until for node_id, until in self._until_ms.items() if until > now_ms}

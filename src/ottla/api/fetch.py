@@ -41,6 +41,7 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
         return encode_fetch_response(ctx.version, ctx.correlation_id, 0, int(error.code), 0, [])
     if request.replica_id >= 0:
         return replica_fetch(request, session, continued, ctx)
+    ctx.connection.has_fetched = True
     reading = Reading(request, session, continued, ctx)
     reading.read()
     if reading.answers_now():

@@ -68,7 +68,7 @@ def _all_topics(ctx: RequestContext) -> bytes:
         topics = tuple(described.topic(topic) for topic in image.topics.values())
         return response_encoder(ApiKey.METADATA, ctx.version, NEWEST)(_response(image, ctx, topics))
 
-    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection.software)
+    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection)
     key = (ctx.version, ctx.connection.listener_name, departed)
     body = ctx.services.encoded_metadata.body(image, key, encode)
     return encode_frame(encode_response_header(ApiKey.METADATA, ctx.version, ctx.correlation_id), body)
@@ -89,7 +89,7 @@ def _response(
 
 def _brokers(image: ClusterImage, ctx: RequestContext) -> tuple[MetadataResponseBroker, ...]:
     listener = ctx.connection.listener_name
-    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection.software)
+    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection)
     return tuple(
         MetadataResponseBroker(
             node_id=BrokerId(broker.node_id),

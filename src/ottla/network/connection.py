@@ -38,7 +38,7 @@ COALESCE_BYTES = 64 << 10  # of replies, before they are written
 
 
 class Connection(FrameReader):
-    """A connection; handlers use `peer`, `host`, `listener_name`, `software`, `is_closing` and `close`."""
+    """A connection; handlers use what `Peer` in api/context.py says, `is_closing` and `close`."""
 
     __slots__ = (
         "_handler",
@@ -49,6 +49,7 @@ class Connection(FrameReader):
         "_server",
         "_transport",
         "_writer",
+        "has_fetched",
         "host",
         "is_closing",
         "listener_name",
@@ -65,6 +66,7 @@ class Connection(FrameReader):
         self.listener_name = listener_name
         self.host = self.peer = ""  # the address; the address and the port, for log lines
         self.software = ""  # what the client calls itself, when the handler was told
+        self.has_fetched = False  # noted by the handler
         self.is_closing = False
         self._is_open = False
         self._server = server

@@ -131,7 +131,9 @@ class AdminBench:
         assert serving is not None
         assert serving.max_version == newest
         frame = request_encoder(api_key, version, newest)(request)
-        connection = SimpleNamespace(peer="client:1", listener_name="PLAINTEXT", software="")
+        connection = SimpleNamespace(
+            peer="client:1", listener_name="PLAINTEXT", software="", has_fetched=False
+        )
         ctx = RequestContext(cast(Any, self.services), connection, api_key, version, 7, "test")
         handler = serving.load()
         if serving.kind == BYTES:

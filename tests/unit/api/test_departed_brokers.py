@@ -19,6 +19,13 @@ DEAD = ALIVE._replace(fenced=True)
 PYTHON = "confluent-kafka-python 2.16.1-rdkafka-2.16.0"
 
 
+def client(software: str = PYTHON, has_fetched: bool = False) -> Any:
+    return SimpleNamespace(software=software, has_fetched=has_fetched)
+
+
+PRODUCER = client()
+
+
 def image(*brokers: BrokerImage) -> ClusterImage:
     return ClusterImage(brokers={each.node_id: each for each in brokers})
 
@@ -27,13 +34,13 @@ def image(*brokers: BrokerImage) -> ClusterImage:
 def test_a_broker_that_left_is_listed_for_a_while(before: BrokerImage) -> None:
     clock = ManualClock()
     departed = DepartedBrokers(clock)
-    assert departed.still_listed(image(before), PYTHON) == frozenset()
+    assert departed.still_listed(image(before), PRODUCER) == frozenset()
     dead = image(DEAD)
-    assert departed.still_listed(dead, PYTHON) == {1}
+    assert departed.still_listed(dead, PRODUCER) == {1}
     clock.advance(LISTED_FOR_MS - 1)
-    assert departed.still_listed(image(DEAD), PYTHON) == {1}  # whatever else has changed
+    assert departed.still_listed(image(DEAD), PRODUCER) == {1}  # whatever else has changed
     clock.advance(1)
-    assert departed.still_listed(dead, PYTHON) == frozenset()
+    assert departed.still_listed(dead, PRODUCER) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -50,25 +57,32 @@ def test_a_broker_that_left_is_listed_for_a_while(before: BrokerImage) -> None:
 def test_only_librdkafka_is_told(software: str, told: set[int]) -> None:
     departed = DepartedBrokers(ManualClock())
     departed.note(image(ALIVE))
-    assert departed.still_listed(image(DEAD), software) == told
+    assert departed.still_listed(image(DEAD), client(software)) == told
+
+
+def test_librdkafkas_consumers_are_not_told() -> None:
+    departed = DepartedBrokers(ManualClock())
+    departed.note(image(ALIVE))
+    assert departed.still_listed(image(DEAD), client(has_fetched=True)) == frozenset()
+    assert departed.still_listed(image(DEAD), PRODUCER) == {1}
 
 
 def test_a_broker_that_is_back_has_not_departed() -> None:
     departed = DepartedBrokers(ManualClock())
     departed.note(image(ALIVE))
-    assert departed.still_listed(image(DEAD), PYTHON) == {1}
-    assert departed.still_listed(image(ALIVE._replace(epoch=2)), PYTHON) == frozenset()
+    assert departed.still_listed(image(DEAD), PRODUCER) == {1}
+    assert departed.still_listed(image(ALIVE._replace(epoch=2)), PRODUCER) == frozenset()
 
 
 def test_a_broker_that_was_dead_when_this_one_started_may_have_died_a_moment_ago() -> None:
-    assert DepartedBrokers(ManualClock()).still_listed(image(DEAD), PYTHON) == {1}
+    assert DepartedBrokers(ManualClock()).still_listed(image(DEAD), PRODUCER) == {1}
 
 
 def test_a_broker_that_was_taken_out_of_the_cluster_is_not_listed() -> None:
     departed = DepartedBrokers(ManualClock())
     departed.note(image(ALIVE))
-    assert departed.still_listed(image(DEAD), PYTHON) == {1}
-    assert departed.still_listed(image(), PYTHON) == frozenset()
+    assert departed.still_listed(image(DEAD), PRODUCER) == {1}
+    assert departed.still_listed(image(), PRODUCER) == frozenset()
 
 
 def test_a_client_says_in_its_first_request_what_it_is() -> None:

@@ -53,6 +53,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.partition = PretendedPartition()
+        self.connection = SimpleNamespace(has_fetched=False)
         self._session_id = self._epoch = 0
         self._services = SimpleNamespace(
             partitions=SimpleNamespace(get=lambda topic, index: self.partition),
@@ -79,7 +80,9 @@ class Bench:
             forgotten_topics_data=(),
         )
         frame = request_encoder(ApiKey.FETCH, VERSION, VERSION)(request)
-        ctx = RequestContext(cast(Any, self._services), cast(Any, None), ApiKey.FETCH, VERSION, 7, "test")
+        ctx = RequestContext(
+            cast(Any, self._services), cast(Any, self.connection), ApiKey.FETCH, VERSION, 7, "test"
+        )
         reply = cast(Any, fetch(memoryview(frame), 0, ctx))
         data = b"".join(reply) if isinstance(reply, (list, tuple)) else reply
         response: Any = response_decoder(ApiKey.FETCH, VERSION, VERSION)(data, SIZE_AND_HEADER_BYTES)
@@ -114,6 +117,11 @@ def test_readers_of_committed_records_hear_of_aborted_transactions(bench: Bench)
     (answer,) = bench.fetch(isolation_level=1)
     aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
     assert aborted == [(7, 3), (9, 5)]
+
+
+def test_the_connection_is_known_to_be_a_consumers(bench: Bench) -> None:
+    bench.fetch()
+    assert bench.connection.has_fetched
 
 
 def test_readers_of_everything_do_not(bench: Bench) -> None:

@@ -86,7 +86,9 @@ class Member:
         services = SimpleNamespace(
             node_id=self.node_id, controller=self.controller, cluster=self.state, config=self.config
         )
-        connection = SimpleNamespace(peer="p", host="h", listener_name="PLAINTEXT", software="")
+        connection = SimpleNamespace(
+            peer="p", host="h", listener_name="PLAINTEXT", software="", has_fetched=False
+        )
         ctx = RequestContext(cast(Any, services), connection, api_key, version, 7, "test")
         try:
             response = await serving.load()(request_decoder(api_key, version, version)(frame, 0), ctx)

@@ -78,6 +78,7 @@ class Link:
     host: str = ""
     listener_name: str = "PLAINTEXT"
     software: str = ""
+    has_fetched: bool = False
 
 
 class Node:
