@@ -46,6 +46,7 @@ WAIT_MS = 500
 EMPTY_ANSWERS = 3
 """After so many empty answers, though the partition goes on, there is nothing left at these offsets."""
 
+AWAY = (ConnectionLost, BrokerUnreachable, NoLeader)
 TOPIC_GONE = frozenset(
     {
         ErrorCode.unknown_topic_id,
@@ -114,7 +115,7 @@ class RangeReader:
             try:
                 await self._fetch_all()
                 self._failures = 0
-            except (ConnectionLost, BrokerUnreachable, NoLeader) as error:
+            except AWAY as error:
                 await self._rest(error)
             if self._came:
                 pieces, self._came = self._came, []
@@ -129,9 +130,8 @@ class RangeReader:
                 by_leader[leader].setdefault(each.partition, each)  # parts of a partition: one after another
         fetches = (self._fetch(*each) for each in by_leader.items())
         failures = [each for each in await asyncio.gather(*fetches, return_exceptions=True) if each]
-        away = (ConnectionLost, BrokerUnreachable, NoLeader)
-        for failure in sorted(failures, key=lambda each: isinstance(each, away)):  # what ends it all first
-            raise failure
+        if failures:
+            raise min(failures, key=lambda each: isinstance(each, AWAY))  # what ends it all goes first
 
     async def _leader(self, reading: _Reading) -> int | None:
         try:
