@@ -12,7 +12,9 @@ from benchmarks.measure import Cost, Meter
 from benchmarks.payloads import values
 from ottla.testing.broker_process import BrokerProcess
 
-CHUNK = 10_000
+CHUNK, LEAST_CHUNK = 10_000, 100
+MOST_QUEUED = 1_000_000
+"""In the producer: what its queue does not hold, `produce_batch` drops."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,21 @@ class Sender:
         )
         self._producer.list_topics(case.topic, timeout=30)
         pool = values(case.record_bytes)
-        self._chunk = [{"value": pool[index % len(pool)]} for index in range(CHUNK)]
+        # Every partition gets some, however many there are.
+        size = max(LEAST_CHUNK, min(CHUNK, case.records // (2 * case.partitions)))
+        self._chunk = [{"value": pool[index % len(pool)]} for index in range(size)]
 
     def send(self) -> None:
         """Send all and wait for all acks."""
         case, left = self._case, self._case.records
-        for number in range(-(-left // CHUNK)):
+        size = len(self._chunk)
+        for number in range(-(-left // size)):
             # One partition after another, so that batches fill as they do with a sticky partitioner.
             self._producer.produce_batch(case.topic, self._chunk[:left], partition=number % case.partitions)
             self._producer.poll(0)
-            left -= CHUNK
+            while len(self._producer) > MOST_QUEUED:
+                self._producer.poll(0.01)
+            left -= size
         unsent = self._producer.flush(120)
         if unsent or self._failed:
             failed = f"{len(self._failed)} failed: {self._failed[:1]}"

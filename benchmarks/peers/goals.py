@@ -60,6 +60,11 @@ GOALS = [
 ]
 
 
+def has_goal(workload: str, case: str) -> bool:
+    """Return whether some goal is about a case."""
+    return any(goal.workload == workload and goal.wants(case) for goal in GOALS)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """One case of a goal: what both did."""

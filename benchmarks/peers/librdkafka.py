@@ -25,6 +25,14 @@ def produce(options: Options, go: Go) -> Figures:
     return {}
 
 
+def fill(options: Options, go: Go) -> Figures:
+    """Send `records` records to each of `topics`, one topic after the other."""
+    go()
+    for topic in options["topics"]:
+        Sender(options["address"], _case({**options, "topic": topic})).send()
+    return {}
+
+
 def consume(options: Options, go: Go) -> Figures:
     """Read `records` records of the partitions `mine`."""
     consumer = open_consumer(options["address"])

@@ -15,7 +15,7 @@ def limit(row: dict[str, Any]) -> str:
     A generator of ours is full with one core: its Python thread is what feeds the C library's. The machine is
     full with whatever else runs on it.
     """
-    wall_s, cores = row["wall_s"], row.get("cores", CORES)
+    wall_s, cores = row.get("elapsed_s", row["wall_s"]), row.get("cores", CORES)
     server, generators = row["server_cpu_s"] / wall_s, row["generator_cpu_s"] / wall_s
     if generators > FULL * min(row["generators"], cores) and server < FULL:
         return "generator"

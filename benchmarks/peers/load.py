@@ -11,6 +11,7 @@ import json
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 Options = dict[str, Any]
 Figures = dict[str, Any]
 Go = Callable[[], None]
+ENDED_WITHIN_S = 180.0
+"""A generator that takes longer is ended, and its case has failed."""
 
 
 def load(kind: str, **options: Any) -> Options:
@@ -65,6 +68,9 @@ class _Worker:
             text=True,
             cwd=ROOT,
         )
+        self._limit = threading.Timer(ENDED_WITHIN_S, self._process.kill)
+        self._limit.daemon = True
+        self._limit.start()
 
     def wait_until_ready(self) -> None:
         self._line("ready")
@@ -78,6 +84,7 @@ class _Worker:
         return dict(json.loads(self._line("{")))
 
     def end(self) -> None:
+        self._limit.cancel()
         self._process.kill()
         self._process.communicate()
 

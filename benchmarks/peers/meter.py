@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,21 +20,23 @@ LOOK_EVERY_S = 0.1
 class Measured:
     """Of the server, from start to stop."""
 
+    elapsed_s: float
     server_cpu_s: float
     peak_rss_bytes: int
     machine_cpu_s: float
     """Of everything that ran on this machine."""
 
     def figures(self, wall_s: float, generator_cpu_s: float, generators: int) -> dict[str, Any]:
-        """Return the figures of a result."""
+        """Return the figures of a result; the load may have taken less than what was measured."""
         others_cpu_s = self.machine_cpu_s - self.server_cpu_s - generator_cpu_s
         row = {
             "wall_s": round(wall_s, 4),
+            "elapsed_s": round(self.elapsed_s, 4),
             "server_cpu_s": round(self.server_cpu_s, 3),
             "generator_cpu_s": round(generator_cpu_s, 3),
             "generators": generators,
             "peak_rss_bytes": self.peak_rss_bytes,
-            "others_cores": round(others_cpu_s / wall_s, 2),
+            "others_cores": round(others_cpu_s / self.elapsed_s, 2),
             "cores": os.cpu_count() or 1,
         }
         return {**row, "limit": limit(row)}
@@ -52,16 +55,18 @@ class ServerMeter:
         """Begin."""
         self._cpu_s = self._server.cpu_seconds()
         self._machine_cpu_s = _machine_cpu_s()
+        self._began = time.perf_counter()
         self._watch.start()
         return self
 
     def stop(self) -> Measured:
         """End, and return what it cost."""
+        elapsed_s = time.perf_counter() - self._began
         cpu_s = self._server.cpu_seconds() - self._cpu_s
         machine_cpu_s = _machine_cpu_s() - self._machine_cpu_s
         self._ended.set()
         self._watch.join()
-        return Measured(cpu_s, self._peak, machine_cpu_s)
+        return Measured(elapsed_s, cpu_s, self._peak, machine_cpu_s)
 
     def _look(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""NATS JetStream: one stream on files, published with acks awaited in a window, read by a push consumer.
+"""NATS JetStream: one stream on files, published with acks awaited in a window, read by a pull consumer.
 
 JetStream's own defaults: files are written at once and synced every two minutes; Ottla and Kafka leave that
 to the kernel.
@@ -10,7 +10,7 @@ import json
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from benchmarks.payloads import values
 from benchmarks.peers.load import Figures, Go, Options
@@ -19,6 +19,9 @@ from ottla.testing.broker_process import free_port
 
 WINDOW = 2_000
 """How many records are unacknowledged at most."""
+PAGE = 2_500
+"""How many records are asked for at a time, two such requests ahead: who is pushed to and reads slowly is cut
+off."""
 
 
 class Nats(ChildServer):
@@ -52,13 +55,18 @@ class _Client:
         for number, kind in enumerate((b"api", b"ack", b"data"), 1):
             self.socket.sendall(b"SUB answers.%s %d\r\n" % (kind, number))
 
-    def request(self, subject: str, body: object) -> None:
+    def request(self, subject: str, body: object) -> dict[str, Any]:
         """Ask the JetStream API for something; raise if it refuses."""
-        data = json.dumps(body).encode()
-        self.socket.sendall(b"PUB %s answers.api %d\r\n%s\r\n" % (subject.encode(), len(data), data))
-        answer = json.loads(self.message())
+        self.ask(subject, body, b"api")
+        answer: dict[str, Any] = json.loads(self.message())
         if "error" in answer:
             raise RuntimeError(f"JetStream refused {subject}: {answer['error']}")
+        return answer
+
+    def ask(self, subject: str, body: object, kind: bytes) -> None:
+        """Ask for something; the answer is among the messages."""
+        data = json.dumps(body).encode()
+        self.socket.sendall(b"PUB %s answers.%s %d\r\n%s\r\n" % (subject.encode(), kind, len(data), data))
 
     def message(self) -> bytes:
         """Return the payload of the next message."""
@@ -93,11 +101,17 @@ def produce(options: Options, go: Go) -> Figures:
 
 
 def consume(options: Options, go: Go) -> Figures:
-    """Read records by a push consumer that needs no acks."""
-    client, topic = _Client(options["address"]), options["topic"]
+    """Read records by a pull consumer that needs no acks."""
+    client, topic, left = _Client(options["address"]), options["topic"], options["records"]
+    config = {"durable_name": "reader", "deliver_policy": "all", "ack_policy": "none"}
+    asked = {"stream_name": topic, "config": config}
+    client.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{topic}.reader", asked)
+    more = f"$JS.API.CONSUMER.MSG.NEXT.{topic}.reader"
     go()
-    config = {"deliver_subject": "answers.data", "deliver_policy": "all", "ack_policy": "none"}
-    client.request(f"$JS.API.CONSUMER.CREATE.{topic}", {"stream_name": topic, "config": config})
-    for _ in range(options["records"]):
-        client.message()
+    client.ask(more, {"batch": PAGE}, b"data")
+    while left > 0:
+        client.ask(more, {"batch": PAGE}, b"data")
+        for _ in range(min(PAGE, left)):
+            client.message()
+        left -= PAGE
     return {}

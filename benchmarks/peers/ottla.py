@@ -52,17 +52,21 @@ class OneOttla(Server):
         self.broker.kill()
 
 
-class ThreeOttlas(Server):
-    """Three brokers and the ZooKeeper that they share, which is measured with them."""
+class OttlaCluster(Server):
+    """Some brokers and the ZooKeeper that they share, which is measured with them: `ottla serve -n`."""
 
-    name = "ottla x3"
     version = ottla.__version__
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, *, brokers: int) -> None:
         super().__init__(folder)
+        self.name = f"ottla x{brokers}"
         # Sessions as long as Kafka's defaults: nobody dies here, and a full machine is no dead broker.
         self.cluster = ClusterProcess(
-            folder / "data", settings=settings, session_timeout_ms=9_000, environment=BYTECODE
+            folder / "data",
+            brokers=brokers,
+            settings=settings,
+            session_timeout_ms=9_000,
+            environment=BYTECODE,
         )
 
     @property
@@ -81,7 +85,7 @@ class ThreeOttlas(Server):
 
     def is_ready(self) -> bool:
         """Return whether every broker sees all the others."""
-        wait_until(self.cluster.is_in_sync, "three Ottlas to be in sync")
+        wait_until(self.cluster.is_in_sync, f"{self.name} to be in sync")
         return True
 
     def stop(self) -> None:
@@ -91,3 +95,10 @@ class ThreeOttlas(Server):
     def kill(self) -> None:
         """End all at once."""
         self.cluster.kill_all()
+
+
+class ThreeOttlas(OttlaCluster):
+    """Three brokers."""
+
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__(folder, settings, brokers=3)

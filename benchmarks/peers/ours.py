@@ -12,7 +12,7 @@ CHUNK = 10_000
 def produce(options: Options, go: Go) -> Figures:
     """Send `records` records and wait for all acks."""
     topic, pool = options["topic"], values(options["record_bytes"])
-    with Producer(options["address"], linger_ms=20, batch_size=1_000_000) as producer:
+    with Producer(options["address"], acks=options["acks"], linger_ms=20, batch_size=1_000_000) as producer:
         producer.send(topic, pool[0]).result(30)
         go()
         for number in range(options["records"]):

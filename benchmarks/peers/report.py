@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.peers import results
+from benchmarks.peers import matrix, results
 from benchmarks.peers.figures import (
     Figure,
     cpu_per_gigabyte,
@@ -16,7 +16,7 @@ from benchmarks.peers.figures import (
     plain,
     records_per_s,
 )
-from benchmarks.peers.goals import GOALS, outcomes
+from benchmarks.peers.goals import GOALS, KAFKA, OTTLA, Goal, Outcome, outcomes
 from benchmarks.peers.limits import limit
 from benchmarks.peers.results import Row
 
@@ -76,6 +76,11 @@ TABLES: list[tuple[str, str, Sequence[tuple[str, Figure]]]] = [
         [("records/s", records_per_s), ("CPU s/M", cpu_per_million)],
     ),
     (
+        "scaling",
+        "`ottla serve -n`: one, two and three brokers, one replica",
+        [("records/s", records_per_s), ("CPU s/M", cpu_per_million), ("peak MB", PEAK_MB)],
+    ),
+    (
         "streams",
         "One stream, other brokers",
         [
@@ -99,12 +104,20 @@ def measured(folder: Path = results.FOLDER) -> str:
     """Return all tables."""
     parts = [*_machine(folder), *_goals(folder)]
     for workload, title, columns in TABLES:
-        rows = results.latest(results.full_if_any(results.read(workload, folder)))
-        if rows:
-            quick = " (a quick run)" if any(row["is_quick"] for row in rows) else ""
-            parts += [f"### {title}{quick}\n", *_table(rows, columns), ""]
+        if rows := _rows(workload, folder):
+            parts += [f"### {title}{_quick(rows)}\n", *_table(rows, columns), ""]
+    if rows := [row for workload in matrix.WORKLOADS for row in _rows(workload, folder)]:
+        parts += [f"### Partitions, acks, compression{_quick(rows)}\n", *matrix.tables(rows)]
     parts += _soak(folder)
     return "\n".join(parts)
+
+
+def _rows(workload: str, folder: Path) -> list[Row]:
+    return results.latest(results.full_if_any(results.read(workload, folder)))
+
+
+def _quick(rows: list[Row]) -> str:
+    return " (a quick run)" if any(row["is_quick"] for row in rows) else ""
 
 
 def _machine(folder: Path) -> Iterator[str]:
@@ -113,24 +126,38 @@ def _machine(folder: Path) -> Iterator[str]:
     absent = {row["peer"]: row["why"] for row in results.read("absent", folder)}
     for peer, why in absent.items():
         yield f"Absent: {peer} ({why}).\n"
+    failed = results.read("failed", folder)
+    for row in failed:
+        if row["run"] >= max(each["run"] for each in _rows(row["workload"], folder) or [row]):
+            yield f"Failed: {row['workload']}, {row['peer']}: {row['case']}.\n"
 
 
 def _goals(folder: Path) -> Iterator[str]:
+    """One line for each goal: its worst case, and the ratios of all."""
     yield "### The goals\n"
-    yield "| | goal | case | Ottla | Kafka 4.1 | Ottla : Kafka | met | full was the |"
-    yield "|---|---|---|---:|---:|---:|---|---|"
+    yield "| | goal | worst case | Ottla | Kafka 4.1 | Ottla : Kafka | all cases | met | full was the |"
+    yield "|---|---|---|---:|---:|---:|---:|---|---|"
     for goal in GOALS:
-        for index, each in enumerate(outcomes(goal, results.read(goal.workload, folder))):
-            title, text = (goal.title, goal.text()) if index == 0 else ("", "")
-            values = f"{number(each.ours)} {goal.unit} | {number(each.theirs)} {goal.unit}"
-            met = "yes" if each.is_met else "**no**"
-            yield f"| {title} | {text} | {each.case} | {values} | {each.ratio:.2f} | {met} | {each.limits} |"
+        if found := outcomes(goal, results.read(goal.workload, folder)):
+            yield _goal(goal, found)
     yield ""
+
+
+def _goal(goal: Goal, found: list[Outcome]) -> str:
+    ordered = sorted(found, key=lambda each: each.ratio)
+    worst = ordered[0 if goal.is_more_better else -1]
+    values = f"{number(worst.ours)} {goal.unit} | {number(worst.theirs)} {goal.unit} | {worst.ratio:.2f}"
+    reach = f"{ordered[0].ratio:.2f} to {ordered[-1].ratio:.2f}" if len(found) > 1 else ""
+    met = sum(each.is_met for each in found)
+    said = "yes" if met == len(found) else f"**in {met} of {len(found)}**"
+    return f"| {goal.title} | {goal.text()} | {worst.case} | {values} | {reach} | {said} | {worst.limits} |"
 
 
 def _table(rows: list[Row], columns: Sequence[tuple[str, Figure]]) -> Iterator[str]:
     peers = sorted({row["peer"] for row in rows}, key=lambda peer: ("ottla" not in peer, peer))
+    ours, theirs = (next((each for each in who if each in peers), None) for who in (OTTLA, KAFKA))
     heads = [f"{peer}: {name}" for name, _ in columns for peer in peers]
+    heads += [f"{name}, Ottla : Kafka" for name, _ in columns[:2] if ours and theirs]
     yield f"| case | {' | '.join(heads)} | generator cores |"
     yield f"|---|{'---:|' * (len(heads) + 1)}"
     values = [results.medians(rows, figure) for _, figure in columns]
@@ -142,8 +169,14 @@ def _table(rows: list[Row], columns: Sequence[tuple[str, Figure]]) -> Iterator[s
             for peer in peers:
                 cell = number(found[case, peer]) if (case, peer) in found else ""
                 cells.append(cell + (limits.get((case, peer), "") if cell and index == 0 else ""))
+        if ours and theirs:
+            cells += [_ratio(found.get((case, ours)), found.get((case, theirs))) for found in values[:2]]
         used = " / ".join(number(cores[case, peer]) for peer in peers if (case, peer) in cores)
         yield f"| {case} | {' | '.join(cells)} | {used} |"
+
+
+def _ratio(ours: float | None, theirs: float | None) -> str:
+    return f"**{ours / theirs:.2f}**" if ours is not None and theirs else ""
 
 
 def _mark(row: Row) -> str:

@@ -30,6 +30,14 @@ def read(workload: str, folder: Path = FOLDER) -> list[Row]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def last_round(workload: str, folder: Path = FOLDER) -> tuple[str, int]:
+    """Return the name of a workload's last run, and how many rounds it had."""
+    rows = read(workload, folder)
+    if not rows:
+        raise SystemExit(f"{workload} has no run in {folder} to which rounds could be added")
+    return rows[-1]["run"], max(row["round"] for row in rows if row["run"] == rows[-1]["run"])
+
+
 def full_if_any(rows: list[Row]) -> list[Row]:
     """Return the rows at full scale; those of a quick run only when there are no others."""
     full = [row for row in rows if not row["is_quick"]]

@@ -73,9 +73,8 @@ class Server(ABC):
         return self
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of all processes, user and system, all threads."""
-        times = [psutil.Process(pid).cpu_times() for pid in self.pids()]
-        return float(sum(each.user + each.system for each in times))
+        """Return the CPU time of all processes, user and system, all threads; of ended children too."""
+        return float(sum(sum(psutil.Process(pid).cpu_times()[:4]) for pid in self.pids()))
 
     def rss_bytes(self) -> int:
         """Return the resident memory of all processes."""

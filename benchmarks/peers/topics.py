@@ -43,6 +43,14 @@ def create(
     wait_until(are_led, f"leaders of {len(names)} topics")
 
 
+def create_on(server: Server, name: str, leader: int) -> None:
+    """Create a topic of one partition on one broker."""
+    admin = AdminClient({"bootstrap.servers": server.address})
+    for future in admin.create_topics([NewTopic(name, 1, replica_assignment=[[leader]])]).values():
+        future.result(30)
+    wait_until(lambda: name in admin.list_topics(timeout=30).topics, f"the leader of {name}")
+
+
 def delete(server: Server, name: str) -> None:
     """Delete a topic, so that the page cache is free for the next one."""
     admin = AdminClient({"bootstrap.servers": server.address})

@@ -28,10 +28,8 @@ def lifecycle(server: Server, scale: Scale) -> Iterator[tuple[str, Figures]]:
     _accepted(server)
     server.stop()
     yield "empty", _start(server)
-    if scale.wants("partitions"):
-        yield from _many_partitions(server, scale)
-    if scale.wants("recovery"):
-        yield _recovery(server, scale)
+    yield from _recovery(server, scale)
+    yield from _many_partitions(server, scale)
 
 
 def _start(server: Server) -> Figures:
@@ -50,33 +48,37 @@ def _start(server: Server) -> Figures:
 
 
 def _many_partitions(server: Server, scale: Scale) -> Iterator[tuple[str, Figures]]:
-    count = scale.count(MANY_PARTITIONS)
+    count = scale.exact(MANY_PARTITIONS)
+    clean, killed = f"{count:,} partitions: clean start", f"{count:,} partitions: after kill -9"
+    if not (scale.wants(clean) or scale.wants(killed)):
+        return
     names = [f"many-{number}" for number in range(count // PARTITIONS_OF_A_TOPIC)]
     began = time.perf_counter()
     topics.create(server, names, PARTITIONS_OF_A_TOPIC)
     yield f"{count:,} partitions: created", {"start_s": round(time.perf_counter() - began, 3)}
-    for name in names:
-        _fill(server, name, PARTITIONS_OF_A_TOPIC, 200, 10_000)
+    _fill(server, names, PARTITIONS_OF_A_TOPIC, 200, 10_000)
     server.stop()
-    yield f"{count:,} partitions: clean start", _start(server)
-    server.kill()
-    yield f"{count:,} partitions: after kill -9", _start(server)
+    yield clean, _start(server)
+    if scale.wants(killed):
+        server.kill()
+        yield killed, _start(server)
 
 
-def _recovery(server: Server, scale: Scale) -> tuple[str, Figures]:
-    records = scale.count(BIG_BYTES // 1024)
-    topics.create(server, ["big"], 12)
-    _fill(server, "big", 12, 1024, records)
-    server.kill()
-    return f"recovery of {records * 1024 / 1e9:.1f} GB after kill -9", _start(server)
+def _recovery(server: Server, scale: Scale) -> Iterator[tuple[str, Figures]]:
+    records = scale.exact(BIG_BYTES // 1024)
+    if scale.wants(name := f"recovery of {records * 1024 / 1e9:.1f} GB after kill -9"):
+        topics.create(server, ["big"], 12)
+        _fill(server, ["big"], 12, 1024, records)
+        server.kill()
+        yield name, _start(server)
+        topics.delete(server, "big")
 
 
-def _fill(server: Server, topic: str, partitions: int, record_bytes: int, records: int) -> None:
-    options = {"topic": topic, "partitions": partitions, "record_bytes": record_bytes, "records": records}
-    measure(
-        server,
-        [load("librdkafka.produce", address=server.address, acks="1", compression="none", **options)],
-    )
+def _fill(server: Server, names: list[str], partitions: int, record_bytes: int, records: int) -> None:
+    """Write some records to each of some topics."""
+    options = {"topics": names, "partitions": partitions, "record_bytes": record_bytes, "records": records}
+    common = {"address": server.address, "acks": "1", "compression": "none"}
+    measure(server, [load("librdkafka.fill", **common, **options)])
 
 
 def _accepted(server: Server) -> None:

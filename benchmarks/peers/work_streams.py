@@ -9,18 +9,25 @@ from benchmarks.peers.load import Figures, Options, load, measure
 from benchmarks.peers.scale import Scale
 from benchmarks.peers.servers import Server
 
-RECORDS = {200: 500_000, 1024: 200_000}
+RECORDS = {200: 2_000_000, 1024: 600_000}
+WARM_RECORDS = 300_000
 
 
 def one_stream(server: Server, scale: Scale) -> Iterator[tuple[str, Figures]]:
     """Write a stream with acks, and read it from its beginning."""
+    for _ in _stream(server, 200, "warm", scale.exact(WARM_RECORDS)):
+        pass  # uncounted
     for size, full in RECORDS.items():
-        records = scale.count(full) // 1_000 * 1_000
-        options: Options = {"address": server.address, "topic": f"stream{size}", "record_bytes": size}
-        options |= {"records": records, "partitions": 1, "mine": [0], "acks": "1", "compression": "none"}
-        if server.speaks_kafka:
-            topics.create(server, [options["topic"]], 1)
-        amount = {"records": records, "bytes": records * size}
-        for verb in ("produce", "consume"):
-            if scale.wants(name := f"{verb} {size} B"):
-                yield name, {**measure(server, [load(f"{server.module}.{verb}", **options)]), **amount}
+        for verb, figures in _stream(server, size, f"stream{size}", scale.count(full)):
+            yield f"{verb} {size} B", figures
+
+
+def _stream(server: Server, size: int, name: str, count: int) -> Iterator[tuple[str, Figures]]:
+    records = count // 1_000 * 1_000
+    options: Options = {"address": server.address, "topic": name, "record_bytes": size}
+    options |= {"records": records, "partitions": 1, "mine": [0], "acks": "1", "compression": "none"}
+    if server.speaks_kafka:
+        topics.create(server, [name], 1)
+    for verb in ("produce", "consume"):
+        found = measure(server, [load(f"{server.module}.{verb}", **options)])
+        yield verb, {**found, "records": records, "bytes": records * size}

@@ -1,11 +1,11 @@
-"""(a) produce, (b) consume, (e) the same on three brokers: all by librdkafka, some by other generators."""
+"""(a) produce, (b) consume, (e) the same on three brokers; the main rows by several generators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from benchmarks.peers import topics
 from benchmarks.peers.load import Figures, load, measure
@@ -13,9 +13,11 @@ from benchmarks.peers.scale import Scale
 from benchmarks.peers.servers import Server
 from benchmarks.throughput import open_consumer
 
-RECORDS = {200: 5_000_000, 1024: 1_500_000}
-"""By their size: a gigabyte and more."""
-WARM_RECORDS = 300_000
+MAIN_RECORDS = {200: 10_000_000, 1024: 3_000_000}
+"""By their size: gigabytes."""
+MATRIX_RECORDS = {200: 5_000_000, 1024: 1_500_000}
+REPLICATED_RECORDS = {200: 2_000_000, 1024: 600_000}
+WARM_RECORDS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,12 @@ class Case:
     consumers: Sequence[int] = (1,)
     reads_cold: bool = False
     replicas: int = 1
+    volume: Mapping[int, int] = field(default_factory=MAIN_RECORDS.copy)
+
+    @property
+    def full_records(self) -> int:
+        """How many records a full run takes."""
+        return self.volume[self.record_bytes]
 
     @property
     def name(self) -> str:
@@ -43,50 +51,70 @@ class Case:
 MAIN = [
     Case(size, 12, acks, consumers=(1, 8), reads_cold=True) for size in (1024, 200) for acks in ("1", "all")
 ]
-CASES = [
-    *MAIN,
+GENERATORS = [
     *(Case(1024, 12, "1", generator=generator) for generator in ("rawfetch", "javatools", "ours")),
     Case(1024, 12, "1", producers=2),
-    *(
-        Case(size, partitions, acks, compression)
-        for size in (200, 1024)
-        for partitions in (1, 12, 100)
-        for acks in ("1", "all")
-        for compression in ("none", "lz4", "zstd")
-        if (partitions, compression) != (12, "none")
-    ),
 ]
-REPLICATED = [Case(size, 12, "all", replicas=3, producers=crowd) for size in (1024, 200) for crowd in (1, 2)]
+REPLICATED = [
+    Case(size, 12, "all", replicas=3, producers=crowd, volume=REPLICATED_RECORDS)
+    for size in (1024, 200)
+    for crowd in (1, 2)
+]
 
 
-def alone(server: Server, scale: Scale) -> Iterator[tuple[str, Figures]]:
-    """Produce and consume with one broker."""
-    yield from _run(server, scale, CASES)
+def main_rows(server: Server, scale: Scale) -> Iterator[tuple[str, Figures]]:
+    """12 partitions without compression, by all generators."""
+    yield from _run(server, scale, [*MAIN, *GENERATORS])
+
+
+def matrix(server: Server, scale: Scale, record_bytes: int) -> Iterator[tuple[str, Figures]]:
+    """Every number of partitions with every compression and both acks, for one size of records."""
+    cases = [
+        Case(record_bytes, partitions, acks, compression, volume=MATRIX_RECORDS)
+        for partitions in (12, 1, 100)
+        for compression in ("none", "lz4", "zstd")
+        for acks in ("1", "all")
+    ]
+    yield from _run(server, scale, cases)
 
 
 def replicated(server: Server, scale: Scale) -> Iterator[tuple[str, Figures]]:
-    """Produce and consume with three."""
+    """Produce and consume with three brokers."""
     yield from _run(server, scale, REPLICATED)
 
 
 def _run(server: Server, scale: Scale, cases: Sequence[Case]) -> Iterator[tuple[str, Figures]]:
+    """Fill a topic for every case, and read it; a case that fails does not keep the others from running.
+
+    Topics stay until the server is closed, for it would remove gigabytes while another case is measured; we
+    take them out of the page cache, else it has to look for memory.
+    """
     _warm_up(server, scale, cases[0])
     for number, case in enumerate(cases):
-        if not any(scale.wants(name) for name in _names(case)):
-            continue
-        topic = f"load-{number}"
-        topics.create(server, [topic], case.partitions, case.replicas)
-        filled = _produce(server, case, topic, scale.count(RECORDS[case.record_bytes]))
-        if case.generator != "rawfetch":  # which only reads
-            yield f"produce {case.name}", filled
-        yield from _consume(server, case, topic, scale)
-        topics.delete(server, topic)
+        if any(scale.wants(name) for name in _names(case)):
+            topic = f"load-{number}"
+            try:
+                topics.create(server, [topic], case.partitions, case.replicas)
+                yield from _fill_and_read(server, scale, case, topic)
+                topics.forget_pages(server.folder)
+            except (RuntimeError, TimeoutError, KafkaException) as error:
+                yield case.name, {"failed": str(error)}
+
+
+def _fill_and_read(server: Server, scale: Scale, case: Case, topic: str) -> Iterator[tuple[str, Figures]]:
+    records = scale.count(case.full_records) // case.producers * case.producers
+    filled = _produce(server, case, topic, records)
+    if case.generator != "rawfetch":  # which only reads
+        yield f"produce {case.name}", filled
+    yield from _consume(server, case, topic, scale, records)
 
 
 def _names(case: Case) -> Iterator[str]:
     yield f"produce {case.name}"
     for crowd in case.consumers:
         yield _reading(case, crowd)
+    if case.reads_cold:
+        yield _reading(case, 1, "cold")
 
 
 def _reading(case: Case, consumers: int, temperature: str = "page cache") -> str:
@@ -96,9 +124,8 @@ def _reading(case: Case, consumers: int, temperature: str = "page cache") -> str
 def _warm_up(server: Server, scale: Scale, case: Case) -> None:
     """Let every server do some work uncounted: a JVM compiles what is hot, Python imports what is late."""
     topics.create(server, ["warm-up"], case.partitions, case.replicas)
-    _produce(server, case, "warm-up", scale.count(WARM_RECORDS))
-    measure(server, [_reader(server, case, "warm-up", range(case.partitions), scale.count(WARM_RECORDS))])
-    topics.delete(server, "warm-up")
+    _produce(server, case, "warm-up", scale.exact(WARM_RECORDS))
+    measure(server, [_reader(server, case, "warm-up", range(case.partitions), scale.exact(WARM_RECORDS))])
 
 
 def _produce(server: Server, case: Case, topic: str, records: int) -> Figures:
@@ -116,9 +143,9 @@ def _produce(server: Server, case: Case, topic: str, records: int) -> Figures:
     return {**found, **_amount(case, share * case.producers)}
 
 
-def _consume(server: Server, case: Case, topic: str, scale: Scale) -> Iterator[tuple[str, Figures]]:
-    records = scale.count(RECORDS[case.record_bytes])
-    records -= records % case.producers
+def _consume(
+    server: Server, case: Case, topic: str, scale: Scale, records: int
+) -> Iterator[tuple[str, Figures]]:
     for crowd in case.consumers:
         if not scale.wants(_reading(case, crowd)):
             continue

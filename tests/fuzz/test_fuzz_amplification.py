@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 from tests.fuzz.harness import MOST_PARTITIONS, FuzzBroker
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.errors import InvalidRequest
 
 MANY = 5000
 GROUP = "group-a"
@@ -44,8 +43,24 @@ def test_what_is_named_again_and_again_is_answered_once(
 def test_offsets_of_a_group_that_is_named_again_and_again_are_refused(
     fuzzed: FuzzBroker, version: int
 ) -> None:
-    with pytest.raises(InvalidRequest, match="more than once"):
-        fuzzed.ask(ApiKey.OFFSET_FETCH, version, groups=[{"group_id": GROUP, "topics": None}] * MANY)
+    groups = [{"group_id": GROUP, "topics": None}] * MANY + [{"group_id": "group-b", "topics": None}]
+    answer = fuzzed.ask(ApiKey.OFFSET_FETCH, version, groups=groups)
+    assert {each.group_id: each.error_code for each in answer.groups} == {
+        GROUP: ErrorCode.invalid_request,
+        "group-b": ErrorCode.none,
+    }
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_offsets_of_a_partition_that_is_named_again_and_again_are_told_once(
+    fuzzed: FuzzBroker, version: int
+) -> None:
+    topics = [{"name": TOPIC, "partition_indexes": [0, 1] * MANY}] * 2
+    asked = {"group_id": GROUP, "topics": topics}
+    fields = asked if version < 8 else {"groups": [asked]}
+    answer = fuzzed.ask(ApiKey.OFFSET_FETCH, version, **fields)
+    (topic,) = answer.topics if version < 8 else answer.groups[0].topics
+    assert [each.partition_index for each in topic.partitions] == [0, 1]
 
 
 def test_asking_for_many_topics_creates_no_more_than_one_request_may(fuzzed: FuzzBroker) -> None:

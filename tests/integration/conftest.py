@@ -10,10 +10,14 @@ from tests.integration.clients import Client, Consumer, HasAddress, NewName, Pro
 from tests.integration.group_table import make_table, table
 from tests.integration.group_wires import coordinator, group, member, new_member, orders, wire
 from tests.integration.libraries import LIBRARIES
+from tests.integration.ottla_consumers import admin, new_topic, write
 
 from ottla.common.ids import new_uuid
 
-__all__ = ["coordinator", "group", "make_table", "member", "new_member", "orders", "table", "wire"]
+__all__ = [
+    "admin", "coordinator", "group", "make_table", "member", "new_member", "new_topic", "orders", "table",
+    "wire", "write",
+]  # fmt: skip
 
 _numbers = itertools.count()
 

@@ -49,7 +49,8 @@ class Table:
         """Create a topic with so many records in each partition: `0:0`, `0:1`..., `1:0`..."""
         name = f"{self.group}.{next(_numbers)}"
         with Wire(self.broker.address) as wire:
-            create_topic(wire, name, partitions)
+            # `batch` makes records of 2023: a broker that is half a minute old would delete them.
+            create_topic(wire, name, partitions, retention_ms="-1")
             wait_for_leaders(wire, name, partitions)
         if records:
             self.produce(name, partitions, records)

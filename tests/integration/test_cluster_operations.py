@@ -122,10 +122,13 @@ def test_leaders_are_given_back_after_a_restart(cluster: MemoryCluster, ottla: O
     assert restarted not in led
     code, out, _ = ottla("cluster", "elect", "--dry-run")
     assert (code, len(out.splitlines())) == (0, 2)
+    due = json.loads(ottla("cluster", "elect", "--dry-run", "--format", "json")[1])
+    assert [f"{each['topic']}-{each['partition']}" for each in due] == out.split()
     assert "2 leaders elected" in ottla("cluster", "elect")[2]
     led = [each.leader for each in cluster.image.topics["orders"].partitions]
     assert led.count(restarted) == 2
-    assert "nobody leads who should not" in ottla("cluster", "elect")[2]
+    code, out, err = ottla("cluster", "elect", "--format", "json")
+    assert (json.loads(out), "nobody leads who should not" in err) == ([], True)
 
 
 def test_a_topic_gets_more_copies_with_its_records(cluster: MemoryCluster, ottla: Ottla) -> None:
@@ -254,6 +257,10 @@ def test_a_plan_in_kafkas_format_is_followed_and_cancelled(
     absent = next(node for node in cluster.brokers if node not in (at, cluster.controller))
     cluster.stop(absent)
     plan = tmp_path / "plan.json"
+    there = next(node for node in cluster.brokers if node not in (at, absent))
+    shown = ottla("cluster", "reassign", "orders", "--to", str(there), "--dry-run", "--format", "json")[1]
+    listed = [{"topic": "orders", "partition": 0, "replicas": [there]}]
+    assert json.loads(shown) == {"version": 1, "partitions": listed}
     listed = [{"topic": "orders", "partition": 0, "replicas": [absent]}]
     plan.write_text(json.dumps({"version": 1, "partitions": listed}))
     code, _, err = ottla("cluster", "reassign", "--plan", str(plan), "-y", "--no-wait")

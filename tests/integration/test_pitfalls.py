@@ -290,6 +290,20 @@ def test_pitfall_14_a_duplicate_gets_its_original_offset(wire: Wire, topic: str)
     assert list_offset(wire, topic, -1).offset == 4
 
 
+def test_pitfall_14_a_second_batch_waits_for_the_first(wire: Wire, topic: str) -> None:
+    """librdkafka may send them in the wrong order, and takes the first for written when the second is."""
+    producer_id = wire.call(
+        INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=SECOND
+    ).producer_id
+
+    def send(value: bytes, sequence: int):
+        records = batch(value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        return produce(wire, topic, records).error_code
+
+    assert send(b"b", 1) == ErrorCode.not_leader_or_follower
+    assert [send(b"a", 0), send(b"b", 1)] == [ErrorCode.none, ErrorCode.none]
+
+
 def test_pitfall_15_a_fetch_inside_a_batch_returns_the_whole_batch(wire: Wire, topic: str) -> None:
     produce(wire, topic, batch(b"a", b"b", b"c"))
     got = fetch(wire, topic, 2)

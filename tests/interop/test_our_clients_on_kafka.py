@@ -46,6 +46,7 @@ FILES = {
     "test_transactions_fencing.py": "ottla",
     "test_ottla_producer.py": "not wrong_address and not not_there_is_named",
     "test_ottla_consumer.py": "",
+    "test_ottla_consumer_groups.py": "",
     "test_ottla_read_committed.py": "",
     "test_ottla_transactions.py": "",
     "test_admin.py": "not cluster",

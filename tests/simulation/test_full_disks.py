@@ -1,8 +1,9 @@
-"""A broker of a simulated cluster whose disk is full: the others go on, and it comes back."""
+"""A broker of a simulated cluster whose disk is full, or fails: the others go on, and it comes back."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 
 from ottla.common.ids import TopicPartition
 from ottla.testing.history import Acked, History
@@ -36,6 +37,11 @@ class Scene:
     def isr(self) -> set[int]:
         known = self.cluster.image.partition(*PLACE)
         return set() if known is None else set(known.isr)
+
+    @property
+    def elr(self) -> set[int]:
+        known = self.cluster.image.partition(*PLACE)
+        return set() if known is None else set(known.elr)
 
     @property
     def leader(self) -> int:
@@ -134,3 +140,33 @@ def test_a_broker_can_be_stopped_while_its_disk_is_full() -> None:
         assert await scene.acks_arrive()
 
     scene.cluster.run(main())
+
+
+def test_a_replica_whose_disk_failed_leads_rather_than_the_last_leader_that_lost_power() -> None:
+    scene = Scene()
+    cluster = scene.cluster
+
+    async def main() -> None:
+        await scene.begin()
+        last = scene.leader
+        failed, third = (each for each in cluster.nodes if each != last)
+        cluster.nodes[third].kill()
+        assert await cluster.wait_until(lambda: scene.isr == {last, failed}, SOON_S)
+        assert await scene.acks_arrive()
+        broker = cluster.nodes[failed].broker
+        assert broker is not None
+        cluster.nodes[failed].disk.fail("write", errno.EIO, path_part=str(PLACE))
+        storage = broker.log_directory.storage
+        assert await cluster.wait_until(lambda: storage.offline_reason is not None, SOON_S)
+        cluster.nodes[failed].kill()
+        assert await cluster.wait_until(lambda: scene.isr == {last}, SOON_S)
+        cluster.nodes[last].kill(power_cut=True)
+        cluster.nodes[last].start()
+        cluster.nodes[third].start()
+        assert await cluster.wait_until(lambda: not scene.isr and scene.elr == {failed}, SOON_S)
+        cluster.nodes[failed].start()
+        assert await cluster.wait_until(lambda: scene.isr == {1, 2, 3}, 2 * SOON_S)
+        assert scene.leader == failed
+        assert await scene.acks_arrive()
+
+    cluster.run(main())

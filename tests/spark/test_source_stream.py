@@ -130,6 +130,15 @@ def test_a_topic_that_was_deleted_and_created_again_fails_the_query(
     assert collected.values == numbers(50, 80)
 
 
+def test_the_checkpoint_of_another_query_is_refused(stream: Read, topics: Topics, checkpoint: str) -> None:
+    theirs, ours = topics.create("theirs"), topics.create("ours")
+    topics.fill(theirs, numbers(0, 10))
+    topics.fill(ours, numbers(10, 20))
+    run(stream(theirs), checkpoint, Collected())
+    with pytest.raises(Exception, match=f"stands in {theirs}-0, which this query does not read"):
+        run(stream(ours), checkpoint, Collected())
+
+
 def test_offsets_that_are_gone_fail_the_query_unless_it_may_skip_them(
     stream: Read, topics: Topics, checkpoint: str
 ) -> None:

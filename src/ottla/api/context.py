@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.api.late_beginnings import LateBeginnings
 from ottla.api.produce_turns import ProduceTurns
 from ottla.api.request_times import UNCOUNTED, RequestTimes
 
@@ -77,6 +78,7 @@ class Services:
     transactions: TransactionCoordinator
     replicator: Replicator
     produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
+    late_beginnings: LateBeginnings = field(default_factory=LateBeginnings)
     peers: Peers | None = None
     """The other brokers, where there may be some."""
     handle_forwarded: HandleForwarded | None = None

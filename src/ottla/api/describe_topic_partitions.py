@@ -7,7 +7,7 @@ back with the next request, says where to go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kio.schema.describe_topic_partitions.v0 import (
     DescribeTopicPartitionsRequest,
@@ -38,13 +38,19 @@ def describe_topic_partitions(
     start = ("", 0)
     if request.cursor is not None:
         start = (request.cursor.topic_name, request.cursor.partition_index)
-        if start[1] < 0:
-            raise InvalidRequest(f"the cursor is at partition {start[1]}")
-        if request.topics and start[0] not in names:
-            raise InvalidRequest(f"the cursor is at topic {start[0]!r}, which the request does not name")
+        if start[1] < 0 or (request.topics and start[0] not in names):
+            return _refuse_cursor(start, sorted(each.name for each in request.topics))
     wanted = sorted(name for name in names if name >= start[0])
     topics, cursor = _page(image, wanted, start, max(limit, 1), ctx.connection.listener_name)
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=cursor)
+
+
+def _refuse_cursor(start: tuple[str, int], names: Sequence[str]) -> DescribeTopicPartitionsResponse:
+    """Answer a cursor that no response can have had: there is no place for the error but the topics."""
+    if not names:
+        raise InvalidRequest(f"the cursor is at partition {start[1]} of {start[0]!r}")
+    topics = tuple(_failure(name, ErrorCode.invalid_request) for name in dict.fromkeys(names))
+    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=None)
 
 
 def _page(
@@ -104,8 +110,14 @@ def _ids(nodes: Iterable[int]) -> tuple[BrokerId, ...]:
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     legal = is_legal(name)
+    return _failure(
+        name, ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
+    )
+
+
+def _failure(name: str, error_code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception,
+        error_code=error_code,
         name=TopicName(name),
         topic_id=None,
         partitions=(),

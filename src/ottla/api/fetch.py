@@ -17,7 +17,7 @@ from ottla.api.leader_hints import leader_hint
 from ottla.api.read_replica import check_follower_has, preferred_replica, redirect
 from ottla.api.table import Reply
 from ottla.common.file_range import FileRange
-from ottla.protocol.errors import KafkaError, NotLeaderOrFollower
+from ottla.protocol.errors import InvalidRequest, KafkaError, NotLeaderOrFollower
 from ottla.protocol.fetch_codec import (
     FetchPartitionResult,
     FetchRequest,
@@ -27,7 +27,7 @@ from ottla.protocol.fetch_codec import (
 )
 from ottla.replication.partition import Partition
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FIRST_FROM_FOLLOWERS = 11
 FIRST_BY_ID = 13
 
@@ -36,6 +36,8 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
     """Answer at once if there is enough to send, else when there is, or when the time is up."""
     request = decode_fetch_request(frame, body_at, ctx.version)
     try:
+        if not READ_UNCOMMITTED <= request.isolation_level <= READ_COMMITTED:
+            raise InvalidRequest(f"there is no isolation level {request.isolation_level}")
         session, continued = ctx.services.fetch_sessions.open(request, ctx.version >= FIRST_BY_ID)
     except KafkaError as error:
         return encode_fetch_response(ctx.version, ctx.correlation_id, 0, int(error.code), 0, [])

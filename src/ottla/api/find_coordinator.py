@@ -18,7 +18,7 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 from ottla.api.context import RequestContext
 from ottla.api.turns import in_turns
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.protocol.errors import CoordinatorNotAvailable, InvalidGroupId, InvalidRequest, KafkaError
+from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
 from ottla.replication.replica_fetcher import CHANNEL as FETCH_CHANNEL
 
@@ -63,8 +63,7 @@ async def find_coordinator(request: RequestV3, ctx: RequestContext) -> ResponseV
 async def _node_id(key: str, key_type: int, ctx: RequestContext) -> int:
     match key_type:
         case CoordinatorType.GROUP:
-            if not key:
-                raise InvalidGroupId("the group id is empty")
+            # Nobody joins the group without a name, but old clients keep offsets in it.
             return await ctx.services.groups.find(key)
         case CoordinatorType.TRANSACTION:
             if not key:

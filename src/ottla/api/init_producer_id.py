@@ -31,15 +31,15 @@ async def init_producer_id(request: InitProducerIdRequest, ctx: RequestContext) 
 
 
 async def _initiate(request: InitProducerIdRequest, ctx: RequestContext) -> Initiated:
-    if (request.producer_id < 0) != (request.producer_epoch < 0):
-        raise InvalidRequest("producer id and epoch are given together or not at all")
+    has_id = request.producer_id >= 0
+    if has_id != (request.producer_epoch >= 0) or min(request.producer_id, request.producer_epoch) < -1:
+        raise InvalidRequest("producer id and epoch are given together or not at all (both -1)")
     transactional_id = request.transactional_id
     if transactional_id is None:
         return Initiated(Producer(await ctx.services.producer_ids.next(), 0))
     check_transactional_id(transactional_id)
     if request.enable2_pc:
         check_two_phase_commit(transactional_id, ctx)
-    has_id = request.producer_id >= 0
     return await ctx.services.transactions.init_producer_id(
         InitRequest(
             transactional_id,

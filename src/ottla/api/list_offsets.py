@@ -36,7 +36,7 @@ from ottla.protocol.types import NO_THROTTLE, i32, i64
 from ottla.replication.partition import Partition
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 
 
@@ -115,6 +115,8 @@ def _begin(
     try:
         if repeated:
             raise InvalidRequest(f"{topic}-{wanted.partition_index} is named twice")
+        if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise InvalidRequest(f"there is no isolation level {request.isolation_level}")
         partition = ctx.services.partitions.get(topic, wanted.partition_index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         return _look_up(partition, wanted, request.isolation_level, ctx.version)

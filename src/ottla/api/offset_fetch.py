@@ -3,11 +3,13 @@
 v2 can ask for all of a group's offsets and has a place for an error of the group; v3 announces throttling;
 v5 adds the leader epoch; v6 is flexible; v7 can ask for stable offsets only, behind which no transaction is
 open; v8 asks about many groups at once; v9 knows the member epochs of the consumer protocol; v10 names topics
-by id. What was never committed is -1, and no error.
+by id. What was never committed is -1, and no error. Partitions that are named again and again are answered
+once, and a group that is named again is refused: no small request gets a huge answer.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,7 +22,7 @@ from ottla.api.turns import in_turns
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffset, FetchedOffsets, FetchRequest
-from ottla.protocol.errors import InvalidRequest, KafkaError
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32, i64
 
 FIRST_WITH_GROUP_ERROR = 2
@@ -32,18 +34,17 @@ Asked = tuple[tuple[str, tuple[int, ...]], ...]
 
 async def offset_fetch_by_id(request: v10.OffsetFetchRequest, ctx: RequestContext) -> v10.OffsetFetchResponse:
     """Tell offsets of topics that are named by their ids."""
-    _check_named_once(request.groups)
-    groups = [
-        await _fetch_by_id(ctx, each, request.require_stable) async for each in in_turns(request.groups)
-    ]
+    once, repeated = _named_once(request.groups)
+    groups = [await _fetch_by_id(ctx, each, request.require_stable) async for each in in_turns(once)]
+    groups += _refused(v10.response, repeated)
     return v10.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
 
 async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v9.OffsetFetchResponse:
     """Tell the offsets of several groups."""
-    _check_named_once(request.groups)
-    groups = []
-    async for asked in in_turns(request.groups):
+    once, repeated = _named_once(request.groups)
+    groups = _refused(v9.response, repeated)
+    async for asked in in_turns(once):
         topics = None if asked.topics is None else _by_name(asked.topics)
         wanted = FetchRequest(
             asked.group_id, topics, asked.member_id, asked.member_epoch, request.require_stable
@@ -77,10 +78,18 @@ async def offset_fetch_alone(request: v7.OffsetFetchRequest, ctx: RequestContext
     )
 
 
-def _check_named_once(groups: Sequence[Any]) -> None:
-    """Refuse a request that names a group again and again: its answer could be without end."""
-    if len({each.group_id for each in groups}) != len(groups):
-        raise InvalidRequest("the request names a group more than once")
+def _named_once(groups: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """Return the groups that a request names once, and the ids of those that it names more often."""
+    times = Counter(each.group_id for each in groups)
+    once = [each for each in groups if times[each.group_id] == 1]
+    return once, [group_id for group_id, count in times.items() if count > 1]
+
+
+def _refused(schema: Any, group_ids: Iterable[str]) -> list[Any]:
+    refusal = ErrorCode.invalid_request
+    return [
+        schema.OffsetFetchResponseGroup(group_id=each, topics=(), error_code=refusal) for each in group_ids
+    ]
 
 
 async def _fetch(ctx: RequestContext, request: FetchRequest) -> FetchedOffsets | KafkaError:
@@ -91,7 +100,15 @@ async def _fetch(ctx: RequestContext, request: FetchRequest) -> FetchedOffsets |
 
 
 def _by_name(topics: Iterable[Any]) -> Asked:
-    return tuple((each.name, each.partition_indexes) for each in topics)
+    return _merged((each.name, each.partition_indexes) for each in topics)
+
+
+def _merged(topics: Iterable[tuple[str, Iterable[int]]]) -> Asked:
+    """Return what is asked for, each partition once."""
+    asked: dict[str, dict[int, None]] = {}
+    for name, partitions in topics:
+        asked.setdefault(name, {}).update(dict.fromkeys(partitions))
+    return tuple((name, tuple(partitions)) for name, partitions in asked.items())
 
 
 def _named(
@@ -130,7 +147,7 @@ async def _fetch_by_id(
     if asked.topics is not None:
         known = [each for each in asked.topics if each.topic_id in image.names_by_id]
         unknown = [each for each in asked.topics if each.topic_id not in image.names_by_id]
-        wanted = tuple(
+        wanted = _merged(
             (image.names_by_id[each.topic_id], each.partition_indexes) for each in known if each.topic_id
         )
     found = await _fetch(

@@ -130,6 +130,9 @@ def _append_all(
                         is_inspected = True
                 if request.acks < 0:
                     partition.check_in_sync()
+                if header.base_sequence > 0 and header.producer_id not in partition.log.producers.producers:
+                    services = ctx.services
+                    services.late_beginnings.check(topic_id or name, index, header, services.clock.mono_ms())
                 results.append(_append(partition, index, batch, header, is_inspected, waiting, request.acks))
             except KafkaError as error:
                 _count_failure(ctx, topic_id or name, batch)

@@ -210,6 +210,7 @@ class Broker:
             self.config.broker_rack,
             after_unclean_stop=not self.log_directory.was_clean or self.log_directory.may_have_lost_records,
             may_have_lost_records=self.log_directory.may_have_lost_records,
+            seems_whole=self.log_directory.seems_whole,
         )
         self._stack.push_async_callback(self.replicator.stop)
         await self.replicator.start()

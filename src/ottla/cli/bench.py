@@ -7,9 +7,8 @@ import click
 from ottla.cli import session
 from ottla.cli.bench_run import Load, measure
 from ottla.cli.bench_view import as_json, print_report
-from ottla.cli.options import bootstrap_option, format_option
+from ottla.cli.options import batch_options, bootstrap_option, format_option
 from ottla.cli.output import print_json
-from ottla.cli.produce import ACKS, CODECS
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,17 +39,7 @@ from ottla.cli.produce import ACKS, CODECS
     show_default=True,
     help="Of the topic.",
 )
-@click.option(
-    "--acks", type=click.Choice(ACKS), default="all", show_default=True, help="Which replicas must have it."
-)
-@click.option(
-    "-z",
-    "--compression",
-    type=click.Choice(CODECS),
-    default="none",
-    show_default=True,
-    help="How batches are compressed.",
-)
+@batch_options
 @format_option
 @bootstrap_option
 def bench(

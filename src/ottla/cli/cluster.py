@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ottla.cli import session
@@ -12,10 +14,10 @@ from ottla.cli.output import count, print_json, talk
 from ottla.cli.partition_names import partitions_named
 from ottla.cli.problems import Problem
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo
+from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, Outcomes
 from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
-from ottla.protocol.errors import ElectionNotNeeded, KafkaError
+from ottla.protocol.errors import ElectionNotNeeded
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,8 +78,11 @@ async def _examined(connected: Cluster) -> tuple[ClusterInfo, Health]:
 @click.option("--unclean", is_flag=True, help="Elect anyone where nobody leads; records may be LOST.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be elected.")
+@format_option
 @bootstrap_option
-def elect(partitions: tuple[str, ...], unclean: bool, yes: bool, dry_run: bool, bootstrap: str) -> None:
+def elect(
+    partitions: tuple[str, ...], unclean: bool, yes: bool, dry_run: bool, output_format: str, bootstrap: str
+) -> None:
     """Let the preferred leaders lead, everywhere or for some partitions.
 
     \b
@@ -91,17 +96,20 @@ def elect(partitions: tuple[str, ...], unclean: bool, yes: bool, dry_run: bool, 
         info = await admin.describe()
         chosen = partitions_named(info, partitions) if partitions else list(info.partitions)
         due = [at for at in chosen if _is_due(info, at, unclean)]
+        outcomes: Outcomes = dict.fromkeys(due)
         if not due:
             talk("nobody leads who should not" if not unclean else "every partition has a leader")
-            return
-        if dry_run:
+        elif not dry_run:
+            if unclean and not yes:
+                _confirm_loss(due)
+            outcomes = await admin.elect_leaders(due, unclean=unclean)
+        if output_format == "json":
+            print_json(_elections_as_json(outcomes))
+        elif dry_run:
             for at in due:
                 click.echo(str(at))
-            return
-        if unclean and not yes:
-            _confirm_loss(due)
-        outcomes = await admin.elect_leaders(due, unclean=unclean)
-        _tell(outcomes)
+        if due and not dry_run:
+            _tell(outcomes)
 
     session.run(bootstrap, command)
 
@@ -120,7 +128,14 @@ def _confirm_loss(partitions: list[TopicPartition]) -> None:
     click.confirm("Elect?", abort=True, err=True)
 
 
-def _tell(outcomes: dict[TopicPartition, KafkaError | None]) -> None:
+def _elections_as_json(outcomes: Outcomes) -> list[dict[str, Any]]:
+    return [
+        {"topic": at.topic, "partition": at.partition, "error": None if error is None else str(error)}
+        for at, error in outcomes.items()
+    ]
+
+
+def _tell(outcomes: Outcomes) -> None:
     failed = {
         at: error
         for at, error in outcomes.items()

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from ottla.cli import session
-from ottla.cli.cluster_view import print_plan
+from ottla.cli.cluster_view import plan_as_json, print_plan
 from ottla.cli.move_progress import watch
-from ottla.cli.options import bootstrap_option
-from ottla.cli.output import count, talk
+from ottla.cli.options import bootstrap_option, format_option
+from ottla.cli.output import count, print_json, talk
 from ottla.cli.partition_names import partitions_named
 from ottla.cli.problems import Problem
 from ottla.client.cluster import Cluster
@@ -63,6 +63,7 @@ def _node_ids(ctx: click.Context, param: click.Parameter, text: str | None) -> t
 @_dry_run_option
 @_yes_option
 @_no_wait_option
+@format_option
 @bootstrap_option
 def reassign(
     partitions: tuple[str, ...],
@@ -76,9 +77,12 @@ def reassign(
     dry_run: bool,
     yes: bool,
     no_wait: bool,
+    output_format: str,
     bootstrap: str,
 ) -> None:
     """Move partitions to other brokers, spread evenly over brokers and racks.
+
+    The plan is shown first; as JSON it is one that --plan reads.
 
     \b
     ottla cluster reassign --all                  after a broker was added
@@ -101,7 +105,8 @@ def reassign(
                 raise click.UsageError("name topics or partitions, or say --all")
             chosen_now = partitions_named(info, partitions) if partitions else list(info.partitions)
             plan = _spread(info, chosen_now, targets, replication_factor)
-        await _carry_out(connected, info, plan, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
+        changes = _show(info, plan, output_format)
+        await _carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
 
     session.run(bootstrap, command)
 
@@ -111,8 +116,11 @@ def reassign(
 @_throttle_option
 @_dry_run_option
 @_yes_option
+@format_option
 @bootstrap_option
-def decommission(broker: int, throttle_text: str | None, dry_run: bool, yes: bool, bootstrap: str) -> None:
+def decommission(
+    broker: int, throttle_text: str | None, dry_run: bool, yes: bool, output_format: str, bootstrap: str
+) -> None:
     """Take BROKER out of the cluster: move what it holds to the others, then forget it.
 
     A broker that is alive is forgotten only when it has been stopped: run the command again then.
@@ -129,7 +137,8 @@ def decommission(broker: int, throttle_text: str | None, dry_run: bool, yes: boo
         if held:
             others = tuple(each for each in info.alive if each != broker)
             plan = _spread(info, held, others, None, even=False)
-            await _carry_out(connected, info, plan, rate, dry_run=dry_run, yes=yes, wait=True)
+            changes = _show(info, plan, output_format)
+            await _carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
         if dry_run:
             return
         info = await admin.describe()
@@ -189,22 +198,30 @@ def _read_plan(path: Path, info: ClusterInfo) -> Plan:
     return plan
 
 
+def _show(info: ClusterInfo, plan: Plan, output_format: str) -> Plan:
+    """Print what of the plan is still to be done, and return it."""
+    changes = {at: target for at, target in plan.items() if target != info.target(at)}
+    if output_format == "json":
+        print_json(plan_as_json(changes))
+    elif changes:
+        print_plan((at, info.target(at), target) for at, target in changes.items())
+    return changes
+
+
 async def _carry_out(
     connected: Cluster,
     info: ClusterInfo,
-    plan: Plan,
+    changes: Plan,
     rate: int | None,
     *,
     dry_run: bool,
     yes: bool,
     wait: bool,
 ) -> None:
-    """Show the plan, ask, begin to move, and wait for the end."""
-    changes = {at: target for at, target in plan.items() if target != info.target(at)}
+    """Ask, begin to move, and wait for the end."""
     if not changes:
         talk("every partition is where it should be")
         return
-    print_plan((at, info.target(at), target) for at, target in changes.items())
     if dry_run:
         return
     if not yes:

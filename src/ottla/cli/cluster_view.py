@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +174,15 @@ def print_plan(rows: Iterable[tuple[TopicPartition, tuple[int, ...], tuple[int, 
     """Print where partitions are and where they go."""
     table = [[at.topic, str(at.partition), _nodes(before), _nodes(after)] for at, before, after in rows]
     print_table(["topic", "partition", "from", "to"], table, right=["partition"])
+
+
+def plan_as_json(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    """Return a plan as Kafka's reassignment tool writes it, and `ottla cluster reassign --plan` reads it."""
+    partitions = [
+        {"topic": at.topic, "partition": at.partition, "replicas": list(replicas)}
+        for at, replicas in plan.items()
+    ]
+    return {"version": 1, "partitions": partitions}
 
 
 def _nodes(nodes: Iterable[int]) -> str:

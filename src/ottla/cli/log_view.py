@@ -12,10 +12,9 @@ from ottla.cli.records import bytes_as_json
 from ottla.log.dump import BatchReport, Report
 from ottla.log.dump_aborted import AbortedEntry
 from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
+from ottla.protocol.compression import CODEC_NAMES
 from ottla.protocol.record_batch import BatchHeader
 from ottla.protocol.records import Record
-
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -137,7 +136,7 @@ def _time(timestamp_ms: int) -> str:
 
 
 def _codec(header: BatchHeader) -> str:
-    return CODECS[header.codec] if header.codec < len(CODECS) else f"codec {header.codec}"
+    return CODEC_NAMES[header.codec] if header.codec < len(CODEC_NAMES) else f"codec {header.codec}"
 
 
 def _timestamp_type(header: BatchHeader) -> str:

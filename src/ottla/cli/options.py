@@ -16,6 +16,8 @@ from ottla.cli.profiles import BOOTSTRAP_KEY, PROFILE_VARIABLE, find_profile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+ACKS = ("all", "-1", "0", "1")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 TYPED_PROFILE = "ottla.typed_profile"
@@ -125,6 +127,29 @@ def _bootstrap(ctx: click.Context, param: click.Parameter, given: str | None) ->
     if given is not None and (is_typed or not (profile_is_typed and profile)):
         return given
     return profile or given or DEFAULT_BOOTSTRAP
+
+
+def batch_options(command: Command) -> Command:
+    """Add how batches are sent: `--acks` and `--compression`."""
+    for option in (
+        click.option(
+            "-z",
+            "--compression",
+            type=click.Choice(CODECS),
+            default="none",
+            show_default=True,
+            help="How batches are compressed.",
+        ),
+        click.option(
+            "--acks",
+            type=click.Choice(ACKS),
+            default="all",
+            show_default=True,
+            help="Which replicas must have it.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def format_option(command: Command) -> Command:

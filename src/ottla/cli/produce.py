@@ -16,7 +16,7 @@ import click
 from ottla.cli import session
 from ottla.cli.completing import topic_names
 from ottla.cli.lines import read_lines
-from ottla.cli.options import bootstrap_option, is_terminal, named_argument, same_cluster
+from ottla.cli.options import batch_options, bootstrap_option, is_terminal, named_argument, same_cluster
 from ottla.cli.output import count, talk
 from ottla.cli.problem_kinds import BAD_RECORD
 from ottla.cli.problems import Interrupted, Problem
@@ -27,9 +27,7 @@ from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.client.producer.stats import SenderStats
 from ottla.protocol.errors import UnknownTopicOrPartition
 
-ACKS = ("all", "-1", "0", "1")
 WHY_EVERY_S = 5.0
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +98,7 @@ def _headers(
     metavar="N",
     help="Into this partition; else by key, or in turn.",
 )
-@click.option(
-    "--acks",
-    type=click.Choice(ACKS),
-    default="all",
-    show_default=True,
-    help="Which replicas must have it.",
-)
-@click.option(
-    "-z",
-    "--compression",
-    type=click.Choice(CODECS),
-    default="none",
-    show_default=True,
-    help="How batches are compressed.",
-)
+@batch_options
 @click.option(
     "-f",
     "--format",

@@ -60,7 +60,9 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = ResponseReader()
-        self._unanswered = Unanswered(self._loop, self._too_late)
+        self._unanswered = Unanswered(
+            self._loop, on_late=lambda what: self._fail(ConnectionLost(address, what))
+        )
         self._next_correlation_id = 0
         self._is_writable = True
         self._writable = asyncio.Event()
@@ -114,6 +116,10 @@ class Connection(asyncio.BufferedProtocol):
     def unanswered(self) -> int:
         """How many requests wait for their reply."""
         return len(self._unanswered)
+
+    def idle_s(self) -> float:
+        """Return for how long nothing was sent or received."""
+        return self._loop.time() - self.last_used
 
     def close(self) -> None:
         """Close the socket; whoever still waits for a reply gets ConnectionLost."""
@@ -179,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         reply: asyncio.Future[Reply] = self._loop.create_future()
         correlation_id = self._next_id()
         self._write(correlation_id, api_key, version, body)
-        self._unanswered.add(correlation_id, api_key, version, timeout_ms, reply)
+        self._unanswered.add(correlation_id, api_key, version, timeout_ms, self.last_used, reply)
         return reply
 
     def post_then(
@@ -188,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send an encoded request and have `then` called with its reply, or why there is none."""
         correlation_id = self._next_id()
         self._write(correlation_id, api_key, version, body)
-        self._unanswered.add(correlation_id, api_key, version, timeout_ms, None, then)
+        self._unanswered.add(correlation_id, api_key, version, timeout_ms, self.last_used, None, then)
 
     def post_only(self, api_key: int, version: int, body: Sequence[Buffer]) -> None:
         """Send an encoded request that gets no reply; call `ready` before."""
@@ -220,12 +226,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is not None:
             raise self._failure
         assert self._transport is not None
-        head = self._heads.encode(api_key, version, correlation_id, sum(map(len, body)))
         self.last_used = self._loop.time()
-        self._transport.writelines((head, *body))
-
-    def _too_late(self, what: str) -> None:
-        self._fail(ConnectionLost(self.address, what))
+        self._transport.writelines(self._heads.pieces(api_key, version, correlation_id, body))
 
     async def _log_in_again(self) -> None:
         """Prove anew who we are, while everybody else who wants to send waits."""

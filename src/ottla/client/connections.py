@@ -71,10 +71,8 @@ class Connections:
         return connection if connection is not None and self._is_usable(connection) else None
 
     def _is_usable(self, connection: Connection) -> bool:
-        if connection.unanswered == 0:
-            idle_s = asyncio.get_running_loop().time() - connection.last_used
-            if idle_s * 1000 > self._options.connections_max_idle_ms:
-                connection.close()
+        if connection.unanswered == 0 and connection.idle_s() * 1000 > self._options.connections_max_idle_ms:
+            connection.close()
         return connection.is_open
 
     async def _connect(self, address: Address) -> Connection:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kio.schema.list_offsets.v7 import ListOffsetsRequest, ListOffsetsResponse
-from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsTopic
+from kio.schema.list_offsets.v8 import ListOffsetsRequest, ListOffsetsResponse
+from kio.schema.list_offsets.v8.request import ListOffsetsPartition, ListOffsetsTopic
 from kio.schema.offset_for_leader_epoch.v4 import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderPartition, OffsetForLeaderTopic
 
@@ -15,11 +15,15 @@ from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.errors import error_for
 from ottla.common.ids import TopicPartition
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import BrokerId, TopicName, i8, i32, i64
 
 LATEST = -1
 EARLIEST = -2
+EARLIEST_LOCAL = -4
+"""The first offset that the leader has in its own log; what is before it is in tiered storage."""
+_LOCAL_FROM = 8
 
 
 class OffsetAndTime(NamedTuple):
@@ -46,9 +50,9 @@ async def list_offsets(
 ) -> dict[TopicPartition, OffsetAndTime]:
     """Return, for each partition, the offset that its timestamp asks for.
 
-    The timestamp is EARLIEST, LATEST, or milliseconds: then the answer is the first record at or
-    after it, or offset -1 if there is none. With isolation level 1, records of open transactions and
-    what comes after them are not there yet.
+    The timestamp is EARLIEST, EARLIEST_LOCAL, LATEST, or milliseconds: then the answer is the first
+    record at or after it, or offset -1 if there is none. With isolation level 1, records of open
+    transactions and what comes after them are not there yet.
     """
 
     async def attempt() -> dict[TopicPartition, OffsetAndTime]:
@@ -94,8 +98,11 @@ async def ask_offsets(
     timeout_ms: float,
 ) -> dict[TopicPartition, OffsetAndTime | KafkaError]:
     """Ask the leader of partitions for the offsets of times; each with the leader epoch we know, or -1."""
+    knows_tiers = connection.version_of(ApiKey.LIST_OFFSETS, _LOCAL_FROM) >= _LOCAL_FROM
     topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for partition, (timestamp, epoch) in wanted.items():
+        if timestamp == EARLIEST_LOCAL and not knows_tiers:
+            timestamp = EARLIEST
         topics[partition.topic].append(
             ListOffsetsPartition(
                 partition_index=i32(partition.partition),

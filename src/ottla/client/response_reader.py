@@ -32,7 +32,7 @@ class ResponseReader:
         """Return where the next bytes are to be written; it is never empty."""
         if self._frame is not None:
             return self._frame[self._frame_filled :]
-        return self._scratch[self._filled :]
+        return self._scratch[self._filled :] if self._filled else self._scratch
 
     def received(self, count: int) -> list[memoryview]:
         """Take note of `count` bytes written into the buffer; return the frames that are whole now."""
@@ -48,6 +48,9 @@ class ResponseReader:
     def _cut(self) -> list[memoryview]:
         frames = []
         scratch, filled, at = self._scratch, self._filled, 0
+        if filled >= 8 and SIZE.unpack_from(scratch)[0] == filled - 4:  # one frame, and all of it: as a rule
+            self._filled = 0
+            return [memoryview(bytes(scratch[4:filled]))]
         while filled - at >= 4:
             (size,) = SIZE.unpack_from(scratch, at)
             if not SMALLEST_FRAME_BYTES <= size <= MAX_RESPONSE_BYTES:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from ottla.client.errors import ClientError
 from ottla.client.reasons import api_name
-from ottla.protocol.frames import SIZE, decode_response_header
+from ottla.protocol.frames import SIZE, decode_response_header, has_tagged_response_header
+
+_has_tags = lru_cache(maxsize=1024)(has_tagged_response_header)
 
 
 class Reply(NamedTuple):
@@ -67,11 +70,12 @@ class Unanswered:
         api_key: int,
         version: int,
         timeout_ms: float,
+        now: float,
         reply: asyncio.Future[Reply] | None,
         then: Then | None = None,
     ) -> None:
-        """Wait for a reply, with a future or with a function."""
-        deadline = self._loop.time() + timeout_ms / 1000
+        """Wait for a reply, from now on, with a future or with a function."""
+        deadline = now + timeout_ms / 1000
         self._waiting[correlation_id] = Waiting(reply, then, api_key, version, timeout_ms, deadline)
         if self._alarm is None or deadline < self._alarm_at:
             self._set_alarm(deadline)
@@ -79,7 +83,7 @@ class Unanswered:
     def take(self, frame: memoryview) -> Waiting | None:
         """Return who waits for this frame; None if whoever asked has given up."""
         waiting = self._waiting.pop(SIZE.unpack_from(frame)[0], None)
-        return None if waiting is None or waiting.has_given_up else waiting
+        return None if waiting is None or (waiting.then is None and waiting.has_given_up) else waiting
 
     def fail(self, error: ClientError) -> None:
         """Tell everybody that no reply will come."""
@@ -113,5 +117,7 @@ class Unanswered:
 
 def reply_of(waiting: Waiting, frame: memoryview) -> Reply:
     """Return a frame as a reply; raise InvalidRequest if it has no proper header."""
+    if len(frame) > 4 and frame[4] == 0 and _has_tags(waiting.api_key, waiting.version):
+        return Reply(frame, 5)  # it might have tagged fields, and has none: as a rule
     _, at = decode_response_header(frame, waiting.api_key, waiting.version)
     return Reply(frame, at)

@@ -67,7 +67,7 @@ class Membership:
     def taken_in(self) -> None:
         """The cluster knows what the last stop may have cost: of this process no session says it again."""
         self._registration = replace(
-            self._registration, after_unclean_stop=False, may_have_lost_records=False
+            self._registration, after_unclean_stop=False, may_have_lost_records=False, seems_whole=False
         )
 
     async def stand_aside(self, aside: bool = True) -> None:

@@ -115,6 +115,7 @@ class Controller:
         *,
         after_unclean_stop: bool = True,
         may_have_lost_records: bool = True,
+        seems_whole: bool = False,
     ) -> int:
         """Tell the cluster where this broker is; return its broker epoch once it is in the cluster.
 
@@ -126,6 +127,7 @@ class Controller:
             rack=rack,
             after_unclean_stop=after_unclean_stop,
             may_have_lost_records=may_have_lost_records,
+            seems_whole=seems_whole,
         )
         await self._members.register(registration)
         self._members.stand()

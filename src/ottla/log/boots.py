@@ -4,7 +4,8 @@ A process that is killed loses nothing that it wrote: the kernel has it. A machi
 what was not fsynced. Afterwards the two look alike, but the kernel has an id for every time it was started,
 and one for every mount: they are noted in the file `.boot`, and if they are the same, nothing is lost.
 
-After a failed write or fsync nobody knows what the kernel still has, so the note is taken back.
+After a failed write or fsync nobody knows what the kernel still has, so the note is called doubtful: what is
+there may be everything, and it is worth more than what a power cut left (decision 0064).
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from ottla.log.disk import Disk
 logger = logging.getLogger(__name__)
 
 BOOT = ".boot"
+DOUBTFUL = ".boot.doubtful"
 
 
-def is_same_boot(disk: Disk, directory: str) -> bool:
-    """Return whether the machine runs since `note_boot` was last called; False if that is not known."""
+def is_same_boot(disk: Disk, directory: str, name: str = BOOT) -> bool:
+    """Return whether the machine runs since `note_boot` was last called; False if that is not known.
+
+    With the `name` DOUBTFUL: whether it does, but the disk has failed since.
+    """
     try:
-        noted = disk.read_file(f"{directory}/{BOOT}").decode(errors="replace")
+        noted = disk.read_file(f"{directory}/{name}").decode(errors="replace")
     except FileNotFoundError:
         return False
     return bool(noted) and noted == disk.boot_id(directory)
@@ -32,9 +37,20 @@ def note_boot(disk: Disk, directory: str) -> None:
     disk.write_file(f"{directory}/{BOOT}", disk.boot_id(directory).encode(), sync=False)
 
 
+def doubt_boot(disk: Disk, directory: str) -> None:
+    """Let the next start take it that records may be lost, because the disk has failed."""
+    try:
+        disk.rename(f"{directory}/{BOOT}", f"{directory}/{DOUBTFUL}")
+    except FileNotFoundError:
+        pass  # the broker was not yet in the cluster
+    except OSError:
+        forget_boot(disk, directory)
+
+
 def forget_boot(disk: Disk, directory: str) -> None:
     """Let the next start take it that records are lost."""
-    try:
-        disk.remove(f"{directory}/{BOOT}")
-    except OSError as error:
-        logger.error("%s/%s cannot be removed: %s", directory, BOOT, error)
+    for name in (BOOT, DOUBTFUL):
+        try:
+            disk.remove(f"{directory}/{name}")
+        except OSError as error:
+            logger.error("%s/%s cannot be removed: %s", directory, name, error)

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.boots import forget_boot, is_same_boot, note_boot
+from ottla.log.boots import DOUBTFUL, forget_boot, is_same_boot, note_boot
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -95,7 +95,9 @@ class LogDirectory:
         self.was_clean = False
         """Whether the stop before this start was clean."""
         self.may_have_lost_records = False
-        """Whether the machine lost power since then, or a log was damaged."""
+        """Whether the machine lost power since then, the disk failed, or a log was damaged."""
+        self.seems_whole = False
+        """Whether, of these, only the disk failed: the machine has run on, and the logs are in order."""
         self._disk = disk
         self._clock = clock
         self._identity = (node_id, cluster_id)
@@ -160,6 +162,7 @@ class LogDirectory:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = disk.exists(marker)
         has_run_on = is_same_boot(disk, self.path)
+        has_failed = is_same_boot(disk, self.path, DOUBTFUL)
         forget_boot(disk, self.path)
         self.checkpoints.read()
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
@@ -178,6 +181,7 @@ class LogDirectory:
         self.checkpoints.opened(self.failed)
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
         self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
+        self.seems_whole = self.may_have_lost_records and has_failed and not is_damaged
         disk.remove(marker)
         disk.fsync_dir(self.path)
         how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"

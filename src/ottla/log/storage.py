@@ -6,7 +6,7 @@ import errno
 import logging
 from collections.abc import Callable
 
-from ottla.log.boots import forget_boot
+from ottla.log.boots import doubt_boot
 from ottla.log.disk import Disk
 from ottla.log.file_pool import DEFAULT_OPEN_FILES, FilePool
 from ottla.protocol.errors import KafkaStorageError
@@ -74,7 +74,7 @@ class Storage:
         """Refuse writes from now on; the first reason is kept."""
         if self.offline_reason is None:
             self.offline_reason = reason
-            forget_boot(self.disk, self.path)
+            doubt_boot(self.disk, self.path)
             logger.error(
                 "log directory %s is offline for writes until the broker restarts: %s", self.path, reason
             )

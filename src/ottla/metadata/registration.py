@@ -3,7 +3,8 @@
 It is written as JSON (the payload of the broker's ephemeral node in ZooKeeper):
 
     {"v":1,"endpoints":[["PLAINTEXT","10.0.0.1",9092,"PLAINTEXT"]],"rack":"eu-1a","incarnation_id":"...",
-     "directory_id":"...","after_unclean_stop":false,"may_have_lost_records":true,"wants_shutdown":false}
+     "directory_id":"...","after_unclean_stop":false,"may_have_lost_records":true,"seems_whole":false,
+     "wants_shutdown":false}
 
 A field may be added if it has a default; a reader passes over fields that it does not know, so that
 brokers of two versions can form one cluster while they are upgraded.
@@ -33,6 +34,8 @@ class BrokerRegistration:
     """Whether it no longer knows how far it had committed, because the process was killed."""
     may_have_lost_records: bool = True
     """Whether, with that, its logs may have lost what was not flushed: the machine lost power, too."""
+    seems_whole: bool = False
+    """Whether, for all that, they seem to be whole: only the disk failed, and the machine has run on."""
     wants_shutdown: bool = False
     """Whether it asks for its leaderships to be moved, because it is about to stop, or its disk is full."""
 

@@ -4,6 +4,7 @@ The transport's write limit is set to 0, so "not blocked" means that everything 
 the kernel, and what follows may go straight to the descriptor without overtaking anything. When
 sendfile finds the socket full, a first piece of what is left goes through the transport: it is the
 transport that learns when the socket takes more (uvloop offers no other way on a socket of its own).
+A small reply is gathered: its head and its ranges are read and leave in one piece.
 Transports without a plain socket (TLS, simulation) get file ranges piece by piece as bytes.
 """
 
@@ -23,6 +24,8 @@ from ottla.protocol.errors import KafkaError
 
 TURN_BYTES = 1 << 20  # then the other connections have their turn
 COPY_BYTES = 64 << 10
+NUDGE_BYTES = 4 << 10  # of a range for a full socket: enough for the transport to tell when it takes more
+GATHER_BYTES = 16 << 10  # up to here copying costs less than a system call for each piece
 LINGER_S = 1.0
 
 Drained: TypeAlias = Callable[[], None]
@@ -141,6 +144,8 @@ class ReplyWriter:
             if sent < chunk.size:
                 pending.appendleft(FileRange(chunk.file, chunk.position + sent, chunk.size - sent))
         else:
+            if pending:
+                chunk = _gathered(chunk, pending)
             sent = len(chunk)
             if pending and isinstance(pending[0], FileRange) and pending[0].size > 0:
                 chunk = self._send_head(chunk)
@@ -162,6 +167,7 @@ class ReplyWriter:
 
     def _send_range(self, chunk: FileRange) -> int:
         sent = 0
+        piece = COPY_BYTES
         source = chunk.file.fileno()
         direct = self._direct() if source >= 0 else None
         if direct is not None:
@@ -172,7 +178,8 @@ class ReplyWriter:
                 pass
             if sent == wanted:
                 return sent
-        data = chunk.file.read_at(chunk.position + sent, min(chunk.size - sent, COPY_BYTES))
+            piece = NUDGE_BYTES
+        data = chunk.file.read_at(chunk.position + sent, min(chunk.size - sent, piece))
         if not data:
             raise EOFError(f"it ends at {chunk.position + sent}, {chunk.size - sent} bytes too early")
         self._transport.write(data)
@@ -194,3 +201,30 @@ def _joined(replies: Sequence[Reply]) -> bytes | None:
     """Return the replies as one piece, or None if some are not plain bytes."""
     parts = [reply for reply in replies if isinstance(reply, bytes)]
     return b"".join(parts) if len(parts) == len(replies) else None
+
+
+def _gathered(first: bytes | memoryview, pending: deque[Chunk]) -> bytes | memoryview:
+    """Return `first` and what follows it in `pending`, as far as that stays small.
+
+    Of a file that became shorter meanwhile the missing part stays pending: sending it says what is wrong.
+    """
+    parts = [first]
+    size = len(first)
+    while pending:
+        chunk = pending[0]
+        if isinstance(chunk, FileRange):
+            if size + chunk.size > GATHER_BYTES:
+                break
+            data: bytes | memoryview = chunk.read()
+            if len(data) < chunk.size:
+                pending[0] = FileRange(chunk.file, chunk.position + len(data), chunk.size - len(data))
+                parts.append(data)
+                break
+        else:
+            if size + len(chunk) > GATHER_BYTES:
+                break
+            data = chunk
+        pending.popleft()
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts) if len(parts) > 1 else first

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from struct import Struct, error
-from typing import NamedTuple
-from uuid import UUID
 
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.fetch_request import LEADER_EPOCHS_FROM, RACKS_FROM, REPLICA_STATE_FROM
@@ -22,27 +20,40 @@ from ottla.protocol.fetch_response import (
     SESSIONS_FROM,
     TOPIC_IDS_FROM,
 )
+from ottla.protocol.fetch_values import Asked, Fetched, FetchReply, FetchSettings, Topic
 from ottla.protocol.hot_path import (
-    Leader,
-    NodeEndpoint,
     check_version,
     encode_count,
     encode_topic_key,
     read_count,
     read_endpoints_section,
+    read_leader_section,
     read_topic_key,
+    uuid_of,
 )
 from ottla.protocol.primitives import (
     encode_compact_string,
     encode_string,
-    read_tag,
-    read_tag_count,
     read_uvarint,
     skip_tagged_fields,
     truncated,
 )
 
+__all__ = [
+    "FINAL_EPOCH",
+    "LAST_VERSION",
+    "NO_SESSION",
+    "Asked",
+    "FetchReply",
+    "FetchSettings",
+    "Fetched",
+    "Topic",
+    "decode_fetch_response",
+    "encode_fetch_request",
+]
+
 LAST_VERSION = 17
+LEADER_TAG = 1
 MAX_ELEMENTS = 1_000_000
 
 _INT32 = Struct(">i")
@@ -53,60 +64,13 @@ _PARTITION_V9, _PARTITION_V12 = Struct(">iiqqi"), Struct(">iiqiqiB")
 _FETCHED_V4, _FETCHED_V5 = Struct(">ihqq"), Struct(">ihqqq")
 _THROTTLE_ERROR_SESSION = Struct(">ihi")
 _ABORTED = Struct(">qq")
+_LONE_REQUEST = Struct(">iiibiiB")
+_LONE_PARTITION = Struct(">ihiB16sBihqqqBi")
+"""What goes before the records of a lone partition, from version 13 on; see `_lone_partition`."""
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
 """The session epoch of a request that wants no session, or closes one."""
-
-
-class Topic(NamedTuple):
-    """A topic by both of its names; older versions use the first, newer ones the second."""
-
-    name: str
-    topic_id: UUID | None
-
-
-class Asked(NamedTuple):
-    """From where a partition is to be read, and how much at most."""
-
-    offset: int
-    leader_epoch: int
-    max_bytes: int
-
-
-class FetchSettings(NamedTuple):
-    """What holds for a whole request."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    rack_id: str = ""
-
-
-class Fetched(NamedTuple):
-    """What came back for one partition."""
-
-    partition: int
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of each transaction that was aborted; readers of committed records only."""
-    preferred_replica: int
-    records: memoryview
-    current_leader: Leader | None
-
-
-class FetchReply(NamedTuple):
-    """The whole response; topics by name or by id, as they were asked for."""
-
-    throttle_ms: int
-    error_code: int
-    session_id: int
-    topics: list[tuple[str | None, UUID | None, list[Fetched]]]
-    endpoints: list[NodeEndpoint]
 
 
 def encode_fetch_request(
@@ -118,6 +82,10 @@ def encode_fetch_request(
 ) -> bytes:
     """Return the body of a request; `session` is an id and an epoch."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
+    if version >= REPLICA_STATE_FROM and len(topics) == 1 and not forgotten:
+        ((topic, partitions),) = topics.items()
+        if len(partitions) == 1:
+            return _encode_lone(settings, session, topic, partitions)
     flexible, has_ids = version >= FLEXIBLE_FROM, version >= TOPIC_IDS_FROM
     end = b"\0" if flexible else b""
     out = bytearray()
@@ -144,6 +112,25 @@ def encode_fetch_request(
     return bytes(out + end)
 
 
+def _encode_lone(
+    settings: FetchSettings, session: tuple[int, int], topic: Topic, partitions: Mapping[int, Asked]
+) -> bytes:
+    """Return the body of a request for one partition, as of version 15: most are like that."""
+    max_wait_ms, min_bytes, max_bytes, isolation_level, rack_id = settings
+    ((index, (offset, epoch, partition_max_bytes)),) = partitions.items()
+    return b"".join(
+        (
+            _LONE_REQUEST.pack(max_wait_ms, min_bytes, max_bytes, isolation_level, *session, 2),
+            encode_topic_key(topic.name, topic.topic_id, True, True),
+            b"\x02",
+            _PARTITION_V12.pack(index, epoch, offset, -1, -1, partition_max_bytes, 0),
+            b"\0\x01",  # the topic has no tagged fields, and no topic is forgotten
+            encode_compact_string(rack_id) if rack_id else b"\x01",
+            b"\0",
+        )
+    )
+
+
 def _encode_partition(version: int, index: int, asked: Asked) -> bytes:
     offset, epoch, max_bytes = asked
     if version >= FLEXIBLE_FROM:
@@ -159,9 +146,45 @@ def decode_fetch_response(frame: memoryview, at: int, version: int) -> FetchRepl
     """Return the response whose body starts at `at`; raise InvalidRequest if it cannot be read."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
     try:
+        if version >= TOPIC_IDS_FROM and (lone := _lone_partition(frame, at)) is not None:
+            return lone
         return _read_response(frame, at, version)
     except (IndexError, error):
         raise truncated() from None
+
+
+def _lone_partition(frame: memoryview, at: int) -> FetchReply | None:
+    """Return a response about one partition, read at once; None if there is more to be read.
+
+    throttle time, error, session | topics 1+1 | id | partitions 1+1 | index, error, three int64 |
+    no aborted transactions | preferred replica | records | no tagged fields, three times
+    """
+    end = len(frame) - 3
+    start = at + _LONE_PARTITION.size
+    if start >= end:
+        return None
+    (
+        throttle_ms,
+        error_code,
+        session_id,
+        topics,
+        raw_id,
+        count,
+        index,
+        code,
+        high,
+        stable,
+        first,
+        aborted,
+        preferred,
+    ) = _LONE_PARTITION.unpack_from(frame, at)
+    if topics != 2 or count != 2 or aborted > 1 or bytes(frame[end:]) != b"\0\0\0":
+        return None
+    size, start = read_uvarint(frame, start)
+    if size < 1 or start + size - 1 != end:
+        return None
+    fetched = Fetched(index, code, high, stable, first, (), preferred, frame[start:end], None)
+    return FetchReply(throttle_ms, error_code, session_id, [(None, uuid_of(raw_id), [fetched])], [])
 
 
 def _read_response(frame: memoryview, at: int, version: int) -> FetchReply:
@@ -208,7 +231,7 @@ def _read_partition(frame: memoryview, at: int, version: int, flexible: bool) ->
     records = frame[at:end]
     leader = None
     if flexible:
-        leader, end = _read_leader(frame, end)
+        leader, end = read_leader_section(frame, end, LEADER_TAG)
     fetched = Fetched(
         index, error_code, high_watermark, last_stable, log_start, aborted, preferred, records, leader
     )
@@ -236,15 +259,3 @@ def _read_aborted(frame: memoryview, at: int, flexible: bool) -> tuple[tuple[tup
         if flexible:
             at = skip_tagged_fields(frame, at)
     return tuple(found), at
-
-
-def _read_leader(frame: memoryview, at: int) -> tuple[Leader | None, int]:
-    if frame[at] == 0:
-        return None, at + 1
-    leader = None
-    count, at = read_tag_count(frame, at)
-    for _ in range(count):
-        tag, start, at = read_tag(frame, at)
-        if tag == 1:
-            leader = Leader(*_TWO_INT32.unpack_from(frame, start))
-    return leader, at

@@ -34,6 +34,7 @@ TOPIC_WEIGHT = 2
 
 _INT32 = Struct(">i")
 _LEADER = Struct(">iiB")
+_TWO_INT32 = Struct(">ii")
 
 
 class Leader(NamedTuple):
@@ -165,3 +166,16 @@ def read_endpoints_section(frame: memoryview, at: int) -> list[NodeEndpoint]:
             start = skip_tagged_fields(frame, start)
             endpoints.append(NodeEndpoint(node_id, host, port, rack))
     return endpoints
+
+
+def read_leader_section(frame: memoryview, at: int, leader_tag: int) -> tuple[Leader | None, int]:
+    """Return the current_leader in the tagged fields that end a partition, and where they end."""
+    if frame[at] == 0:
+        return None, at + 1
+    leader = None
+    count, at = read_tag_count(frame, at)
+    for _ in range(count):
+        tag, start, at = read_tag(frame, at)
+        if tag == leader_tag:
+            leader = Leader(*_TWO_INT32.unpack_from(frame, start))
+    return leader, at

@@ -7,6 +7,7 @@ go by their names, so that a topic which was deleted and created again takes rec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from struct import Struct, error
 
 from ottla.protocol.hot_path import (
@@ -16,6 +17,8 @@ from ottla.protocol.hot_path import (
     encode_count,
     encode_topic_key,
     read_count,
+    read_endpoints_section,
+    read_leader_section,
 )
 from ottla.protocol.primitives import (
     Buffer,
@@ -26,8 +29,7 @@ from ottla.protocol.primitives import (
     read_compact_string,
     read_nullable_string,
     read_string,
-    read_tag,
-    read_tag_count,
+    read_text,
     skip_tagged_fields,
     truncated,
 )
@@ -45,6 +47,8 @@ LAST_VERSION = 12
 FIRST_IMPLICIT_VERSION = 12
 """From this version on, a partition that is written to joins the transaction by that (KIP-890)."""
 
+LEADER_TAG = 0
+
 MAX_ELEMENTS = 1_000_000
 
 _ACKS_AND_TIMEOUT = Struct(">hi")
@@ -52,7 +56,8 @@ _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _INDEX_AND_SIZE = Struct(">ii")
 _RESULT = Struct(">ihqq")
-_LEADER = Struct(">ii")
+_LONE_RESULT = Struct(">BihqqqBBBBiB")
+"""What follows the topic's name where one batch was sent and stored, from version 9 on: `_lone_result`."""
 
 Results = dict[tuple[str, int], ProducePartitionResult]
 
@@ -67,6 +72,12 @@ def encode_produce_request(
     """Return the body of a request, in pieces: the batches are among them as they were given."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
     flexible = version >= FLEXIBLE_FROM
+    if flexible and len(topics) == 1:
+        ((name, partitions),) = topics.items()
+        if len(partitions) == 1:
+            ((index, batch),) = partitions
+            head = _lone_head(transactional_id, acks, timeout_ms, name, index)
+            return [head + encode_uvarint(len(batch) + 1), batch, b"\0\0\0"]
     text = encode_compact_string if flexible else encode_string
     pieces: list[Buffer] = []
     head = text(transactional_id) + _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
@@ -88,10 +99,19 @@ def encode_produce_request(
     return pieces
 
 
+@lru_cache(maxsize=1024)
+def _lone_head(transactional_id: str | None, acks: int, timeout_ms: int, name: str, index: int) -> bytes:
+    """Return all that goes before the size of a lone batch: the same for every request of a partition."""
+    head = encode_compact_string(transactional_id) + _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
+    return head + b"\x02" + encode_compact_string(name) + b"\x02" + _INT32.pack(index)
+
+
 def decode_produce_response(frame: memoryview, at: int, version: int) -> tuple[Results, list[NodeEndpoint]]:
     """Return the results by topic and partition, and the addresses of leaders that were named."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
     flexible = version >= FLEXIBLE_FROM
+    if flexible and (lone := _lone_result(frame, at)) is not None:
+        return lone, []
     results: Results = {}
     endpoints: list[NodeEndpoint] = []
     try:
@@ -106,10 +126,29 @@ def decode_produce_response(frame: memoryview, at: int, version: int) -> tuple[R
                 at = skip_tagged_fields(frame, at)
         at += 4  # the throttle time
         if flexible:
-            endpoints = _read_endpoints(frame, at)
+            endpoints = read_endpoints_section(frame, at)
     except (IndexError, error):
         raise truncated() from None
     return results, endpoints
+
+
+def _lone_result(frame: memoryview, at: int) -> Results | None:
+    """Return the result of the one batch that was sent, read at once; None if there is more to be read.
+
+    topics 1+1 | name | partitions 1+1 | index, error, three int64 | record errors 0+1, message null,
+    no tagged fields of the partition and of the topic | throttle time | no tagged fields
+    """
+    start = at + 2
+    end = len(frame) - _LONE_RESULT.size
+    if end < start or frame[at] != 2 or frame[at + 1] != end - start + 1 or frame[at + 1] >= 0x80:
+        return None
+    count, index, code, base, time, log_start, errors, message, tags, more_tags, _, last_tags = (
+        _LONE_RESULT.unpack_from(frame, end)
+    )
+    if count != 2 or errors != 1 or message or tags or more_tags or last_tags:
+        return None
+    name = read_text(frame, start, end - start)
+    return {(name, index): ProducePartitionResult(index, code, base, time, log_start, None, [])}
 
 
 def _read_result(frame: memoryview, at: int, version: int) -> tuple[ProducePartitionResult, int]:
@@ -133,38 +172,8 @@ def _read_result(frame: memoryview, at: int, version: int) -> tuple[ProduceParti
                 at = skip_tagged_fields(frame, at)
         message, at = read_text(frame, at)
     if flexible:
-        leader, at = _read_leader(frame, at)
+        leader, at = read_leader_section(frame, at, LEADER_TAG)
     result = ProducePartitionResult(
         index, error_code, base_offset, append_time, log_start, message, record_errors, leader
     )
     return result, at
-
-
-def _read_leader(frame: memoryview, at: int) -> tuple[Leader | None, int]:
-    if frame[at] == 0:
-        return None, at + 1
-    leader = None
-    count, at = read_tag_count(frame, at)
-    for _ in range(count):
-        tag, start, at = read_tag(frame, at)
-        if tag == 0:
-            leader = Leader(*_LEADER.unpack_from(frame, start))
-    return leader, at
-
-
-def _read_endpoints(frame: memoryview, at: int) -> list[NodeEndpoint]:
-    endpoints = []
-    tags, at = read_tag_count(frame, at)
-    for _ in range(tags):
-        tag, start, at = read_tag(frame, at)
-        if tag != 0:
-            continue
-        count, start = read_count(frame, start, True, 11, MAX_ELEMENTS)
-        for _ in range(count):
-            (node_id,) = _INT32.unpack_from(frame, start)
-            host, start = read_compact_string(frame, start + 4)
-            (port,) = _INT32.unpack_from(frame, start)
-            rack, start = read_compact_nullable_string(frame, start + 4)
-            start = skip_tagged_fields(frame, start)
-            endpoints.append(NodeEndpoint(node_id, host, port, rack))
-    return endpoints

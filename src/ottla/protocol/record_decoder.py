@@ -7,17 +7,20 @@ whoever has numpy and no compiled module is faster with numpy (ottla.client.reco
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ottla.protocol.errors import InvalidRecord
 
 IS_COMPILED = not __file__.endswith(".py")
 
-SMALLEST_LENGTH = 6
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-VARINT_BYTES, VARLONG_BYTES = 5, 10
+# Final, so that compiled code has the values in it and does not look them up for every record.
+SMALLEST_LENGTH: Final = 6
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+VARINT_BYTES: Final = 5
+VARLONG_BYTES: Final = 10
 
-_NO_HEADERS: tuple[Any, ...] = ()
+_NO_HEADERS: Final[tuple[Any, ...]] = ()
 
 
 def decode_rows(
@@ -162,6 +165,12 @@ def record_starts(data: bytes, batches: list[tuple[int, int]]) -> list[int]:
 
 def _varint(data: bytes, at: int, longest: int) -> tuple[int, int]:
     """Read a zig-zag varint; return it and the position after it."""
+    value = data[at]
+    if value >= 0x80:  # two bytes, as most have that are not one byte long
+        byte = data[at + 1]
+        if byte < 0x80:
+            value = (value & 0x7F) | (byte << 7)
+            return (value >> 1) ^ -(value & 1), at + 2
     value = 0
     shift = 0
     for _ in range(longest):

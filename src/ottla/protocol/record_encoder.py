@@ -31,10 +31,16 @@ _KNOWN = 8_192
 _VARINTS = tuple(encode_varint(number) for number in range(_KNOWN))
 _NULL = b"\x01"
 _NO_HEADERS = b"\x00"
+_ROOM_FOR_HEADER = bytes(HEADER_BYTES)
 
 
 def encode_records(records: Sequence[NewRecord]) -> bytes:
     """Return records as they lie in a batch; their offsets count from 0, their times from the first one's."""
+    return b"".join(_pieces(records))
+
+
+def _pieces(records: Sequence[NewRecord]) -> list[bytes]:
+    """Return what makes up the records, in order."""
     varints, known, varint = _VARINTS, _KNOWN, encode_varint
     base_timestamp = records[0][0]
     parts: list[bytes] = []
@@ -63,7 +69,7 @@ def encode_records(records: Sequence[NewRecord]) -> bytes:
         size = len(body)
         add(varints[size] if size < known else varint(size))
         add(body)
-    return b"".join(parts)
+    return parts
 
 
 def encode_new_batch(
@@ -76,27 +82,25 @@ def encode_new_batch(
     transactional: bool = False,
 ) -> bytearray:
     """Return the batch of one or more records."""
-    data = encode_records(records)
-    if codec:
-        data = compress(codec, data)
-    batch = bytearray(
-        HEADER.pack(
-            0,
-            HEADER_BYTES - LOG_OVERHEAD + len(data),
-            -1,
-            2,
-            0,
-            codec | (TRANSACTIONAL_BIT if transactional else 0),
-            len(records) - 1,
-            records[0][0],
-            max(record[0] for record in records),
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
-        )
+    pieces = [compress(codec, encode_records(records))] if codec else _pieces(records)
+    batch = bytearray().join((_ROOM_FOR_HEADER, *pieces))
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        len(batch) - LOG_OVERHEAD,
+        -1,
+        2,
+        0,
+        codec | (TRANSACTIONAL_BIT if transactional else 0),
+        len(records) - 1,
+        records[0][0],
+        max([record[0] for record in records]),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
     )
-    batch += data
     batch[17:21] = crc_of(batch).to_bytes(4, "big")
     return batch
 

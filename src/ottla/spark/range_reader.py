@@ -2,7 +2,8 @@
 
 Each range is fetched by the id of its topic. What the broker sends stays as it came; `arrow_rows.py` makes
 columns of it. Offsets that hold no record (markers of transactions, what compaction has removed) count
-as read.
+as read, once it is sure that they hold none (empty_answers.py). A range never ends early: what does not come
+is waited for, and then the reading fails.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ottla.client.cluster import TRANSIENT, Cluster
 from ottla.client.consumer.record import Batch
 from ottla.client.consumer.visible import visible_batches
 from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NoLeader, error_for
-from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, list_offsets
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -38,13 +39,12 @@ from ottla.protocol.fetch_client import (
 )
 from ottla.protocol.fetch_response import TOPIC_IDS_FROM
 from ottla.protocol.record_batch import iter_batches
+from ottla.spark.empty_answers import Empty, why_empty
 from ottla.spark.errors import DataLoss, SparkError
 from ottla.spark.planning import OffsetRange
 
 ANSWER_BYTES = 16 * 1024 * 1024
 WAIT_MS = 500
-EMPTY_ANSWERS = 3
-"""After so many empty answers, though the partition goes on, there is nothing left at these offsets."""
 
 AWAY = (ConnectionLost, BrokerUnreachable, NoLeader)
 TOPIC_GONE = frozenset(
@@ -81,7 +81,8 @@ class Piece(NamedTuple):
 class _Reading:
     range: OffsetRange
     position: int
-    empty_answers: int = 0
+    waits: Empty | None = None
+    """Why nothing came the last time."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -107,7 +108,7 @@ class RangeReader:
 
     async def next(self) -> list[Piece]:
         """Return the next batches, of any of the ranges; nothing if all have been read."""
-        self._deadline = self._loop.time() + self._settings.poll_timeout_ms / 1000
+        self._extend_deadline()
         while True:
             self._left = [each for each in self._left if not each.is_done]
             if not self._left:
@@ -120,6 +121,8 @@ class RangeReader:
             if self._came:
                 pieces, self._came = self._came, []
                 return pieces
+            if self._loop.time() > self._deadline:
+                raise self._too_late()
 
     async def _fetch_all(self) -> None:
         """Fetch once from every leader, from all of them at once; raise for one only when all have ended."""
@@ -157,6 +160,7 @@ class RangeReader:
         reply, names = await self._ask(node_id, readings)
         if reply.error_code:
             raise error_for(reply.error_code, "fetch")
+        had_room = not any(len(each.records) for _, _, partitions in reply.topics for each in partitions)
         for name, topic_id, partitions in reply.topics:
             topic = name if name is not None else names.get(topic_id, "")
             for fetched in partitions:
@@ -165,8 +169,10 @@ class RangeReader:
                     continue
                 if fetched.error_code:
                     await self._refused(reading, fetched)
+                elif batches := list(iter_batches(fetched.records)) if len(fetched.records) else []:
+                    self._accept(reading, batches, fetched.aborted)
                 else:
-                    self._accept(reading, fetched)
+                    await self._nothing_came(reading, fetched, had_room)
 
     async def _ask(
         self, node_id: int, readings: Mapping[TopicPartition, _Reading]
@@ -191,63 +197,66 @@ class RangeReader:
             raise connection.garbled(ApiKey.FETCH, version, error) from error
         return reply, {topic.topic_id: topic.name for topic in topics}
 
-    def _accept(self, reading: _Reading, fetched: Fetched) -> None:
+    def _accept(
+        self, reading: _Reading, batches: Sequence[Batch], aborted: Sequence[tuple[int, int]]
+    ) -> None:
         """Take over what came for one range, and move on behind it."""
-        batches = list(iter_batches(fetched.records)) if fetched.records else []
-        if not batches:
-            self._nothing_came(reading, fetched)
-            return
-        reading.empty_answers = 0
         visible = visible_batches(
             reading.partition,
             batches,
             reading.position,
-            fetched.aborted,
+            aborted,
             check_crcs=self._settings.checks_crcs,
         )
         end = reading.range.end
         wanted = [each for each in visible if each[0].base_offset < end and each[0].record_count]
         if wanted:
             self._came.append(Piece(reading.range, reading.position, wanted))
-        reading.position = max(batches[-1][0].next_offset, reading.position)
+        if batches[-1][0].next_offset > reading.position:
+            reading.position = batches[-1][0].next_offset
+            reading.waits = None
+            self._extend_deadline()
 
-    def _nothing_came(self, reading: _Reading, fetched: Fetched) -> None:
-        committed = fetched.last_stable_offset if self._settings.isolation_level else fetched.high_watermark
-        end = max(committed, 0)
-        if end >= reading.range.end:
-            reading.empty_answers += 1
-            if reading.empty_answers >= EMPTY_ANSWERS:
-                reading.position = reading.range.end
-        elif fetched.high_watermark < reading.range.end:
-            self._lose(
-                reading,
-                f"{reading.partition} ends at offset {fetched.high_watermark}, "
-                f"and was to be read up to {reading.range.end}",
-            )
-        elif self._loop.time() > self._deadline:
-            raise SparkError(
-                f"{reading.partition} did not send offset {reading.position} within "
-                f"{self._settings.poll_timeout_ms} ms: a transaction before it is still open "
-                "(ottla txn list shows which)"
-            )
+    async def _nothing_came(self, reading: _Reading, fetched: Fetched, had_room: bool) -> None:
+        """Find out why; end the range only if it is sure that no record is left in it."""
+        committed_only = self._settings.isolation_level > 0
+        end = reading.range.end
+        why = why_empty(fetched, end, committed_only=committed_only, had_room=had_room)
+        reading.waits = why
+        if why is Empty.NOT_IN_LOG:
+            if await self._offset(reading, EARLIEST_LOCAL) <= reading.position:
+                reading.position = end
+        elif why is Empty.END_BEHIND:
+            # A new leader does not tell its end before it knows what its predecessor had committed.
+            last = await self._offset(reading, LATEST)
+            if last < end:
+                self._lose(
+                    reading, f"{reading.partition} ends at offset {last}, and was to be read up to {end}"
+                )
+
+    async def _offset(self, reading: _Reading, timestamp: int) -> int:
+        at = reading.partition
+        return (await list_offsets(self._cluster, {at: timestamp}))[at].offset
 
     async def _refused(self, reading: _Reading, fetched: Fetched) -> None:
         code = fetched.error_code
+        error = error_for(code, str(reading.partition))
         if code == ErrorCode.offset_out_of_range:
-            await self._out_of_range(reading)
+            await self._out_of_range(reading, error)
             return
         self._cluster.forget(reading.range.topic)
-        error = error_for(code, str(reading.partition))
         if code in TRANSIENT or code in TOPIC_GONE:
             await self._rest(error)  # the next look at the metadata tells whether the topic is gone
         else:
             raise error
 
-    async def _out_of_range(self, reading: _Reading) -> None:
-        at = reading.partition
-        first = (await list_offsets(self._cluster, {at: EARLIEST}))[at].offset
-        last = (await list_offsets(self._cluster, {at: LATEST}))[at].offset
-        position = reading.position
+    async def _out_of_range(self, reading: _Reading, error: KafkaError) -> None:
+        at, position = reading.partition, reading.position
+        first = await self._offset(reading, EARLIEST)
+        last = await self._offset(reading, LATEST)
+        if first <= position <= last:  # whoever refused it has learned better, or leads no more
+            await self._rest(error)
+            return
         self._lose(reading, f"{at} has offsets {first} to {last}, and {position} was to be read next")
         if first > position:
             reading.position = min(first, reading.range.end)
@@ -257,6 +266,17 @@ class RangeReader:
         if self._settings.fails_on_data_loss:
             raise DataLoss(what)
         reading.position = reading.range.end
+
+    def _extend_deadline(self) -> None:
+        self._deadline = self._loop.time() + self._settings.poll_timeout_ms / 1000
+
+    def _too_late(self) -> SparkError:
+        reading = next((each for each in self._left if each.waits), self._left[0])
+        why = reading.waits.value if reading.waits else "its leader sent nothing"
+        return SparkError(
+            f"{reading.partition} did not send offset {reading.position} within "
+            f"{self._settings.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs): {why}"
+        )
 
     async def _rest(self, error: KafkaError | ClientError) -> None:
         self._failures += 1

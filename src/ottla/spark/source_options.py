@@ -30,6 +30,12 @@ class Topics:
     pattern: str | None = None
     partitions: frozenset[TopicPartition] = frozenset()
 
+    def include(self, at: TopicPartition) -> bool:
+        """Return whether a partition is to be read, if there is such a one."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, at.topic) is not None
+        return at.topic in self.names or at in self.partitions
+
 
 @dataclass(frozen=True)
 class Bound:

@@ -102,7 +102,7 @@ class StreamPosition:
         kept = {}
         for at, offset in start.positions.items():
             if at not in there:
-                self._lost(f"{at} does not exist any more")
+                self._lost(self._where_it_is(at))
             elif start.topic_ids.get(at.topic, ids.get(at.topic)) != ids.get(at.topic):
                 self._lost(f"the topic {at.topic} was deleted and created again")
             else:
@@ -124,6 +124,15 @@ class StreamPosition:
         for at, offset in begin.items():
             if ends.get(at, offset) < offset:
                 self._lost(f"{at} ends at offset {ends[at]}, and {offset} was to be read next")
+
+    def _where_it_is(self, at: TopicPartition) -> str:
+        """Return why a partition in which the checkpoint stands is not read any more."""
+        if self._options.topics.include(at):
+            return f"{at} does not exist any more"
+        return (
+            f"the checkpoint stands in {at}, which this query does not read: it is the checkpoint of another "
+            "query, or the topics of this one were changed (then give it a new checkpoint)"
+        )
 
     def _lost(self, what: str) -> None:
         if self._options.fails_on_data_loss:
@@ -148,7 +157,7 @@ class StreamPosition:
         for at, stop in sorted(end.positions.items()):
             first = same.get(at, beginnings.get(at))
             if first is None:
-                self._lost(f"{at} does not exist any more")
+                self._lost(self._where_it_is(at))
             elif first < stop:
                 found.append(OffsetRange(at.topic, ids.get(at.topic), at.partition, first, stop))
         return found

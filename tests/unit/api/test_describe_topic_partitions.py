@@ -101,8 +101,16 @@ async def test_the_broker_has_a_limit_of_its_own(make_bench: Any) -> None:
 @pytest.mark.parametrize("cursor", [("orders", -1), ("zebra", 0)])
 async def test_a_cursor_that_points_nowhere_is_refused(bench: Any, cursor: tuple[str, int]) -> None:
     await bench.create_topic("orders")
+    response = await bench.ask(request("orders", cursor=cursor))
+    assert [(each.name, each.error_code) for each in response.topics] == [
+        ("orders", ErrorCode.invalid_request)
+    ]
+    assert response.next_cursor is None
+
+
+async def test_a_cursor_that_points_nowhere_is_an_error_if_there_is_no_topic_to_say_it_of(bench: Any) -> None:
     with pytest.raises(InvalidRequest, match="cursor"):
-        await bench.ask(request("orders", cursor=cursor))
+        await bench.ask(request(cursor=("orders", -1)))
 
 
 async def test_a_cursor_at_a_topic_deleted_meanwhile_goes_on_with_the_next(bench: Any) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
 from ottla.api.context import RequestContext
@@ -87,6 +88,7 @@ class Bench:
         data = b"".join(reply) if isinstance(reply, (list, tuple)) else reply
         response: Any = response_decoder(ApiKey.FETCH, VERSION, VERSION)(data, SIZE_AND_HEADER_BYTES)
         self._session_id, self._epoch = response.session_id, self._epoch + 1
+        self.error_code = response.error_code
         return [each for topic in response.responses for each in topic.partitions]
 
 
@@ -133,3 +135,8 @@ def test_readers_of_committed_records_are_told_where_those_end(bench: Bench) -> 
     bench.partition.last_stable_offset = 4
     (answer,) = bench.fetch(isolation_level=1)
     assert (answer.last_stable_offset, answer.high_watermark) == (4, 10)
+
+
+def test_an_isolation_level_that_does_not_exist_is_refused(bench: Bench) -> None:
+    assert bench.fetch(isolation_level=7) == []
+    assert bench.error_code == ErrorCode.invalid_request

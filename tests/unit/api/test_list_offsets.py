@@ -100,6 +100,12 @@ async def test_for_readers_of_committed_records_the_end_is_the_last_stable_offse
 
 
 @pytest.mark.usefixtures("logs")
+async def test_an_isolation_level_that_does_not_exist_is_refused(bench: Any) -> None:
+    (topic,) = (await bench.ask(request(-1, isolation_level=7))).topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.invalid_request]
+
+
+@pytest.mark.usefixtures("logs")
 @pytest.mark.parametrize(
     ("version", "code"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
 )

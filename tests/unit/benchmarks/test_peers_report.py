@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.baseline import Costs
-from benchmarks.peers import report, results
-from benchmarks.peers.goals import GOALS, outcomes
+from benchmarks.peers import matrix, report, results
+from benchmarks.peers.goals import GOALS, has_goal, outcomes
 from benchmarks.peers.limits import limit
+from benchmarks.peers.scale import HOUR_PART, QUICK_PART, Scale
 
 CASE = "50 connections, depth 1"
 REQUESTS = next(goal for goal in GOALS if goal.workload == "requests")
@@ -86,3 +87,27 @@ def test_a_cost_that_grew_is_flagged(tmp_path: Path) -> None:
         now.note(name, spent_s, amount=100_000)
     found = {each.name: each.is_worse for each in now.compared(file)}
     assert found == {"same": False, "dearer": True, "tiny": False}  # hundredths of a second are noise
+
+
+def test_the_matrix_has_both_peers_and_their_ratio_in_a_cell() -> None:
+    rows = [
+        row(peer, wall_s, case=f"produce 1 KB, 12 partitions, acks=1, {kind}, librdkafka", generators=1)
+        for peer, wall_s in (("ottla", 1.0), ("kafka 4.1", 2.0))
+        for kind in ("none", "zstd")
+    ]
+    lines = list(matrix.tables(rows))
+    assert "| 1 KB, 12 partitions, acks=1 | 20.0 : 10.0 (2.00) |  | 20.0 : 10.0 (2.00) |" in lines
+    assert not any("consume" in line for line in lines)
+
+
+def test_later_rounds_are_for_what_has_a_goal() -> None:
+    assert has_goal("requests", CASE)
+    assert not has_goal("requests", "500 connections, depth 1")
+    scale = Scale(keeps=lambda case: has_goal("requests", case), cases=["depth 1$"])
+    assert scale.wants(CASE)
+    assert not any(scale.wants(case) for case in ("50 connections, depth 20", "1 connections, depth 1"))
+
+
+def test_what_a_name_states_is_cut_only_by_a_quick_look() -> None:
+    assert (Scale(HOUR_PART).count(3_000_000), Scale(HOUR_PART).exact(5_000)) == (1_500_000, 5_000)
+    assert Scale(QUICK_PART).exact(100_000) == 5_000

@@ -1,7 +1,5 @@
-import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.client.cluster import Cluster
 from ottla.client.lag import Measured, measure
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import Lag
@@ -10,12 +8,6 @@ from ottla.protocol.records import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
-
-
-@pytest.fixture
-async def cluster(peer):
-    async with Cluster([peer.address]) as opened:
-        yield opened
 
 
 def aged(*seconds, **options):

@@ -15,7 +15,8 @@ from ottla.client.consumer.record import ConsumerRecord, Decoder
 from ottla.common.ids import TopicPartition
 from ottla.protocol import compiled, record_decoder
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import HEADER_BYTES, decode_header
+from ottla.protocol.record_batch import HEADER_BYTES, decode_header, iter_batches
+from ottla.protocol.record_encoder import encode_new_batch
 from ottla.protocol.records import Record, decode_records, encode_batch
 
 PLACE = TopicPartition("orders", 3)
@@ -146,3 +147,27 @@ def test_without_a_twin_the_module_itself_is_used(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(compiled, "import_module", missing)
     assert compiled.fastest(record_decoder) is record_decoder
+
+
+def many_records() -> list[Any]:
+    data = encode_new_batch([(1, None, b"v", ())] * 300)
+    return [*iter_batches(data)] * 4
+
+
+def test_the_garbage_collector_has_seen_new_records_by_the_time_they_are_handed_out() -> None:
+    if not module.ROWS.IS_COMPILED and module._columns() is not None:
+        pytest.skip("numpy makes them all at once")
+    assert len(Decoder().decode(PLACE, many_records(), 0)) == 1200
+    assert gc.isenabled()
+    assert gc.get_count()[0] < gc.get_threshold()[0]
+
+
+def test_a_garbage_collector_that_the_user_has_switched_off_stays_so() -> None:
+    gc.disable()
+    try:
+        before = gc.get_stats()[0]["collections"]
+        Decoder().decode(PLACE, many_records(), 0)
+        assert not gc.isenabled()
+        assert gc.get_stats()[0]["collections"] == before
+    finally:
+        gc.enable()

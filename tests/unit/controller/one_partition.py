@@ -54,11 +54,11 @@ class OnePartition:
     def set(self, key: str, value: str) -> None:
         self.image = self.image.apply([ConfigChanged(ConfigResource.TOPIC, "orders", key, value)])
 
-    def start(self, *nodes: int, unclean: bool = False) -> None:
+    def start(self, *nodes: int, unclean: bool = False, seems_whole: bool = False) -> None:
         """Open new sessions for brokers, all seen at once; those they had are over."""
         for node_id in nodes:
             self.epoch += 1
-            registration = BrokerRegistration(HERE, after_unclean_stop=unclean)
+            registration = BrokerRegistration(HERE, after_unclean_stop=unclean, seems_whole=seems_whole)
             self.sessions[node_id] = SessionInfo(node_id, self.epoch, registration)
         self.follow()
 

@@ -119,6 +119,54 @@ def test_after_a_power_cut_of_all_the_last_leader_leads() -> None:
     assert cluster.shape == (2, (2,), ())
 
 
+def alone_after_a_failed_disk() -> OnePartition:
+    """Return a cluster in which 3 leads alone, and 2 has all that is committed, but on a disk that failed."""
+    cluster = OnePartition(min_insync_replicas="2")
+    cluster.kill(1)
+    cluster.kill(2)
+    cluster.alter(3)
+    assert cluster.shape == (3, (3,), (2,))
+    return cluster
+
+
+def test_a_replica_whose_disk_failed_has_more_than_a_last_leader_that_lost_power() -> None:
+    cluster = alone_after_a_failed_disk()
+    cluster.kill(3)
+    cluster.start(1)
+    cluster.start(3, unclean=True)
+    assert cluster.shape == (-1, (), (2,))
+    cluster.start(2, unclean=True, seems_whole=True)
+    assert cluster.shape == (2, (2,), ())
+    assert cluster.partition.last_known_elr == ()
+
+
+def test_a_replica_whose_disk_failed_is_waited_for_until_it_has_lost_records_too() -> None:
+    cluster = alone_after_a_failed_disk()
+    cluster.start(2, unclean=True, seems_whole=True)
+    assert (cluster.shape, cluster.partition.last_known_elr) == ((3, (3,), ()), (2,))
+    cluster.kill(2, 3)
+    cluster.start(3, unclean=True)
+    assert (cluster.shape, cluster.partition.last_known_elr) == ((-1, (), ()), (2, 3))
+    cluster.start(2, unclean=True)
+    assert cluster.shape == (3, (3,), ())
+
+
+def test_once_enough_are_in_sync_a_replica_whose_disk_failed_is_nobody_special() -> None:
+    cluster = alone_after_a_failed_disk()
+    cluster.start(2, unclean=True, seems_whole=True)
+    cluster.start(1)
+    assert cluster.alter(3, 1).last_known_elr == ()
+
+
+def test_a_smaller_minimum_lets_the_leader_commit_without_a_replica_whose_disk_failed() -> None:
+    cluster = alone_after_a_failed_disk()
+    cluster.start(2, unclean=True, seems_whole=True)
+    change = ConfigAlteration(ConfigResource.TOPIC, "orders", (ConfigChange("min.insync.replicas", "1"),))
+    decision = machine.alter_configs(cluster.image, [change], CONFIG)
+    cluster.take(machine.with_elections(cluster.image, decision, CONFIG))
+    assert cluster.partition.last_known_elr == ()
+
+
 def test_one_replica_leads_again_after_each_kind_of_stop() -> None:
     cluster = OnePartition([1])
     cluster.start(1)

@@ -1,8 +1,9 @@
 """The law of elections: whoever leads has every committed record.
 
 The model knows how many records each replica has and how many are committed. A leader commits with all of
-its ISR, if that is large enough; a broker back from an unclean stop has lost everything. A leader that misses
-committed records is allowed only when every replica that was eligible has lost records: then the last leader.
+its ISR, if that is large enough; a broker back from an unclean stop has lost everything, or nothing if only
+its disk failed. A leader that misses committed records is allowed only when every replica that was eligible
+has lost records: then the last leader.
 """
 
 from hypothesis import settings
@@ -18,6 +19,8 @@ from ottla.metadata.records import ConfigResource
 BROKERS = (1, 2, 3, 4)
 node_ids = st.sampled_from(BROKERS)
 some_nodes = st.sets(node_ids, min_size=1, max_size=2)
+CLEAN, LOST, DOUBTFUL = "clean", "lost", "doubtful"
+stops = st.sampled_from((CLEAN, LOST, DOUBTFUL))
 
 
 class Records(RuleBasedStateMachine):
@@ -29,6 +32,7 @@ class Records(RuleBasedStateMachine):
         self.min_isr = min_isr
         self.committed = 0
         self.has = dict.fromkeys(BROKERS, 0)
+        self.doubted: set[int] = set()  # had everything when their disk failed
         self.leader_epochs: dict[int, int] = {}
         self.before = self.cluster.partition
         self.after()
@@ -41,10 +45,11 @@ class Records(RuleBasedStateMachine):
         known = self.leader_epochs.setdefault(partition.leader_epoch, leader)
         assert known == leader, "two leaders of one epoch"
         if self.has[leader] < self.committed:
-            eligible = set(self.before.isr) | set(self.before.elr)
+            eligible = {*self.before.isr, *self.before.elr} - self.doubted
+            assert not self.doubted, f"{leader} misses committed records of {self.doubted}"
             assert eligible <= lost, f"{leader} misses committed records of {eligible - lost}"
             assert leader == (
-                self.before.leader if self.before.leader >= 0 else self.before.last_known_elr[0]
+                self.before.leader if self.before.leader >= 0 else self.before.last_known_elr[-1]
             )
             self.committed = self.has[leader]
         for follower in partition.replicas:
@@ -59,6 +64,7 @@ class Records(RuleBasedStateMachine):
         partition = self.cluster.partition
         if partition.leader >= 0 and len(partition.isr) >= min(self.min_isr, len(partition.replicas)):
             self.committed += 1
+            self.doubted.clear()
             for member in partition.isr:
                 self.has[member] = self.committed
 
@@ -68,19 +74,22 @@ class Records(RuleBasedStateMachine):
         self.cluster.kill(*nodes)
         self.after()
 
-    @rule(nodes=some_nodes, unclean=st.booleans())
-    def start(self, nodes: set[int], unclean: bool) -> None:
+    @rule(nodes=some_nodes, stop=stops)
+    def start(self, nodes: set[int], stop: str) -> None:
         self.before = self.cluster.partition
-        if unclean:
+        if stop == LOST:
+            self.doubted -= nodes
             for node_id in nodes:
                 self.has[node_id] = 0
-        self.cluster.start(*nodes, unclean=unclean)
-        self.after(frozenset(nodes) if unclean else frozenset())
+        elif stop == DOUBTFUL:
+            self.doubted |= nodes & {*self.before.isr, *self.before.elr}
+        self.cluster.start(*nodes, unclean=stop != CLEAN, seems_whole=stop == DOUBTFUL)
+        self.after(frozenset(nodes) if stop == LOST else frozenset())
 
-    @rule(node_id=node_ids, unclean=st.booleans())
-    def restart(self, node_id: int, unclean: bool) -> None:
+    @rule(node_id=node_ids, stop=stops)
+    def restart(self, node_id: int, stop: str) -> None:
         self.kill({node_id})
-        self.start({node_id}, unclean)
+        self.start({node_id}, stop)
 
     @rule(node_id=node_ids)
     def ask_to_stop(self, node_id: int) -> None:
@@ -112,6 +121,7 @@ class Records(RuleBasedStateMachine):
         self.cluster.take(machine.reassign(self.cluster.image, [Reassignment("orders", 0, goal)], CONFIG))
         for node_id in set(BROKERS) - set(self.cluster.partition.replicas):
             self.has[node_id] = 0  # its log is deleted
+            self.doubted.discard(node_id)
         self.after()
 
     @rule()

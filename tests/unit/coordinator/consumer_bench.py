@@ -21,6 +21,8 @@ from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, chang
 from ottla.protocol.errors import KafkaError
 
 GROUP = "g"
+ALL = tuple(range(6))
+"""The partitions of a topic that has six."""
 UNSET: Any = object()
 
 
@@ -132,6 +134,14 @@ class Bench:
 
     def held(self, member_id: str) -> Partitions:
         return self.group.members[member_id].holding.assigned
+
+
+def settle(bench: Bench, *member_ids: str) -> None:
+    """Let members say what they have until nothing changes any more."""
+    for _ in range(6):
+        for member_id in member_ids:
+            epoch = bench.group.members[member_id].holding.epoch
+            bench.beat(member_id, epoch, owned=bench.held(member_id))
 
 
 def beat_request(

@@ -1,18 +1,14 @@
-"""Committed offsets: who may commit, what is kept, and what is forgotten."""
+"""Offsets of groups: who may commit them, how they are read, and how they are deleted."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from uuid import UUID
-
 import pytest
 from tests.unit.coordinator.group_table import START_MS, Table
+from tests.unit.coordinator.offset_commits import commit, fetch
 
-from ottla.coordinator.group import expiry
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
-from ottla.coordinator.group.requests import CommitRequest, Committed, FetchRequest, Leaver, OffsetToCommit
-from ottla.metadata.image import ClusterImage, TopicImage, changes
+from ottla.coordinator.group.requests import Committed, FetchRequest, OffsetToCommit
 from ottla.protocol.errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -22,33 +18,6 @@ from ottla.protocol.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-
-DAY_MS = 24 * 60 * 60 * 1000
-WEEK_MS = 7 * DAY_MS
-
-
-def topics(*names: str) -> ClusterImage:
-    return ClusterImage(
-        topics={name: TopicImage(name, UUID(int=int.from_bytes(name.encode())), ()) for name in names}
-    )
-
-
-def commit_of(offset: int = 5, topic: str = "orders", partition: int = 0, **changes: object) -> CommitRequest:
-    request = CommitRequest("g", "", None, -1, ((topic, (OffsetToCommit(partition, offset, 3, "note"),)),))
-    return replace(request, **changes)  # type: ignore[arg-type]
-
-
-def commit(
-    table: Table, offset: int = 5, topic: str = "orders", partition: int = 0, **changes: object
-) -> object:
-    return table.ask(GroupMachine.commit, commit_of(offset, topic, partition, **changes))
-
-
-def fetch(table: Table, topic: str = "orders", partition: int = 0) -> OffsetValue | None:
-    request = FetchRequest("g", ((topic, (partition,)),))
-    ((_, ((_, value),)),) = table.ask(GroupMachine.fetch, request)
-    return value  # type: ignore[no-any-return]
-
 
 # Committing
 
@@ -243,162 +212,3 @@ def test_a_group_that_does_not_exist_is_not_found(method: object) -> None:
 def test_offsets_of_a_group_that_does_not_exist_cannot_be_deleted() -> None:
     with pytest.raises(GroupIdNotFound):
         Table().ask(GroupMachine.delete_offsets, "g", (("orders", 0),))
-
-
-# Expiry
-
-
-def started(**settings: int | str) -> Table:
-    table = Table(topics("orders", "payments"), **settings)
-    table.restart()
-    return table
-
-
-def test_offsets_without_a_group_expire_a_week_after_their_commit() -> None:
-    table = started()
-    commit(table)
-    table.wait(WEEK_MS - 1)
-    assert fetch(table) is not None
-    table.wait(10 * 60_000)
-    assert fetch(table) is None
-    assert table.machine.groups == {}
-    table.restart()
-    assert table.machine.groups == {}
-
-
-def test_offsets_of_a_group_expire_a_week_after_its_last_member_left() -> None:
-    table = started()
-    (member_id,) = table.stable_group(1, session_timeout_ms=1_800_000)
-    commit(table, member_id=member_id, generation_id=1)
-    for _ in range(9 * 24 * 4):
-        table.wait(15 * 60_000)
-        table.ask(GroupMachine.heartbeat, "g", member_id, None, 1)
-    assert fetch(table) is not None
-    table.ask(GroupMachine.leave, "g", (Leaver(member_id),))
-    table.wait(WEEK_MS - 1)
-    assert fetch(table) is not None
-    table.wait(10 * 60_000)
-    assert fetch(table) is None
-
-
-def test_offsets_of_topics_that_a_living_group_no_longer_reads_expire() -> None:
-    table = started(offsets_retention_minutes=10)
-    (member_id,) = table.stable_group(1, session_timeout_ms=1_800_000)
-    for topic in ("orders", "payments"):
-        commit(table, topic=topic, member_id=member_id, generation_id=1)
-    table.wait(25 * 60_000)
-    assert fetch(table, "orders") is not None
-    assert fetch(table, "payments") is None
-    assert member_id in table.group().members
-
-
-def test_a_retention_of_its_own_counts_for_an_offset_that_has_one() -> None:
-    table = started()
-    commit(table, partition=0, retention_ms=60_000)
-    commit(table, partition=1)
-    table.wait(20 * 60_000)
-    assert (fetch(table, partition=0), fetch(table, partition=1) is None) == (None, False)
-
-
-def test_an_empty_group_without_offsets_is_forgotten() -> None:
-    table = started()
-    table.send_join()
-    table.wait(15 * 60_000)
-    assert table.machine.groups == {}
-
-
-def test_many_expired_offsets_are_forgotten_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "RECORDS_PER_SLICE", 3)
-    monkeypatch.setattr(expiry, "GROUPS_PER_SLICE", 2)
-    table = started()
-    for group in range(10):
-        commit(table, group_id=f"g{group}")
-    table.wait(WEEK_MS)
-    before = len(table.log)
-    table.take(table.machine.on_timer(table.now_ms, expiry.KEY))
-    assert len(table.log) - before <= 6
-    table.wait(0)
-    assert table.machine.groups == {}
-
-
-# Topics that are deleted
-
-
-def delete_topics(table: Table, *left: str) -> None:
-    image = topics(*left)
-    table.take(table.machine.new_image(table.now_ms, image, changes(table.machine.image, image)))
-    table.image = image
-
-
-def test_offsets_of_a_deleted_topic_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "RECORDS_PER_SLICE", 2)
-    table = started()
-    for partition in range(5):
-        commit(table, partition=partition)
-    commit(table, topic="payments")
-    delete_topics(table, "payments")
-    table.wait(0)
-    assert table.machine.offsets.topics() == {"payments"}
-
-
-def test_offsets_of_a_topic_that_has_the_name_of_a_deleted_one_stay() -> None:
-    table = started()
-    commit(table, 100)
-    delete_topics(table)
-    table.now_ms += 1  # before the timer fires, the name is in use again
-    commit(table, 1)
-    table.wait(0)
-    fetched = fetch(table)
-    assert fetched is not None
-    assert fetched.offset == 1
-
-
-def test_a_new_coordinator_finishes_what_the_old_one_did_not() -> None:
-    table = started()
-    commit(table)
-    table.image = topics("payments")
-    table.restart()
-    table.wait(0)
-    assert fetch(table) is None
-
-
-# Watching
-
-
-def test_a_group_is_described_with_its_members_and_their_assignments() -> None:
-    table = Table()
-    (member_id,) = table.stable_group(1)
-    described = table.ask(GroupMachine.describe, "g")
-    assert (described.state, described.protocol_type, described.protocol_name) == (
-        "Stable",
-        "consumer",
-        "range",
-    )
-    (member,) = described.members
-    assert (member.member_id, member.client_host) == (member_id, "/127.0.0.1")
-    assert member.assignment == f"of {member_id}".encode()
-    assert member.metadata
-
-
-def test_a_rebalancing_group_is_described_without_metadata() -> None:
-    table = Table()
-    table.stable_group(1)
-    table.new_member()
-    described = table.ask(GroupMachine.describe, "g")
-    assert (described.state, described.protocol_name) == ("PreparingRebalance", "")
-    assert {each.metadata for each in described.members} == {b""}
-
-
-def test_groups_are_listed_by_state_and_type() -> None:
-    table = Table()
-    table.stable_group(1)
-    commit(table, group_id="lonely")
-
-    def listed(states: set[str], types: set[str]) -> list[str]:
-        found = table.ask(GroupMachine.list_groups, frozenset(states), frozenset(types))
-        return sorted(each.group_id for each in found)
-
-    assert listed(set(), set()) == ["g", "lonely"]
-    assert listed({"stable"}, set()) == ["g"]
-    assert listed({"empty", "dead"}, {"classic"}) == ["lonely"]
-    assert listed(set(), {"consumer"}) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.coordinator.group_table import Table
-from tests.unit.coordinator.test_group_offsets import DAY_MS, commit, commit_of, topics
+from tests.unit.coordinator.offset_commits import DAY_MS, commit, commit_of, topics
 
 from ottla.coordinator.group import expiry
 from ottla.coordinator.group.machine import GroupMachine

@@ -166,3 +166,21 @@ class LogBench:
     def remove(self, name: str) -> None:
         """Remove a file behind the log's back."""
         self.disk.remove(f"{DIRECTORY}/{name}")
+
+
+def filled_bench() -> LogBench:
+    """Return a bench whose log has 40 batches of two records each."""
+    bench = LogBench()
+    bench.fill(40, per_batch=2)
+    return bench
+
+
+def indexes_of(bench: LogBench) -> dict[str, bytes]:
+    """Return the contents of all index files."""
+    return {name: bytes(bench.contents(name)) for name in bench.names("index")}
+
+
+def batch_positions(bench: LogBench, log: Log, segment: int) -> list[tuple[int, int]]:
+    """Return (position, size) of every batch of one segment."""
+    found = log.segments[segment]
+    return [(position, header.size_bytes) for position, header in found.headers(0)]

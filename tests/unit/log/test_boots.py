@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -85,6 +86,46 @@ def test_a_failed_fsync_counts_as_a_loss_at_the_next_start() -> None:
     directory.storage.flush_failed("flushing", OSError(errno.EIO, "broken"))
     disk.kill()
     assert open_directory(disk).may_have_lost_records
+
+
+def fail_and_end(disk: SimDisk, end: Callable[[], None]) -> LogDirectory:
+    directory = open_directory(disk)
+    append(directory, 5)
+    directory.storage.flush_failed("flushing", OSError(errno.EIO, "broken"))
+    end()
+    return open_directory(disk)
+
+
+def test_after_a_failed_disk_logs_seem_whole_if_the_machine_has_run_on() -> None:
+    disk = SimDisk()
+    assert fail_and_end(disk, disk.kill).seems_whole
+    disk.kill()
+    again = open_directory(disk)
+    assert not again.may_have_lost_records, "that was said once"
+    assert not again.seems_whole
+
+
+def test_after_a_failed_disk_and_a_power_cut_or_damage_nothing_seems_whole() -> None:
+    disk, damaged = SimDisk(), SimDisk()
+
+    def lose_power() -> None:
+        disk.sync_all("/")
+        disk.crash(Random(1))
+
+    def damage() -> None:
+        damaged.kill()
+        damaged.contents(f"{PATH}/t-0/{0:020d}.log")[3000] ^= 1
+
+    assert not fail_and_end(disk, lose_power).seems_whole
+    assert not fail_and_end(damaged, damage).seems_whole
+
+
+def test_a_disk_that_cannot_even_rename_leaves_no_note() -> None:
+    disk = SimDisk()
+    disk.fail("rename", errno.EROFS, path_part=BOOT)
+    again = fail_and_end(disk, disk.kill)
+    assert again.may_have_lost_records
+    assert not again.seems_whole
 
 
 def test_half_an_append_at_the_end_is_no_loss_but_damage_is() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.log.bench import DIRECTORY, LogBench, make_batch, read_batches
-from tests.unit.log.test_compaction import Killed, MortalDisk
+from tests.unit.log.compaction_rig import Killed, MortalDisk
 from tests.unit.log.transaction_bench import (
     TransactionalProducer,
     index_entries,

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.network.harness import ECHO, FILE, DiskFile, Harness, MemoryFile, request, until
 
 from ottla.common.file_range import FileRange
-from ottla.network.reply_writer import COPY_BYTES
+from ottla.network.reply_writer import COPY_BYTES, GATHER_BYTES
 
 MIB = 1 << 20
 KINDS = pytest.mark.parametrize("kind", [DiskFile, MemoryFile])
@@ -60,9 +60,10 @@ async def test_a_reader_that_keeps_up_gets_files_without_copies(net: Harness) ->
     assert file.reads == 0
 
 
-async def test_what_precedes_a_file_range_shares_its_packets(net: Harness) -> None:
+@pytest.mark.parametrize("size", [1_000, GATHER_BYTES + 1])
+async def test_what_precedes_a_file_range_shares_its_packets(net: Harness, size: int) -> None:
     await net.serve()
-    net.handler.chunks = [FileRange(DiskFile(1000), 0, 1000)]
+    net.handler.chunks = [FileRange(DiskFile(size), 0, size)]
     client = await net.connect()
     for number in range(20):
         await client.send(request(FILE, number))

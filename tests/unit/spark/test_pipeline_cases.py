@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.spark.pipelines.cases import Sample, compare, decoded, find_cases, read_samples
@@ -8,7 +10,7 @@ from ottla.spark.pipelines.files import partition_by_time
 from ottla.spark.pipelines.postgres import ENVIRONMENT, Target, delete_statement, full_dsn, upsert_statement
 from ottla.spark.pipelines.postgres_read import jdbc_options, split_range
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.scaffold import scaffold
+from ottla.spark.pipelines.scaffold import files_of, scaffold
 
 
 def test_a_line_is_a_value_or_says_more_about_the_record():
@@ -41,6 +43,11 @@ def test_what_comes_out_is_json_if_it_can_be():
         None,
         "\\xff",
     ]
+
+
+def test_the_example_is_a_new_project_as_it_is_written():
+    example = Path(__file__).parents[3] / "examples/pipelines/orders"
+    assert {name: (example / name).read_text() for name in files_of("orders")} == files_of("orders")
 
 
 def test_a_new_project_has_a_test_and_is_not_written_over(tmp_path):

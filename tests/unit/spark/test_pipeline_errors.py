@@ -63,6 +63,16 @@ def test_errors_of_our_own_source_are_shown_as_they_are_and_may_pass():
     assert not is_users(SparkSaid(SOURCE), HERE)
 
 
+def test_a_broker_that_is_away_is_named_with_what_to_type():
+    said = SOURCE.replace("errors.DataLoss: orders-0 begins at 7 now. Some records may be gone", "{}")
+    said = said.format("BrokerUnreachable: no broker at 127.0.0.1:9092: connection refused")
+    problem = explain_error(SparkSaid(said), HERE, Place("p.py", 3))
+    assert problem.what == "no broker at 127.0.0.1:9092: connection refused"
+    assert "ottla serve" in problem.hints[-1]
+    assert "-b HOST:PORT" in problem.hints[-1]
+    assert not is_users(SparkSaid(said), HERE)
+
+
 def test_a_message_loses_its_codes_plans_and_stacks():
     text = "[AN_ERROR.KIND] It is so.\nReally SQLSTATE: 42703; line 1 pos 7;\n'Project\n+- x\n\tat org.x"
     assert sentence(text) == "It is so.\n  Really"

@@ -103,8 +103,10 @@ async def test_a_limit_holds_and_nothing_new_is_no_batch() -> None:
 
 async def test_the_checkpoint_of_another_query_is_told_by_what_is_not_there() -> None:
     here = position(Watch({A: 3, B: 0}), ManualClock())
-    with pytest.raises(DataLoss, match="does not exist"):
+    with pytest.raises(DataLoss, match=r"other-0, which this query does not read: .* of another query"):
         await here.next_end(SourceOffset({TopicPartition("other", 0): 5}), None)
+    with pytest.raises(DataLoss, match="t-2 does not exist any more"):
+        await here.next_end(SourceOffset({A: 1, B: 0, TopicPartition("t", 2): 5}, {"t": "id"}), None)
     with pytest.raises(DataLoss, match="deleted and created again"):
         await here.next_end(SourceOffset({A: 1, B: 0}, {"t": "another id"}), None)
     with pytest.raises(DataLoss, match="ends at offset 3"):

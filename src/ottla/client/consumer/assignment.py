@@ -91,8 +91,13 @@ class Assignment:
         return None
 
     def next_turn(self) -> None:
-        """Let the first in line go to its end."""
-        self._filled.rotate(-1)
+        """Let the first in line go to its end, or home if it has nothing left."""
+        if self._filled:
+            state = self._filled.popleft()
+            if state.has_records:
+                self._filled.append(state)
+            else:
+                self._in_line.discard(state)
 
     @property
     def line_length(self) -> int:

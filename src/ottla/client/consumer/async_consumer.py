@@ -150,9 +150,10 @@ class AsyncConsumer:
     async def getone(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> ConsumerRecord:
         """Return the next record; wait for it, and raise TimedOut if there is none in time."""
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        core, only = self._core, frozenset(partitions) or None
         record = None
         while record is None:
-            record = await self._core.take_one(timeout_s, frozenset(partitions) or None)
+            record = await core.take_one(timeout_s, only)
             if record is None and timeout_ms is not None:
                 raise nothing_came(timeout_ms)
         return record

@@ -74,6 +74,8 @@ class Collector:
     def take_one(self) -> ConsumerRecord | None:
         """Return the next record; None if there is none."""
         assignment = self._assignment
+        if not assignment.line_length:
+            return None
         with assignment.lock:
             for _ in range(assignment.line_length):
                 state = assignment.first_in_line()

@@ -132,6 +132,7 @@ class ConsumerCore:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._news.close()
         if self.group is not None:
             await self.group.close()
         if self._owns_cluster:
@@ -206,7 +207,8 @@ class ConsumerCore:
         """Take until there is something, or the time is over."""
         self._asks(1)
         try:
-            await self.attend()
+            if self.collector.is_held or self.group is not None or self.assignment.line_length:
+                await self.attend()
             found = take()
             deadline = None if timeout_s is None else self.loop.time() + timeout_s
             while not found and await self._wait_for_news(deadline):

@@ -7,7 +7,6 @@ answers with the id 0, and then every request is a whole one.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -49,15 +48,19 @@ class FetchSession:
             self._version = version
         if self._epoch == BEGIN:
             self._known = {}
-        topics: dict[Topic, dict[int, Asked]] = defaultdict(dict)
-        forgotten: dict[Topic, list[int]] = defaultdict(list)
+        topics: dict[Topic, dict[int, Asked]] = {}
+        forgotten: dict[Topic, list[int]] = {}
+        kept = 0
         for partition, each in wanted.items():
-            if self._known.get(partition) != each:
-                topics[each.topic][partition.partition] = each.asked
-        for partition, known in self._known.items():
-            now = wanted.get(partition)
-            if now is None or now.topic != known.topic:
-                forgotten[known.topic].append(partition.partition)
+            known = self._known.get(partition)
+            kept += known is not None and known.topic == each.topic
+            if known != each:
+                topics.setdefault(each.topic, {})[partition.partition] = each.asked
+        if kept < len(self._known):
+            for partition, known in self._known.items():
+                now = wanted.get(partition)
+                if now is None or now.topic != known.topic:
+                    forgotten.setdefault(known.topic, []).append(partition.partition)
         self._known = dict(wanted)
         return Difference((self._id, self._epoch), topics, forgotten)
 

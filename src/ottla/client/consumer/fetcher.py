@@ -76,6 +76,13 @@ class Fetcher:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._failures: dict[int, int] = {}
         self._lines = PrivateLines(cluster)
+        self._settings = FetchSettings(
+            options.fetch_max_wait_ms,
+            options.fetch_min_bytes,
+            options.fetch_max_bytes,
+            int(options.reads_committed),
+            options.client_rack,
+        )
 
     def wake(self) -> None:
         """Look again at what can be fetched."""
@@ -196,7 +203,9 @@ class Fetcher:
         if any(each.topic.topic_id is None for each in wanted.values()):
             version = min(version, TOPIC_IDS_FROM - 1)
         options = self._options
-        body = encode_fetch_request(version, self._settings(max_bytes), *session.prepare(wanted, version))
+        if max_bytes != self._settings.max_bytes:
+            self._settings = self._settings._replace(max_bytes=max_bytes)
+        body = encode_fetch_request(version, self._settings, *session.prepare(wanted, version))
         if not connection.is_ready:
             await connection.ready()
         began = self._loop.time()
@@ -222,16 +231,6 @@ class Fetcher:
             await asyncio.sleep(0)  # what the application sends in return leaves before the next request
         elif self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
             await asyncio.sleep(HURRIED_S)
-
-    def _settings(self, max_bytes: int) -> FetchSettings:
-        options = self._options
-        return FetchSettings(
-            options.fetch_max_wait_ms,
-            options.fetch_min_bytes,
-            max_bytes,
-            int(options.reads_committed),
-            options.client_rack,
-        )
 
     @staticmethod
     def _reply(connection: Connection, answer: Reply, version: int) -> FetchReply:

@@ -49,6 +49,7 @@ class Leaders:
         self._resets = resets
         self._on_need = on_need
         """Called when a position has to be found out."""
+        self._max_age_s = cluster.options.metadata_max_age_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._failures = 0
         self._refresh_at = 0.0
@@ -81,7 +82,7 @@ class Leaders:
         return found, unknown
 
     def _leader_of(self, state: PartitionState) -> PartitionInfo | None:
-        topic = self._topic_of(state)
+        topic = self._topic_of(state, self._loop.time())
         info = None if topic is None else topic.partitions.get(state.partition.partition)
         if topic is None or info is None or info.leader < 0:
             self.stale.add(state.partition.topic)
@@ -91,7 +92,7 @@ class Leaders:
 
     def node_for(self, state: PartitionState, now: float) -> int | None:
         """Return the broker to fetch a partition from; None if it is not known, or not to be fetched yet."""
-        topic = self._topic_of(state)
+        topic = self._topic_of(state, now)
         info = None if topic is None else topic.partitions.get(state.partition.partition)
         if topic is None or info is None or info.leader < 0:
             self.stale.add(state.partition.topic)
@@ -107,9 +108,9 @@ class Leaders:
             state.preferred_replica = UNKNOWN
         return info.leader
 
-    def _topic_of(self, state: PartitionState) -> TopicInfo | None:
+    def _topic_of(self, state: PartitionState, now: float) -> TopicInfo | None:
         name = state.partition.topic
-        known = self._cluster.known(name)
+        known = self._cluster.metadata.topic(name, now - self._max_age_s)
         if known is None:
             self.stale.add(name)
             if not state.failures:  # only old: good until somebody says otherwise

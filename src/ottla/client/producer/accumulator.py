@@ -35,6 +35,8 @@ class Accumulator:
     ) -> None:
         self.buffered_bytes = 0
         self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.encodes_full = False
+        """Whether a full batch is encoded by the thread that filled it, and not by the loop."""
         self.unsettled: dict[Batch, None] = {}
         """Every batch that somebody may wait for, oldest first."""
         self._active: dict[PartitionQueue, None] = {}
@@ -84,6 +86,8 @@ class Accumulator:
             self.buffered_bytes = used + size_bytes
             batch = queue.open
             if batch is None or batch.size_bytes + size_bytes > self._batch_bytes:
+                if batch is not None and self.encodes_full:
+                    batch.encode(0)
                 batch = queue.begin_batch(self._now())
                 self._active[queue] = None
                 self.unsettled[batch] = None
@@ -239,6 +243,13 @@ class Accumulator:
         with self._lock:
             self._closed_by = self._closed_by or error
             return list(self.unsettled)
+
+    def has_any_for(self, leader: int) -> bool:
+        """Return whether anything waits to be sent to a broker."""
+        if not self._active:
+            return False
+        with self._lock:
+            return any(queue.leader == leader for queue in self._active)
 
     def active(self) -> list[PartitionQueue]:
         """Return the queues that have something to send."""

@@ -19,6 +19,7 @@ from ottla.client.producer.intake import Intake, Prepared
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.sender import Sender
 from ottla.common.clock import Clock, SystemClock
+from ottla.common.memory import keep_for_reuse
 from ottla.protocol.errors import UnknownTopicOrPartition
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class ProducerCore:
         self, options: ProducerOptions, cluster: Cluster | None = None, clock: Clock | None = None
     ) -> None:
         self.options = options
+        keep_for_reuse(options.max_in_flight_requests_per_connection * options.max_request_size)
         self.loop = asyncio.get_running_loop()
         self.cluster = cluster or Cluster(options=options)
         self._owns_cluster = cluster is None

@@ -109,7 +109,7 @@ class Sender:
 
     def has_work_for(self, node_id: int) -> bool:
         """Return whether anything waits that a broker leads."""
-        return any(queue.leader == node_id for queue in self._accumulator.active())
+        return self._accumulator.has_any_for(node_id)
 
     def take(self, node_id: int) -> tuple[list[Batch], float | None]:
         """Take the batches of one request."""

@@ -50,6 +50,7 @@ class Producer:
         self._bridge = Bridge("ottla producer")
         try:
             self._core = self._bridge.make(ProducerCore, options)
+            self._core.accumulator.encodes_full = not options.codec and options.transactional_id is None
             self._bridge.run(self._core.start())
         except BaseException:
             self._bridge.close()

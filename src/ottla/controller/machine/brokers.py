@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ottla.common.broker_keys import BrokerConfig
-from ottla.controller.machine.election import NOBODY, is_well, settle, without_absent
+from ottla.controller.machine.election import NO_COMEBACK, Comeback, is_well, settle, without_absent
 from ottla.controller.machine.electorates import ELECTION_KEYS, Electorates
 from ottla.controller.machine.internal_topics import grow_internal_topics
 from ottla.controller.machine.requests import Decision
@@ -47,8 +47,9 @@ def follow_sessions(
         return Decision(tuple(settle_all(image, config)), (None,))
     renewed = _renewed(image, brokers, live)
     lost = frozenset(each for each in renewed if live[each].registration.may_have_lost_records)
+    doubtful = frozenset(each for each in lost if live[each].registration.seems_whole)
     after = image.apply(brokers)
-    settled: list[MetadataRecord] = [*settle_all(after, config, lost, renewed)]
+    settled: list[MetadataRecord] = [*settle_all(after, config, Comeback(renewed, lost, doubtful))]
     if after.brokers.keys() > image.brokers.keys():
         settled += grow_internal_topics(after.apply(settled), config)
     return Decision((*brokers, *settled), (None,))
@@ -57,18 +58,16 @@ def follow_sessions(
 def settle_all(
     image: ClusterImage,
     config: BrokerConfig,
-    lost: frozenset[int] = NOBODY,
-    renewed: frozenset[int] = NOBODY,
+    comeback: Comeback = NO_COMEBACK,
 ) -> Iterator[PartitionChanged]:
     """Yield the changes to partitions that follow from the brokers of the image."""
     electorates = Electorates(image, config)
-    touched = lost | renewed
     for topic in image.topics.values():
         electorate = electorates.of(topic.name)
         for partition in topic.partitions:
-            if is_well(partition, electorate, touched):
+            if is_well(partition, electorate, comeback.renewed):
                 continue
-            settled = settle(partition, without_absent(partition, electorate), electorate, lost, renewed)
+            settled = settle(partition, without_absent(partition, electorate), electorate, comeback)
             if settled is not partition:
                 yield partition_changed(topic.topic_id, settled)
 

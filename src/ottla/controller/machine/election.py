@@ -5,9 +5,10 @@ replicas (ELR, KIP-966): replicas that left the ISR when it was about to become 
 min.insync.replicas. Since nothing is committed while the ISR is that small, they have every committed record.
 A broker that stopped uncleanly may have lost the end of its logs, so it is in neither.
 
-When both are empty, every eligible replica stopped uncleanly (a power cut of all brokers). Then the last
-leader is taken when it comes back: nobody has more, and with flush-on-ack it has everything. Any other
-replica would lose records; it is taken only if the topic allows unclean elections.
+When both are empty, every eligible replica stopped uncleanly (a power cut of all brokers). Then one is taken
+whose disk failed, but whose machine has run on: its logs seem whole. If there is none, the last leader is
+taken when it comes back: nobody has more, and with flush-on-ack it has everything. Any other replica would
+lose records; it is taken only if the topic allows unclean elections.
 
 A leader epoch begins whenever the leader changes, or its process was killed and started again: that has
 forgotten how far it had committed, and perhaps lost the end of its log.
@@ -35,30 +36,46 @@ class Electorate:
     unclean: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Comeback:
+    """Brokers that were killed and started again; those that may have lost records; those that seem whole."""
+
+    renewed: frozenset[int] = NOBODY
+    lost: frozenset[int] = NOBODY
+    doubtful: frozenset[int] = NOBODY
+
+
+NO_COMEBACK = Comeback()
+
+
 def settle(
     old: PartitionImage,
     wanted: PartitionImage,
     electorate: Electorate,
-    lost: frozenset[int] = NOBODY,
-    renewed: frozenset[int] = NOBODY,
+    comeback: Comeback = NO_COMEBACK,
 ) -> PartitionImage:
     """Return the partition with all that follows from `wanted`: leader, ELR, epochs, reassignment.
 
-    `wanted` is `old` with another ISR, other replicas or another leader; `renewed` are the brokers that were
-    killed and started again, `lost` those of them that lost the end of their logs. A partition that stays as
-    it was is returned as `old`.
+    `wanted` is `old` with another ISR, other replicas or another leader. A partition that stays as it was
+    is returned as `old`.
     """
-    wanted = finish_reassignment(without_lost(wanted, lost), electorate)
-    eligible = _eligible(old, wanted, electorate, lost)
-    leader, isr, elr = _led(old, wanted, eligible, electorate)
-    is_new_leader = leader != old.leader or leader in renewed
+    wanted = finish_reassignment(without_lost(wanted, comeback.lost), electorate)
+    eligible = _eligible(old, wanted, electorate, comeback.lost)
+    doubted = _doubted(old, wanted, electorate, comeback)
+    last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
+    last_known = (*_without(doubted, {*last_leader}), *last_leader)
+    leader, isr, elr = _led(wanted, eligible, last_known, electorate)
+    if isr:
+        is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
+        last_known = () if is_unclean else _without(doubted, {*isr})
+    is_new_leader = leader != old.leader or leader in comeback.renewed
     settled = replace(
         wanted,
         leader=leader,
         leader_epoch=old.leader_epoch + is_new_leader,
         isr=isr,
         elr=elr,
-        last_known_elr=() if isr else _last_leader(old),
+        last_known_elr=last_known,
     )
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
 
@@ -69,6 +86,7 @@ def is_well(partition: PartitionImage, electorate: Electorate, touched: frozense
     return (
         partition.leader in isr
         and not partition.elr
+        and not partition.last_known_elr
         and not partition.is_reassigning
         and electorate.staying.issuperset(isr)
         and touched.isdisjoint(isr)
@@ -129,8 +147,19 @@ def _eligible(
     return tuple(each for each in wanted.replicas if each in complete)
 
 
+def _doubted(
+    old: PartitionImage, wanted: PartitionImage, electorate: Electorate, comeback: Comeback
+) -> Nodes:
+    """Return the replicas that had everything when their disk failed, if nothing was committed since."""
+    if len(wanted.isr) >= least_in_sync(wanted, electorate):
+        return ()
+    known = {*(old.last_known_elr if old.leader != NO_LEADER else old.last_known_elr[:-1])}
+    doubted = known - comeback.lost | {*old.isr, *old.elr, *known} & comeback.doubtful
+    return tuple(each for each in wanted.replicas if each in doubted)
+
+
 def _led(
-    old: PartitionImage, wanted: PartitionImage, elr: Nodes, electorate: Electorate
+    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: Electorate
 ) -> tuple[int, Nodes, Nodes]:
     """Return leader, ISR and ELR; a leader who was not in the ISR is alone in it."""
     isr = wanted.isr
@@ -147,16 +176,12 @@ def _led(
         may_commit_alone = least_in_sync(wanted, electorate) <= 1
         return leader, (leader,), () if may_commit_alone else _without(elr, {leader})
     if not isr and not elr:
-        leader = _first(each for each in candidates if each in _last_leader(old))
+        leader = _first(each for each in candidates if each in last_known[:1])
     if leader is None and electorate.unclean:
         leader = _first(candidates)
     if leader is None:
         return NO_LEADER, isr, elr
     return leader, (leader,), ()
-
-
-def _last_leader(old: PartitionImage) -> Nodes:
-    return (old.leader,) if old.leader != NO_LEADER else old.last_known_elr
 
 
 def _first(nodes: Iterable[int]) -> int | None:

@@ -53,6 +53,12 @@ HINTS = {
     ),
 }
 
+NO_BROKER = "no broker at "
+"""How our client's error begins."""
+NO_BROKER_HINT = (
+    "start it (ottla serve), or name another one with -b HOST:PORT; the next run goes on where this one was"
+)
+
 
 @dataclass(frozen=True)
 class Context:
@@ -95,7 +101,10 @@ def explain_error(error: BaseException, context: Context, default: Place | None 
             place=place,
         )
     hints = [hint for key, found in HINTS.items() if any(n.startswith(key) for n in names) for hint in found]
-    return PipelineProblem(sentence(text), *hints, place=place)
+    what = sentence(text)
+    if what.startswith(NO_BROKER):
+        hints.append(NO_BROKER_HINT)
+    return PipelineProblem(what, *hints, place=place)
 
 
 def is_users(error: BaseException, context: Context) -> bool:

@@ -82,7 +82,8 @@ async def test_a_producer_gets_id_and_epoch_in_every_version(bench: CoordinatorB
 
 async def test_nonsense_is_refused(bench: CoordinatorBench) -> None:
     assert (await init(bench, key="")).error_code == ErrorCode.invalid_request
-    assert (await init(bench, producer_id=3)).error_code == ErrorCode.invalid_request
+    for given in ({"producer_id": 3}, {"producer_epoch": 3}, {"producer_id": -7, "producer_epoch": -7}):
+        assert (await init(bench, **given)).error_code == ErrorCode.invalid_request
     too_long = await init(bench, transaction_timeout=timedelta(hours=1))
     assert too_long.error_code == ErrorCode.invalid_transaction_timeout
     assert (too_long.producer_id, too_long.producer_epoch) == (-1, -1)

@@ -1,0 +1,52 @@
+"""Producers that seem to begin in the middle: their true beginning is given a moment to arrive first.
+
+A log takes any sequence number from a producer that it does not know, since what it knew may have expired.
+But a producer may be unknown because its very first batch was refused: by a broker that did not lead any
+more, or not yet. If the second batch is accepted then, the first can never be written, and librdkafka even
+reports it as delivered, because the one after it was. It does send them in the wrong order now and then, just
+when the leader changes (decision 0065; with Kafka's brokers, too: confluent-kafka-go #921).
+
+So a batch with which an unknown producer does not begin at 0 is refused at first, with an error after which
+clients send what they have again, in order. If it comes again later than HELD_BACK_MS, it is the beginning.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.protocol.errors import NotLeaderOrFollower
+from ottla.protocol.record_batch import BatchHeader
+
+HELD_BACK_MS = 1_000
+MOST = 1_000
+"""How many are remembered; of more, the first are forgotten and wait anew."""
+
+Topic = UUID | str | None
+
+
+class _First(NamedTuple):
+    epoch: int
+    seen_ms: int
+
+
+class LateBeginnings:
+    """When producers that a log does not know were first seen with a sequence number other than 0."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[Topic, int, int], _First] = {}
+
+    def check(self, topic: Topic, index: int, header: BatchHeader, now_ms: int) -> None:
+        """Refuse such a batch of a producer that the log does not know, unless it has waited."""
+        place = (topic, index, header.producer_id)
+        first = self._first.get(place)
+        if first is None or first.epoch != header.producer_epoch:
+            if first is None and len(self._first) >= MOST:
+                del self._first[next(iter(self._first))]
+            first = self._first[place] = _First(header.producer_epoch, now_ms)
+        if now_ms - first.seen_ms < HELD_BACK_MS:
+            raise NotLeaderOrFollower(
+                f"producer {header.producer_id} begins with sequence number {header.base_sequence}: "
+                "what comes before it may be on its way"
+            )
+        del self._first[place]
