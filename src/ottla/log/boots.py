@@ -32,9 +32,9 @@ def is_same_boot(disk: Disk, directory: str, name: str = BOOT) -> bool:
     return bool(noted) and noted == disk.boot_id(directory)
 
 
-def note_boot(disk: Disk, directory: str) -> None:
+def note_boot(disk: Disk, directory: str, name: str = BOOT) -> None:
     """Note that the machine runs; a power cut may take the note, and is noticed then, too."""
-    disk.write_file(f"{directory}/{BOOT}", disk.boot_id(directory).encode(), sync=False)
+    disk.write_file(f"{directory}/{name}", disk.boot_id(directory).encode(), sync=False)
 
 
 def doubt_boot(disk: Disk, directory: str) -> None:

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.boots import DOUBTFUL, forget_boot, is_same_boot, note_boot
+from ottla.log.boots import BOOT, DOUBTFUL, forget_boot, is_same_boot, note_boot
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -182,22 +182,26 @@ class LogDirectory:
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
         self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
         self.seems_whole = self.may_have_lost_records and has_failed and not is_damaged
+        if self.seems_whole:
+            self.note_boot(DOUBTFUL)
+        elif not self.may_have_lost_records:
+            self.note_boot()
         disk.remove(marker)
         disk.fsync_dir(self.path)
         how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"
         if self.logs:
             logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
 
-    def note_boot(self) -> None:
+    def note_boot(self, name: str = BOOT) -> None:
         """Let the next start trust these logs, if the machine runs till then.
 
-        That is right only when the cluster knows what this start found missing: else, a second start would
-        find the logs in order that the first one mended, and say so.
+        That is right if nothing is missing, or when the cluster knows what this start found missing: else, a
+        second start would find the logs in order that the first one mended, and say so.
         """
         if self.storage.offline_reason is not None:
             return
         try:
-            note_boot(self._disk, self.path)
+            note_boot(self._disk, self.path, name)
         except OSError as error:
             logger.warning("the next start of %s will take it that records are lost: %s", self.path, error)
 

@@ -66,6 +66,28 @@ def test_what_was_lost_is_said_until_the_cluster_has_heard_it() -> None:
     assert not open_directory(disk).may_have_lost_records
 
 
+def test_a_broker_that_is_killed_before_it_is_in_the_cluster_has_lost_nothing_if_it_had_not_before() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    append(directory, 5)
+    assert directory.close()
+    for _ in range(3):
+        assert not open_directory(disk, is_registered=False).may_have_lost_records
+        disk.kill()
+    disk.crash(Random(1))
+    assert open_directory(disk, is_registered=False).may_have_lost_records
+
+
+def test_logs_that_seem_whole_do_so_until_the_cluster_has_heard_it() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    append(directory, 5)
+    directory.storage.flush_failed("flushing", OSError(errno.EIO, "broken"))
+    for _ in range(2):
+        disk.kill()
+        assert open_directory(disk, is_registered=False).seems_whole
+
+
 def test_after_a_clean_stop_nothing_is_lost_whatever_the_machine_did() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
