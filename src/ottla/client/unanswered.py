@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from ottla.client.alarm import Alarm
 from ottla.client.errors import ClientError
 from ottla.client.reasons import api_name
 from ottla.protocol.frames import SIZE, decode_response_header, has_tagged_response_header
@@ -58,8 +59,7 @@ class Unanswered:
         self._loop = loop
         self._on_late = on_late
         self._waiting: dict[int, Waiting] = {}
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = 0.0
+        self._alarm = Alarm(loop, self._look)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -77,8 +77,7 @@ class Unanswered:
         """Wait for a reply, from now on, with a future or with a function."""
         deadline = now + timeout_ms / 1000
         self._waiting[correlation_id] = Waiting(reply, then, api_key, version, timeout_ms, deadline)
-        if self._alarm is None or deadline < self._alarm_at:
-            self._set_alarm(deadline)
+        self._alarm.ring_by(deadline)
 
     def take(self, frame: memoryview) -> Waiting | None:
         """Return who waits for this frame; None if whoever asked has given up."""
@@ -87,9 +86,7 @@ class Unanswered:
 
     def fail(self, error: ClientError) -> None:
         """Tell everybody that no reply will come."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._alarm.cancel()
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
             if each.then is not None:  # not at once: whoever closes the connection is not prepared for that
@@ -97,22 +94,15 @@ class Unanswered:
             else:
                 each.tell(None, error)
 
-    def _set_alarm(self, when: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = when
-        self._alarm = self._loop.call_at(when, self._ring)
-
-    def _ring(self) -> None:
+    def _look(self) -> None:
         """Complain if somebody has waited for too long; else look again when one will have."""
-        self._alarm = None
         now = self._loop.time()
         self._waiting = {number: each for number, each in self._waiting.items() if not each.has_given_up}
         late = [each for each in self._waiting.values() if each.deadline <= now]
         if late:
             self._on_late(f"no reply to {api_name(late[0].api_key)} within {late[0].timeout_ms / 1000:g} s")
         elif self._waiting:
-            self._set_alarm(min(each.deadline for each in self._waiting.values()))
+            self._alarm.ring_by(min(each.deadline for each in self._waiting.values()))
 
 
 def reply_of(waiting: Waiting, frame: memoryview) -> Reply:

@@ -1,12 +1,10 @@
-"""Wakes the calls that wait for records: an event with a deadline, and little more than one future.
-
-There is one alarm for all of them. It is not taken back when a call returns: most calls return long before
-their deadline, and an alarm that rings for nobody costs less than one that is set and cancelled each time.
-"""
+"""Wakes the calls that wait for records: an event with a deadline, and little more than one future."""
 
 from __future__ import annotations
 
 import asyncio
+
+from ottla.client.alarm import Alarm
 
 RESOLUTION_S = 0.001
 
@@ -19,8 +17,7 @@ class News:
         self._is_set = False
         self._waiting: dict[asyncio.Future[bool], float | None] = {}
         """Those who wait, each with its deadline."""
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = 0.0
+        self._alarm = Alarm(loop, self._send_away)
 
     def set(self) -> None:
         """Wake those who wait, or whoever waits next."""
@@ -34,8 +31,8 @@ class News:
         if not self._is_set:
             waiting: asyncio.Future[bool] = self._loop.create_future()
             self._waiting[waiting] = deadline
-            if deadline is not None and (self._alarm is None or deadline < self._alarm_at):
-                self._set_alarm(deadline)
+            if deadline is not None:
+                self._alarm.ring_by(deadline)
             try:
                 if not await waiting:
                     return False
@@ -46,19 +43,10 @@ class News:
 
     def close(self) -> None:
         """Take the alarm back."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._alarm.cancel()
 
-    def _set_alarm(self, when: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = when
-        self._alarm = self._loop.call_at(when, self._ring)
-
-    def _ring(self) -> None:
+    def _send_away(self) -> None:
         """Send those away whose time is over; look again when the next one's is."""
-        self._alarm = None
         now = self._loop.time()
         to_come: list[float] = []
         for waiting, deadline in self._waiting.items():
@@ -69,4 +57,4 @@ class News:
             else:
                 to_come.append(deadline)
         if to_come:
-            self._set_alarm(min(to_come))
+            self._alarm.ring_by(min(to_come))
