@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,8 +22,11 @@ from ottla.api.dispatcher import Dispatcher
 from ottla.api.encoded_metadata import EncodedMetadata
 from ottla.api.fetch_sessions import FetchSessions
 from ottla.api.producer_ids import ProducerIds
+from ottla.broker.addresses import BrokerAddresses, advertised, peer_address
 from ottla.broker.data_directory import make_directory, owner_of_logs
+from ottla.broker.errors import StartError
 from ottla.broker.full_disk import FullDisk
+from ottla.broker.ports import bind_listeners, bind_metrics
 from ottla.broker.settings import janitor_settings, network_limits
 from ottla.broker.stores import metadata_store
 from ottla.broker.stray_logs import set_stray_logs_aside
@@ -34,7 +35,6 @@ from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config import ConfigError
 from ottla.common.ids import TopicPartition
-from ottla.common.listeners import Address
 from ottla.common.metrics_keys import OFF, metrics_place
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
@@ -50,7 +50,7 @@ from ottla.metadata.store import MetadataStore, StoreUnavailable
 from ottla.metrics.health import STOPPING
 from ottla.metrics.service import MetricsService
 from ottla.metrics.view import BrokerView
-from ottla.network.peer import PeerAddress, Peers
+from ottla.network.peer import Peers
 from ottla.network.server import Server
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.purgatory import Purgatory
@@ -60,23 +60,6 @@ from ottla.replication.replicator import Replicator
 log = logging.getLogger(__name__)
 
 ANSWER_GRACE_S = 5.0
-
-
-class StartError(Exception):
-    """The broker cannot start; the message says why and what to do."""
-
-
-@dataclass(frozen=True)
-class BrokerAddresses:
-    """What a broker that is ready says of itself."""
-
-    node_id: int
-    cluster_id: str
-    data_directory: str
-    listeners: tuple[tuple[str, Address], ...]
-    """Each listener's name with the address that clients are told."""
-    metrics: Address | None = None
-    """Where `/metrics` is, if it is anywhere."""
 
 
 class Broker:
@@ -128,15 +111,44 @@ class Broker:
         await self._stack.aclose()
 
     async def _start(self) -> None:
-        config, node_id = self.config, self.config.node_id
+        """Start from the bottom up; what was started is pushed on the stack, which stops it top down."""
+        data = Path(self.config.data_directory)
         await self._serve_metrics()
-        data = Path(config.data_directory)
+        lock = await self._join_metadata(data)
+        full_disk = await self._open_logs(data, lock)
+        self._make_coordinators()
+        self.server = await self._bind()
+        await self._join_cluster()
+        await self._start_coordinators()
+        await self._start_janitor()
+        self._stack.push_async_callback(self._stop_serving)
+        self._stack.push_async_callback(self._leave)
+        await full_disk.start()
+        self._stack.push_async_callback(full_disk.stop)
+        await self.server.serve()
+        loading = asyncio.create_task(self.dispatcher.load_handlers(), name="load handlers")
+        self._stack.callback(loading.cancel)
+        self.addresses = BrokerAddresses(
+            self.config.node_id,
+            self.cluster.image.cluster_id,
+            str(data),
+            tuple(advertised(self.server).items()),
+            None if self._metrics is None else self._metrics.address,
+        )
+        self._show_metrics(str(self.addresses.listeners[0][1]))
+
+    async def _join_metadata(self, data: Path) -> Callable[[], None]:
+        """Lock the data directory and read the cluster's metadata; return what unlocks the directory."""
+        config, node_id = self.config, self.config.node_id
         try:
             make_directory(self.disk, data)
         except OSError as error:
             raise StartError(f"the data directory {data} cannot be made: {error}") from error
-
-        self.peers = Peers(node_id, self._address_of, self.clock)
+        self.peers = Peers(
+            node_id,
+            lambda other: peer_address(self.cluster.image, other, self.config.inter_broker_listener_name),
+            self.clock,
+        )
         self._stack.callback(self.peers.stop)
         self.controller = Controller(
             self._store or metadata_store(config, data),
@@ -158,13 +170,17 @@ class Broker:
             raise StartError(f"data directory {data}: {error}") from error
         self._stack.push_async_callback(self.controller.stop)
         self._take_over_dynamic_config(self.cluster.image)
+        return lock
 
+    async def _open_logs(self, data: Path, lock: Callable[[], None]) -> FullDisk:
+        """Open and recover every log, with what writes and copies them; return what watches the disk."""
+        node_id = self.config.node_id
         self.log_directory = LogDirectory(
             str(data), self.disk, self.clock, node_id=node_id, cluster_id=self.cluster.image.cluster_id
         )
         full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
         self.log_directory.storage.on_full = full_disk.notice
-        if config.zookeeper_connect is not None:
+        if self.config.zookeeper_connect is not None:
             self.log_directory.storage.on_offline = self._on_offline(asyncio.get_running_loop())
         self.flusher = Flusher()
         self.replicator = Replicator(
@@ -185,7 +201,11 @@ class Broker:
         )
         self._stack.push_async_callback(self._close_logs)
         await self._stack.enter_async_context(self.flusher)
+        return full_disk
 
+    def _make_coordinators(self) -> None:
+        """Make what answers for groups and transactions; it starts when the partitions are there."""
+        node_id = self.config.node_id
         self.purgatory = Purgatory()
         self.groups = GroupCoordinator(
             node_id, self.cluster, self.controller, self.partitions, lambda: self.config, self.clock
@@ -201,12 +221,11 @@ class Broker:
             self.producer_ids.next,
             TransactionPeers(lambda: self.services),
         )
-        self.server = await self._bind()
+
+    async def _join_cluster(self) -> None:
+        """Register with what is known of the logs, and follow the metadata from then on."""
         await self.controller.register_broker(
-            [
-                Endpoint(name, address.host, address.port)
-                for name, address in self._advertised(self.server).items()
-            ],
+            [Endpoint(name, address.host, address.port) for name, address in advertised(self.server).items()],
             self.config.broker_rack,
             after_unclean_stop=not self.log_directory.was_clean or self.log_directory.may_have_lost_records,
             may_have_lost_records=self.log_directory.may_have_lost_records,
@@ -221,10 +240,14 @@ class Broker:
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
+
+    async def _start_coordinators(self) -> None:
         await self.groups.start()
         self._stack.push_async_callback(self.groups.stop)
         await self.transactions.start()
         self._stack.push_async_callback(self.transactions.stop)
+
+    async def _start_janitor(self) -> None:
         self.janitor = Janitor(
             self.log_directory,
             self.flusher,
@@ -233,21 +256,6 @@ class Broker:
             high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
         )
         await self._stack.enter_async_context(self.janitor)
-        self._stack.push_async_callback(self._stop_serving)
-        self._stack.push_async_callback(self._leave)
-        await full_disk.start()
-        self._stack.push_async_callback(full_disk.stop)
-        await self.server.serve()
-        loading = asyncio.create_task(self.dispatcher.load_handlers(), name="load handlers")
-        self._stack.callback(loading.cancel)
-        self.addresses = BrokerAddresses(
-            node_id,
-            self.cluster.image.cluster_id,
-            str(data),
-            tuple(self._advertised(self.server).items()),
-            None if self._metrics is None else self._metrics.address,
-        )
-        self._show_metrics(str(self.addresses.listeners[0][1]))
 
     async def _serve_metrics(self) -> None:
         """Tell about this broker from now on, if it is to: that it starts, for now."""
@@ -258,13 +266,7 @@ class Broker:
         host, port, must_be_there = place
         self._metrics = MetricsService()
         self._stack.push_async_callback(self._metrics.stop)
-        try:
-            await self._metrics.start(host, port, must_be_there=must_be_there)
-        except OSError as error:
-            raise StartError(
-                f"cannot serve metrics on {Address(host, port)}: {_why(error)}. "
-                f"Choose another port with --metrics HOST:PORT, or say --metrics off"
-            ) from error
+        await bind_metrics(self._metrics, host, port, must_be_there=must_be_there)
 
     def _show_metrics(self, address: str) -> None:
         """Tell everything, now that there is everything."""
@@ -298,15 +300,7 @@ class Broker:
         self.services = services
         self.dispatcher = Dispatcher(services)
         server = Server(self.dispatcher, network_limits(self.config), self.clock)
-        for listener in self.config.listener_list:
-            try:
-                await server.bind(listener)
-            except OSError as error:
-                await server.stop(0)
-                raise StartError(
-                    f"cannot listen on {listener}: {_why(error)}. "
-                    f"Is another broker running there? Choose another port with --listen HOST:PORT"
-                ) from error
+        await bind_listeners(server, self.config.listener_list)
         self._stack.push_async_callback(server.stop, 0)
         return server
 
@@ -315,18 +309,6 @@ class Broker:
             loop.call_soon_threadsafe(self.failed.set)
 
         return failed
-
-    def _advertised(self, server: Server) -> dict[str, Address]:
-        return {listener.name: listener.advertised_at(listener.port) for listener in server.listeners}
-
-    def _address_of(self, node_id: int) -> PeerAddress | None:
-        """Return where another broker is reached by this one; None if it is known to be dead."""
-        broker = self.cluster.image.brokers.get(node_id)
-        if broker is None or broker.fenced or not broker.endpoints:
-            return None
-        name = self.config.inter_broker_listener_name
-        endpoint = broker.endpoint(name.upper()) if name else broker.endpoints[0]
-        return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, broker.epoch)
 
     def _has_copies(self, partition: TopicPartition) -> bool:
         """Return whether other brokers have all that is committed of a partition, so that we can fetch it."""
@@ -392,8 +374,3 @@ class Broker:
         )
         if not clean:
             log.warning("not everything could be written: the next start will check the logs")
-
-
-def _why(error: OSError) -> str:
-    """Return the reason in the system's words; asyncio puts its own around them."""
-    return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)

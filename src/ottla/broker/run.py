@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 
 import uvloop
 
-from ottla.broker.broker import Broker, BrokerAddresses
+from ottla.broker.addresses import BrokerAddresses
+from ottla.broker.broker import Broker
 from ottla.common.metrics_keys import AUTO
 
 log = logging.getLogger(__name__)

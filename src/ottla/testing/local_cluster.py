@@ -22,7 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ottla.broker.broker import Broker, StartError
+from ottla.broker.broker import Broker
+from ottla.broker.errors import StartError
 from ottla.client.bridge import Bridge
 from ottla.common.ids import TopicPartition
 from ottla.metadata.image import ClusterImage

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ottla.broker.broker import Broker, StartError
+from ottla.broker.broker import Broker
+from ottla.broker.errors import StartError
 from ottla.metadata.memory_server import MemoryServer
 from ottla.metadata.records import MetadataError
 from ottla.protocol.errors import KafkaError
