@@ -24,8 +24,9 @@ Nothing here imports the broker's layers: only `ottla.protocol` and `ottla.commo
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.client.address import Address as Address
@@ -110,15 +111,4 @@ _HOMES = {
 """Where each public name lives; it is imported when it is first used: the command line must start fast."""
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -15,8 +15,9 @@ Spark finds the format by itself, through the module `pyspark_ottla`. See docs/s
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.spark.data_source import OttlaSource as OttlaSource
@@ -30,11 +31,4 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -16,8 +16,9 @@ async_producer, sync_producer   the two faces
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.client.producer.async_producer import AsyncProducer as AsyncProducer
@@ -42,11 +43,4 @@ _HOMES = {
 """Where each name comes from: who needs only the options should not load all the rest."""
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -22,8 +22,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.files import partition_by_time as partition_by_time
@@ -45,36 +46,25 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.topics import read_topic as read_topic
 
 _HOMES = {
-    "Parsed": "records",
-    "append_flow": "language",
-    "as_changelog": "records",
-    "as_records": "records",
-    "create_sink": "language",
-    "create_streaming_table": "language",
-    "dead_letters": "records",
-    "latest_per_key": "records",
-    "materialized_view": "language",
-    "parse_json": "records",
-    "partition_by_time": "files",
-    "read_changelog": "topics",
-    "read_files": "files",
-    "read_postgres": "postgres_read",
-    "read_topic": "topics",
-    "table": "language",
-    "temporary_view": "language",
+    "Parsed": "ottla.spark.pipelines.records",
+    "append_flow": "ottla.spark.pipelines.language",
+    "as_changelog": "ottla.spark.pipelines.records",
+    "as_records": "ottla.spark.pipelines.records",
+    "create_sink": "ottla.spark.pipelines.language",
+    "create_streaming_table": "ottla.spark.pipelines.language",
+    "dead_letters": "ottla.spark.pipelines.records",
+    "latest_per_key": "ottla.spark.pipelines.records",
+    "materialized_view": "ottla.spark.pipelines.language",
+    "parse_json": "ottla.spark.pipelines.records",
+    "partition_by_time": "ottla.spark.pipelines.files",
+    "read_changelog": "ottla.spark.pipelines.topics",
+    "read_files": "ottla.spark.pipelines.files",
+    "read_postgres": "ottla.spark.pipelines.postgres_read",
+    "read_topic": "ottla.spark.pipelines.topics",
+    "table": "ottla.spark.pipelines.language",
+    "temporary_view": "ottla.spark.pipelines.language",
 }
 """Where each public name lives; it is imported when it is first used."""
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
