@@ -8,26 +8,22 @@ looks at the group: it is what its records say, no more and no less.
 
 from __future__ import annotations
 
-import heapq
-import random
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Protocol
 from uuid import UUID
 
+from tests.simulation.coordinator_world import Answer, CoordinatorWorld
+
 from ottla.common.broker_keys import BrokerConfig
-from ottla.coordinator.effects import Reply, SetTimer, Step, TimerKey
+from ottla.coordinator.effects import Reply, Step
 from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.classic_member import State
 from ottla.coordinator.group.classic_record import record_of
 from ottla.coordinator.group.consumer import ConsumerGroup, ConsumerState
 from ottla.coordinator.group.consumer_member import MemberState
 from ottla.coordinator.group.consumer_partitions import each_of
-from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.record_codec import decode_record, encode_record
-from ottla.coordinator.group.records import Record
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, changes
-from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
 
 GROUP = "g"
 CONFIG = BrokerConfig(
@@ -39,7 +35,6 @@ CONFIG = BrokerConfig(
     }
 )
 
-Answer = Callable[[Any], None]
 Partition = tuple[UUID, int]
 
 
@@ -61,54 +56,20 @@ class Client(Protocol):
         ...
 
 
-class World:
+class World(CoordinatorWorld):
     """The coordinator, its log, the cluster, and everybody who talks to it."""
 
     def __init__(self, seed: int, faults: float) -> None:
-        self.random = random.Random(seed)
-        self.faults = faults
-        self.now_ms = 1_000_000
-        self.is_calm = False
+        super().__init__(seed, faults, faults / 40, CONFIG)
         self.clients: list[Client] = []
-        self.log: list[Record] = []
-        self.image = ClusterImage(version=1)
-        self.events = 0
         self.ids = count()
         self._committed = 0
         self._topics = {"orders": 5, "payments": 2}
         self._ids: dict[str, int] = {}
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = count()
-        self._tokens = count(1)
-        self._parked: dict[int, Answer] = {}
         self._unsent: list[tuple[int, Reply]] = []
-        self._timers: dict[TimerKey, int] = {}
         self._busy_until: dict[str, int] = {}
         self._make_image()
-        self.machine = GroupMachine(CONFIG, self.image)
-        self.shadow = GroupMachine(CONFIG, self.image)
-        self._take(self.machine.loaded(self.now_ms))
-
-    # Time
-
-    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Do something later."""
-        heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._order), action))
-
-    def run(self, milliseconds: int) -> None:
-        """Let time pass."""
-        until_ms = self.now_ms + milliseconds
-        while self._events and self._events[0][0] <= until_ms:
-            at_ms, _, action = heapq.heappop(self._events)
-            self.now_ms = max(self.now_ms, at_ms)
-            action()
-            self.events += 1
-            self._check_owners()
-        self.now_ms = until_ms
-
-    def happens(self, probability: float) -> bool:
-        """Throw the dice, while there are faults."""
-        return not self.is_calm and self.random.random() < probability
+        self.begin(self.image)
 
     # Requests
 
@@ -119,48 +80,18 @@ class World:
         if self.happens(self.faults / 20):
             self.after(at_ms - self.now_ms + 1000, lambda: answer(None))
         elif self.happens(self.faults / 20):
-            self.after(at_ms - self.now_ms, lambda: self._receive(event, args, lambda _: None))
+            self.after(at_ms - self.now_ms, lambda: self.receive(event, args, lambda _: None))
             self.after(at_ms - self.now_ms + 3000, lambda: answer(None))
         else:
-            self.after(at_ms - self.now_ms, lambda: self._receive(event, args, answer))
-
-    def _receive(self, event: Callable[..., Step], args: tuple[Any, ...], answer: Answer) -> None:
-        token = next(self._tokens)
-
-        def answer_later(response: Any) -> None:
-            self.after(self.random.randint(0, 20), lambda: answer(response))
-
-        self._parked[token] = answer_later
-        try:
-            self._take(event(self.machine, self.now_ms, token, *args))
-        except KafkaError as error:
-            self._reply(Reply(token, error))
+            self.after(at_ms - self.now_ms, lambda: self.receive(event, args, answer))
 
     # The runtime
 
-    def _take(self, step: Step) -> None:
-        if step.records and self.happens(self.faults / 40):
-            raise CoordinatorNotAvailable("the disk is full")
-        for record in step.records:
-            assert isinstance(record, Record)
-            stored = decode_record(*encode_record(record))
-            assert stored == record
-            self.log.append(record)
-            self.machine.replay(record)
-            self.shadow.replay(record)
-        for change in step.changes:
-            self.machine.apply(change)
-        for timer in step.timers:
-            if isinstance(timer, SetTimer):
-                self._timers[timer.key] = timer.at_ms
-                self.after(timer.at_ms - self.now_ms, lambda key=timer.key: self._fire(key))  # type: ignore[misc]
-            else:
-                self._timers.pop(timer.key, None)
+    def send_replies(self, step: Step) -> None:
+        """Let records be committed a little later; until then nobody hears of them."""
         self._unsent.extend((len(self.log), reply) for reply in step.replies)
         end = len(self.log)
         self.after(self.random.randint(0, 10), lambda: self._commit(end))
-        if step.records or step.changes:
-            self._check_group()
 
     def _commit(self, end: int) -> None:
         """Let all below `end` be committed; what was answered on that condition is sent."""
@@ -168,38 +99,19 @@ class World:
         ready = [reply for at, reply in self._unsent if at <= self._committed]
         self._unsent = [(at, reply) for at, reply in self._unsent if at > self._committed]
         for reply in ready:
-            self._reply(reply)
+            self.settle_reply(reply)
 
-    def _reply(self, reply: Reply) -> None:
+    def settle_reply(self, reply: Reply) -> None:
+        """Answer a request, unless the coordinator that got it has crashed since."""
         if reply.token in self._parked:
-            self._parked.pop(reply.token)(reply.response)
-
-    def _fire(self, key: TimerKey) -> None:
-        at_ms = self._timers.get(key)
-        if at_ms is None or at_ms > self.now_ms:
-            return
-        del self._timers[key]
-        try:
-            self._take(self.machine.on_timer(self.now_ms, key))
-        except KafkaError:
-            self._timers[key] = self.now_ms + 1000
-            self.after(1000, lambda: self._fire(key))
+            super().settle_reply(reply)
 
     def fail_over(self) -> None:
         """Let the coordinator crash; another one loads what was committed, and maybe some more."""
         del self.log[self.random.randint(self._committed, len(self.log)) :]
         self._committed = len(self.log)
-        self._timers.clear()
         self._unsent.clear()
-        parked, self._parked = self._parked, {}
-        for answer in parked.values():
-            answer(NotCoordinator("crashed"))
-        self.machine = GroupMachine(CONFIG, self.image)
-        self.shadow = GroupMachine(CONFIG, self.image)
-        for record in self.log:
-            self.machine.replay(record)
-            self.shadow.replay(record)
-        self._take(self.machine.loaded(self.now_ms))
+        super().fail_over()
 
     # Topics
 
@@ -218,7 +130,7 @@ class World:
                 del self._topics[self.random.choice(sorted(self._topics))]
         self._make_image()
         old = self.machine.image
-        self._take(self.machine.new_image(self.now_ms, self.image, changes(old, self.image)))
+        self.take(self.machine.new_image(self.now_ms, self.image, changes(old, self.image)))
 
     def _make_image(self) -> None:
         made = {}
@@ -234,7 +146,7 @@ class World:
 
     # Promises
 
-    def _check_owners(self) -> None:
+    def check_members(self) -> None:
         """See that no two members have the same partition; who has been removed may not know it yet."""
         group = self.machine.groups.get(GROUP)
         members = getattr(group, "members", {})
@@ -245,7 +157,8 @@ class World:
                     other = owners.setdefault(partition, client.name)
                     assert other == client.name, f"{other} and {client.name} have {partition}"
 
-    def _check_group(self) -> None:
+    def check_group(self) -> None:
+        """See that the group is what its records say, no more and no less."""
         live, stored = self.machine.groups.get(GROUP), self.shadow.groups.get(GROUP)
         assert self.machine.groups.keys() == self.shadow.groups.keys()
         if isinstance(live, ConsumerGroup):
