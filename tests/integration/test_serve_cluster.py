@@ -61,8 +61,7 @@ def test_three_brokers_and_a_zookeeper_come_and_go_with_one_command(tmp_path: Pa
         assert addresses == [f"127.0.0.1:{each}" for each in range(port, port + 3)]
         children = psutil.Process(process.pid).children()
         assert len(children) == 4
-        view = view_of(addresses[2])
-        assert set(view.brokers) == {1, 2, 3}
+        wait_until(lambda: set(view_of(addresses[2]).brokers) == {1, 2, 3}, 10)
         done = subprocess.run(
             [*OTTLA, "topic", "create", "t", "-b", addresses[1]], capture_output=True, text=True, check=True
         )
