@@ -29,7 +29,7 @@ serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
 	@exec $(BIN)/ottla serve $(SERVE)
 
 test: $(READY) ## run the whole test suite, but for what `make interop` fetches programs for
-	$(PYTEST) tests --ignore tests/interop -n 2 --dist loadfile -m "not cluster"
+	$(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster"
 
 test-again: $(READY) ## run once more, one at a time, what failed in the last run
 	$(PYTEST) tests --last-failed --last-failed-no-failures none
