@@ -249,6 +249,46 @@ def test_a_broker_is_taken_out(cluster: MemoryCluster, ottla: Ottla) -> None:
     assert "there is no broker 99" in ottla("cluster", "decommission", "99")[2]
 
 
+def test_a_broker_with_the_only_copy_is_not_forgotten_before_the_copy_is_given_up(
+    cluster: MemoryCluster, ottla: Ottla
+) -> None:
+    lost = cluster.follower
+    ottla("topic", "create", "orders", "-r", "1")
+    ottla("cluster", "reassign", "orders", "--to", str(lost), "-y")
+    cluster.stop(lost)
+    left = ", ".join(map(str, sorted({1, 2, 3} - {lost})))
+    code, _, err = ottla("cluster", "decommission", str(lost), "-y")
+    assert (code, f"orders-0 is on {lost}" in err) == (1, True), err
+    assert "without a leader cannot be looked at: orders-0" in ottla("txn", "hanging")[2]
+    to = left[0]
+    assert ottla("cluster", "reassign", "orders", "--to", to, "-y", "--no-wait")[0] == 0
+    code, _, err = ottla("cluster", "decommission", str(lost), "-y")  # the move off it has only begun
+    assert (code, f"orders-0 is on {lost}" in err) == (1, True), err
+    assert lost in cluster.image.brokers
+    assert "1 leader elected" in ottla("cluster", "elect", "--unclean", "orders:0", "-y")[2]
+    assert cluster.image.topics["orders"].partitions[0].replicas == (int(to),)
+    assert f"broker {lost} is forgotten" in ottla("cluster", "decommission", str(lost), "-y")[2]
+
+
+def test_a_dry_run_cancels_nothing(cluster: MemoryCluster, ottla: Ottla) -> None:
+    ottla("topic", "create", "orders", "-r", "1")
+    at, to = fill(cluster, "orders", 20)
+    ottla("cluster", "reassign", "orders", "--to", str(to), "-y", "--throttle", "1kB", "--no-wait")
+    code, out, _ = ottla("cluster", "reassign", "--cancel", "--dry-run")
+    assert (code, out.split()[-4:]) == (0, ["orders", "0", str(at), str(to)])
+    assert moving(cluster, "orders") == (to,)
+    assert "1 move cancelled" in ottla("cluster", "reassign", "--cancel")[2]
+
+
+def test_what_changes_much_has_to_be_confirmed_in_scripts_too(cluster: MemoryCluster, ottla: Ottla) -> None:
+    ottla("topic", "create", "orders", "-p", "1", "-r", "1")
+    code, _, err = ottla("cluster", "reassign", "orders", "-r", "3")
+    assert (code, "say --yes" in err) == (2, True), err
+    assert len(cluster.image.topics["orders"].partitions[0].replicas) == 1
+    err = ottla("cluster", "reassign", "orders", "-r", "3", "-y")[2]
+    assert "ottla config alter --topic orders --set min.insync.replicas=2" in err
+
+
 def test_a_plan_in_kafkas_format_is_followed_and_cancelled(
     cluster: MemoryCluster, ottla: Ottla, tmp_path: Path
 ) -> None:
@@ -282,6 +322,11 @@ def test_mistakes_are_explained(cluster: MemoryCluster, ottla: Ottla) -> None:
     assert "name topics or partitions" in ottla("cluster", "reassign")[2]
     assert "is not a size" in ottla("cluster", "reassign", "orders", "--throttle", "fast")[2]
     assert "is not a list of broker ids" in ottla("cluster", "reassign", "orders", "--to", "a")[2]
+    ottla("topic", "create", "alone", "-r", "1")
+    hint = ottla("cluster", "decommission", str(cluster.follower))[2]
+    assert "ottla cluster reassign orders --replication-factor 2" in hint
+    for args in (("--cancel", "--watch"), ("--plan", __file__, "orders"), ("--cancel", "--to", "1")):
+        assert ottla("cluster", "reassign", *args)[0] == 2
 
 
 def test_an_unmodified_client_elects_leaders_and_describes_the_cluster(cluster: MemoryCluster) -> None:

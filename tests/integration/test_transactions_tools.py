@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.integration.clients import HasAddress
+from tests.integration.clients import HasAddress, wait_until
 from tests.integration.confluent_client import ConfluentClient
 from tests.integration.wire import Wire
-from tests.integration.wire_transactions import CLASSIC, WireProducer
+from tests.integration.wire_transactions import CLASSIC, WireProducer, fetch_offsets
 
 from ottla.cli.main import run
 from ottla.common.ids import new_uuid
@@ -26,6 +26,7 @@ BROKER_SETTINGS = {
     "transaction.two.phase.commit.enable": "true",
 }
 LATEST = -1
+OK, UNSTABLE = ErrorCode.none, ErrorCode.unstable_offset_commit
 
 
 class Outcome(NamedTuple):
@@ -138,6 +139,49 @@ def test_an_open_transaction_that_has_a_coordinator_does_not_hang(
     producer.finish()
 
 
+def test_a_transaction_that_has_a_coordinator_is_not_torn_apart_in_one_partition(
+    broker: HasAddress, tool: Tool, producer: WireProducer, topic: str
+) -> None:
+    """Aborted in one partition by hand, it could still be committed in all others."""
+    producer.write((topic, 0), b"x")
+    refused = tool("abort", "--topic", f"{topic}:0", "--start-offset", "0", "-y")
+    assert refused.code == 1
+    assert f"ottla txn abort {producer.transactional_id}" in refused.err
+    assert last_stable_offset(broker, topic) == 0
+    producer.finish()
+
+
+def test_offsets_that_hang_are_found_and_ended(
+    broker: HasAddress, tool: Tool, producer: WireProducer, topic: str
+) -> None:
+    """Whoever asks for stable offsets of the group would wait for ever."""
+    group, offsets = f"g.{topic}", {(topic, 0): 7}
+    with Wire(broker.address) as wire:
+        asked = {"key_type": 0, "coordinator_keys": [group]}
+        wait_until(
+            lambda: wire.call(ApiKey.FIND_COORDINATOR, 4, **asked).coordinators[0].error_code == OK, "it"
+        )
+        wait_until(lambda: producer.commit_offsets(group, offsets) == [OK], "the offsets, never added")
+        assert fetch_offsets(wire, group, require_stable=True) == {(topic, 0): UNSTABLE}
+        found = tool.json("hanging", "--older-than", "0s")
+        (hanging,) = (each for each in found if each["producer_id"] == producer.producer_id)
+        at = f"{hanging['topic']}:{hanging['partition']}"
+        assert tool("abort", "--topic", at, "--start-offset", str(hanging["start_offset"]), "-y").code == 0
+        assert fetch_offsets(wire, group, require_stable=True) == {}
+
+
+def test_a_producer_without_an_open_transaction_is_left_alone(
+    tool: Tool, producer: WireProducer, topic: str
+) -> None:
+    producer.write((topic, 0), b"x")
+    producer.finish()
+    (told,) = tool.json("abort", producer.transactional_id, "-y")
+    assert (told["state"], told["aborted"]) == ("CompleteCommit", False)
+    assert "nothing to abort" in tool("abort", producer.transactional_id, "-y").err
+    producer.write((topic, 0), b"y")
+    producer.finish()
+
+
 def test_prepared_transactions_are_listed_by_prefix_and_can_be_aborted(
     broker: HasAddress, tool: Tool, topic: str
 ) -> None:
@@ -166,3 +210,7 @@ def test_mistakes_are_explained(tool: Tool, producer: WireProducer) -> None:
     assert f"did you mean: {producer.transactional_id}" in missing.err
     for args in (("abort",), ("abort", "x", "--start-offset", "1"), ("list", "--longer-than", "soon")):
         assert tool(*args).code == 2
+    producer_in_lower_case = tool.json("list", "--state", "empty", "--prefix", producer.transactional_id)
+    assert [each["state"] for each in producer_in_lower_case] == ["Empty"]
+    assert "is not one of" in tool("list", "--state", "Open").err
+    assert "'[' is not a regular expression" in tool("list", "--match", "[").err

@@ -99,7 +99,7 @@ def _partition(
         replica_nodes=_ids(partition.replicas),
         isr_nodes=_ids(partition.isr),
         eligible_leader_replicas=_ids(partition.elr),
-        last_known_elr=_ids(partition.last_known_elr),
+        last_known_elr=_ids(dict.fromkeys(partition.last_known_elr)),
         offline_replicas=_ids(partition.offline(reachable)),
     )
 

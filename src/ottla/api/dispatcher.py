@@ -20,11 +20,18 @@ from ottla.api.api_versions import refusal
 from ottla.api.context import Peer, RequestContext, Services
 from ottla.api.error_response import error_response
 from ottla.api.forwarding import FORWARDED, forward
+from ottla.api.refused_request import refusing
 from ottla.api.request_times import BOUNDS_S, RequestTimes
 from ottla.api.slow_requests import SlowRequests
 from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.errors import InvalidRequest, KafkaError, UnknownServerError, UnsupportedVersion
+from ottla.protocol.errors import (
+    InvalidRequest,
+    KafkaError,
+    NotController,
+    UnknownServerError,
+    UnsupportedVersion,
+)
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.messages import request_decoder, response_class, response_encoder
 
@@ -140,7 +147,7 @@ class Dispatcher:
         except Exception as error:
             response = self._failure(route, ctx, error)
         if isawaitable(response):
-            return self._await_response(route, ctx, response)
+            return self._await_response(route, ctx, request, response)
         return self._encode(route, ctx, response)
 
     async def handle_forwarded(self, connection: Peer, frame: bytes) -> bytes:
@@ -154,14 +161,16 @@ class Dispatcher:
         ctx = RequestContext(
             self._services, connection, api_key, version, header.correlation_id, header.client_id, route.times
         )
-        response = route.handler(route.decode(memoryview(frame), body_at), ctx)
-        return (await self._await_response(route, ctx, response))[SIZE.size :]
+        request = route.decode(memoryview(frame), body_at)
+        response = route.handler(request, ctx)
+        return (await self._await_response(route, ctx, request, response))[SIZE.size :]
 
     async def _forward(self, route: Route, ctx: RequestContext, frame: bytes) -> bytes:
         try:
             return await forward(frame, ctx)
         except KafkaError as error:
-            return self._encode(route, ctx, self._failure(route, ctx, error))
+            request = route.decode(memoryview(frame), decode_request_header(frame)[1])
+            return self._encode(route, ctx, await self._refusal(route, ctx, request, error))
 
     def connection_made(self, connection: Peer) -> None:
         """Do nothing: connections are counted by the network."""
@@ -171,12 +180,24 @@ class Dispatcher:
         self._services.purgatory.leave(connection)
         self._services.groups.leave(connection)
 
-    async def _await_response(self, route: Route, ctx: RequestContext, response: Awaitable[Any]) -> bytes:
+    async def _await_response(
+        self, route: Route, ctx: RequestContext, request: Any, response: Awaitable[Any]
+    ) -> bytes:
         try:
             done = await response
         except Exception as error:
-            done = self._failure(route, ctx, error)
+            if route.is_forwarded and not isinstance(error, NotController):
+                done = await self._refusal(route, ctx, request, error)
+            else:  # whoever passes requests on waits for the next controller
+                done = self._failure(route, ctx, error)
         return self._encode(route, ctx, done)
+
+    async def _refusal(self, route: Route, ctx: RequestContext, request: Any, error: Exception) -> Any:
+        """Return the answer to a request for the controller that failed as a whole."""
+        try:
+            return self._failure(route, ctx, error)
+        except KafkaError as refused:
+            return await route.handler(request, refusing(ctx, refused))
 
     def _failure(self, route: Route, ctx: RequestContext, error: Exception) -> Any:
         if not isinstance(error, KafkaError):

@@ -9,7 +9,7 @@ import click
 from ottla.cli import session
 from ottla.cli.cluster_moves import decommission, reassign
 from ottla.cli.cluster_view import Health, cluster_as_json, print_cluster
-from ottla.cli.options import bootstrap_option, format_option
+from ottla.cli.options import bootstrap_option, confirm, format_option
 from ottla.cli.output import count, print_json, talk
 from ottla.cli.partition_names import partitions_named
 from ottla.cli.problems import Problem
@@ -100,8 +100,8 @@ def elect(
         if not due:
             talk("nobody leads who should not" if not unclean else "every partition has a leader")
         elif not dry_run:
-            if unclean and not yes:
-                _confirm_loss(due)
+            if unclean:
+                _confirm_loss(due, yes)
             outcomes = await admin.elect_leaders(due, unclean=unclean)
         if output_format == "json":
             print_json(_elections_as_json(outcomes))
@@ -109,7 +109,7 @@ def elect(
             for at in due:
                 click.echo(str(at))
         if due and not dry_run:
-            _tell(outcomes)
+            _tell(outcomes, unclean)
 
     session.run(bootstrap, command)
 
@@ -119,13 +119,13 @@ def _is_due(info: ClusterInfo, at: TopicPartition, unclean: bool) -> bool:
     return leader < 0 if unclean else leader != info.target(at)[0]
 
 
-def _confirm_loss(partitions: list[TopicPartition]) -> None:
-    click.echo(
-        f"{count(len(partitions), 'partition')} without a leader: whoever is alive will lead, and records "
-        "that only the missing brokers have are LOST for good.",
-        err=True,
-    )
-    click.confirm("Elect?", abort=True, err=True)
+def _confirm_loss(partitions: list[TopicPartition], yes: bool) -> None:
+    if not yes:
+        talk(
+            f"{count(len(partitions), 'partition')} without a leader: whoever is alive will lead, and "
+            "records that only the missing brokers have are LOST for good."
+        )
+    confirm("Elect?", yes)
 
 
 def _elections_as_json(outcomes: Outcomes) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _elections_as_json(outcomes: Outcomes) -> list[dict[str, Any]]:
     ]
 
 
-def _tell(outcomes: Outcomes) -> None:
+def _tell(outcomes: Outcomes, unclean: bool) -> None:
     failed = {
         at: error
         for at, error in outcomes.items()
@@ -143,7 +143,8 @@ def _tell(outcomes: Outcomes) -> None:
     }
     talk(f"{count(len(outcomes) - len(failed), 'leader')} elected")
     if failed:
+        which = "a leader" if unclean else "the preferred leader; who leads now goes on"
         raise Problem(
-            f"{count(len(failed), 'partition')} could not be given a leader",
+            f"{count(len(failed), 'partition')} could not be given {which}",
             *(f"{at}: {error}" for at, error in list(failed.items())[:20]),
         )

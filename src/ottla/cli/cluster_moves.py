@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from ottla.cli import session
-from ottla.cli.cluster_view import plan_as_json, print_plan
+from ottla.cli.cluster_view import moves_as_json, print_plan
+from ottla.cli.move_plans import begin, carry_out, check_leaders, parse_rate, show, spread_over
 from ottla.cli.move_progress import watch
 from ottla.cli.options import bootstrap_option, format_option
 from ottla.cli.output import count, print_json, talk
 from ottla.cli.partition_names import partitions_named
 from ottla.cli.problems import Problem
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
-from ottla.client.moves import MoveWatch, lift_throttle, throttle
-from ottla.client.spread import Plan, spread
+from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo
+from ottla.client.moves import MoveWatch, lift_throttle
+from ottla.client.spread import Plan
+from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
-from ottla.common.units import GIB, KIB, MIB
 
-MOVES_PER_REQUEST = 500
+COPIES_FOR_TWO = 3
+"""From how many copies on new topics have min.insync.replicas=2."""
+
 _throttle_option = click.option(
     "--throttle",
     "throttle_text",
@@ -90,13 +91,22 @@ def reassign(
     ottla cluster reassign orders:0 --to 2,3,4
     ottla cluster reassign --cancel
     """
-    rate = _rate(throttle_text)
+    rate = parse_rate(throttle_text)
+    if cancel + only_watch + (plan_file is not None) > 1:
+        raise click.UsageError("--plan, --cancel and --watch exclude each other")
+    if (plan_file or cancel or only_watch) and (targets or replication_factor):
+        raise click.UsageError("--to and --replication-factor are for plans that are made here")
+    if plan_file is not None and (partitions or everything):
+        raise click.UsageError("--plan says which partitions move")
 
     async def command(connected: Cluster) -> None:
         info = await ClusterAdmin(connected).describe()
         if only_watch or cancel:
             chosen = set(partitions_named(info, partitions)) if partitions else set(info.moves)
-            await _those_under_way(connected, info, chosen, cancel)
+            if dry_run:
+                _show_moves(info, chosen, output_format)
+            else:
+                await _those_under_way(connected, info, chosen, cancel)
             return
         if plan_file is not None:
             plan = _read_plan(plan_file, info)
@@ -104,9 +114,11 @@ def reassign(
             if not (partitions or everything):
                 raise click.UsageError("name topics or partitions, or say --all")
             chosen_now = partitions_named(info, partitions) if partitions else list(info.partitions)
-            plan = _spread(info, chosen_now, targets, replication_factor)
-        changes = _show(info, plan, output_format)
-        await _carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
+            plan = spread_over(info, chosen_now, targets, replication_factor)
+        changes = show(info, plan, output_format)
+        await carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
+        if not dry_run:
+            await _tell_minimum(connected, changes)
 
     session.run(bootstrap, command)
 
@@ -125,7 +137,7 @@ def decommission(
 
     A broker that is alive is forgotten only when it has been stopped: run the command again then.
     """
-    rate = _rate(throttle_text)
+    rate = parse_rate(throttle_text)
 
     async def command(connected: Cluster) -> None:
         admin = ClusterAdmin(connected)
@@ -136,13 +148,14 @@ def decommission(
         held = [at for at in info.partitions if broker in info.target(at)]
         if held:
             others = tuple(each for each in info.alive if each != broker)
-            plan = _spread(info, held, others, None, even=False)
-            changes = _show(info, plan, output_format)
-            await _carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
+            plan = spread_over(info, held, others, None, even=False)
+            changes = show(info, plan, output_format)
+            await carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
         if dry_run:
             return
+        await _wait_until_gone(connected, broker)
         info = await admin.describe()
-        held = [at for at in info.partitions if broker in info.target(at)]
+        held = [at for at, each in info.partitions.items() if broker in each.replicas]
         if held:  # made since then
             again = f"ottla cluster decommission {broker}"
             raise Problem(f"broker {broker} holds {count(len(held), 'partition')} again", f"again:  {again}")
@@ -157,31 +170,6 @@ def decommission(
     session.run(bootstrap, command)
 
 
-def _spread(
-    info: ClusterInfo,
-    partitions: Sequence[TopicPartition],
-    targets: tuple[int, ...] | None,
-    replication_factor: int | None,
-    *,
-    even: bool = True,
-) -> Plan:
-    chosen = info.alive if targets is None else targets
-    for node_id in chosen:
-        if node_id not in info.alive:
-            raise Problem(f"broker {node_id} is not there", f"alive are {', '.join(map(str, info.alive))}")
-    racks = {node_id: info.brokers[node_id].rack for node_id in chosen}
-    try:
-        return spread(
-            {at: info.target(at) for at in partitions},
-            racks,
-            replication_factor=replication_factor,
-            even=even,
-        )
-    except ValueError as error:
-        fewer = f"ottla cluster reassign {partitions[0].topic} --replication-factor {len(chosen)}"
-        raise Problem(str(error), f"start another broker, or keep fewer copies:  {fewer}") from None
-
-
 def _read_plan(path: Path, info: ClusterInfo) -> Plan:
     try:
         listed = json.loads(path.read_text())["partitions"]
@@ -189,80 +177,13 @@ def _read_plan(path: Path, info: ClusterInfo) -> Plan:
             TopicPartition(str(each["topic"]), int(each["partition"])): tuple(map(int, each["replicas"]))
             for each in listed
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError):
         shape = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
-        raise Problem(f"{path} is not a plan: {error!r}", f"it looks like this: {shape}") from None
+        raise Problem(f"{path} is not a plan", f"it looks like this: {shape}") from None
     unknown = [at for at in plan if at not in info.partitions]
     if unknown:
         raise Problem(f"{path} names {unknown[0]}, which does not exist")
     return plan
-
-
-def _show(info: ClusterInfo, plan: Plan, output_format: str) -> Plan:
-    """Print what of the plan is still to be done, and return it."""
-    changes = {at: target for at, target in plan.items() if target != info.target(at)}
-    if output_format == "json":
-        print_json(plan_as_json(changes))
-    elif changes:
-        print_plan((at, info.target(at), target) for at, target in changes.items())
-    return changes
-
-
-async def _carry_out(
-    connected: Cluster,
-    info: ClusterInfo,
-    changes: Plan,
-    rate: int | None,
-    *,
-    dry_run: bool,
-    yes: bool,
-    wait: bool,
-) -> None:
-    """Ask, begin to move, and wait for the end."""
-    if not changes:
-        talk("every partition is where it should be")
-        return
-    if dry_run:
-        return
-    if not yes:
-        click.confirm(f"Move {count(len(changes), 'partition')}?", abort=True, err=True)
-    topics = sorted({at.topic for at in changes})
-    if rate is not None:
-        await throttle(connected, topics, info.alive, rate)
-    try:
-        await _begin(connected, changes)
-        if wait:
-            await watch(MoveWatch(connected, _moves(info, changes)))
-        else:
-            talk("the moves have begun; see them with:  ottla cluster reassign --watch")
-    except Problem:
-        await lift_throttle(connected, topics)
-        raise
-    if not wait and rate is not None:
-        talk("they are throttled until that command has seen their end, or they are cancelled")
-    elif wait:
-        await lift_throttle(connected, topics if rate is not None else ())
-
-
-def _moves(info: ClusterInfo, changes: Plan) -> dict[TopicPartition, MoveInfo]:
-    """Return the moves that were asked for; small ones have ended before one can look."""
-    found, partitions = {}, info.partitions
-    for at, target in changes.items():
-        before = info.moves[at].before if at in info.moves else {*partitions[at].replicas}
-        removing = tuple(sorted(before - {*target}))
-        adding = tuple(node for node in target if node not in before)
-        found[at] = MoveInfo((*target, *removing), adding, removing)
-    return found
-
-
-async def _begin(connected: Cluster, changes: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-    failed: list[str] = []
-    items = list(changes.items())
-    for first in range(0, len(items), MOVES_PER_REQUEST):
-        outcomes = await ClusterAdmin(connected).reassign(dict(items[first : first + MOVES_PER_REQUEST]))
-        failed += [f"{at}: {error}" for at, error in outcomes.items() if error is not None]
-    if failed:
-        raise Problem(f"{count(len(failed), 'partition')} cannot be moved", *failed[:20])
 
 
 async def _those_under_way(
@@ -272,18 +193,39 @@ async def _those_under_way(
     if not moves:
         talk("nothing is being moved")
     elif cancel:
-        await _begin(connected, dict.fromkeys(moves))
+        await begin(connected, dict.fromkeys(moves))
         talk(f"{count(len(moves), 'move')} cancelled")
     else:
         await watch(MoveWatch(connected, moves))
     await lift_throttle(connected)
 
 
-def _rate(text: str | None) -> int | None:
-    """Return bytes per second: `50MB`, `800kB`, `1000000`."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is not a size: 50MB", param_hint="--throttle")
-    return int(found[1]) * {"": 1, "k": KIB, "m": MIB, "g": GIB}[found[2].lower()]
+async def _wait_until_gone(connected: Cluster, broker: int) -> None:
+    """Wait for moves off the broker that were begun before: forgotten now, it would take records along."""
+    info = await ClusterAdmin(connected).describe()
+    leaving = {at: each for at, each in info.moves.items() if broker in each.removing}
+    if leaving:
+        check_leaders(info, {at: each.target for at, each in leaving.items()})
+        await watch(MoveWatch(connected, leaving))
+        await lift_throttle(connected)
+
+
+def _show_moves(info: ClusterInfo, chosen: set[TopicPartition], output_format: str) -> None:
+    """Print what is under way, and change nothing."""
+    moves = {at: each for at, each in info.moves.items() if at in chosen}
+    if output_format == "json":
+        print_json(moves_as_json(moves))
+    elif moves:
+        print_plan((at, tuple(sorted(each.before)), each.target) for at, each in moves.items())
+    else:
+        talk("nothing is being moved")
+
+
+async def _tell_minimum(connected: Cluster, changes: Plan) -> None:
+    """Say it if topics got enough copies for a second one to be insisted on, and nobody does."""
+    topics = sorted({at.topic for at, target in changes.items() if len(target) >= COPIES_FOR_TWO})
+    minimums = await TopicAdmin(connected).topics_config("min.insync.replicas", topics) if topics else {}
+    for topic, minimum in minimums.items():
+        if minimum == "1":
+            more = f"ottla config alter --topic {topic} --set min.insync.replicas=2"
+            talk(f"acks=all still waits for one copy of {topic} only; to wait for two:  {more}")

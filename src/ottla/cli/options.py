@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -219,3 +220,12 @@ def key_values(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...
 def is_terminal(stream: Any) -> bool:
     """Return whether a person is at the other end of a standard stream."""
     return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask, unless `yes` has been said; end the command if the answer is no, or if there is nobody to ask."""
+    if yes:
+        return
+    if not is_terminal(sys.stdin):
+        raise click.UsageError(f"{question} Nobody can be asked here: say --yes")
+    click.confirm(question, abort=True, err=True)

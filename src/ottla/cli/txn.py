@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-import sys
 import time
 
 import click
 
 from ottla.cli import session
 from ottla.cli.not_allowed import visible
-from ottla.cli.options import bootstrap_option, format_option, is_terminal
-from ottla.cli.output import print_json, talk
+from ottla.cli.options import bootstrap_option, format_option
+from ottla.cli.output import count, print_json, talk
 from ottla.cli.partition_choice import Choice, chosen_partitions, topic_option
-from ottla.cli.problem_kinds import UNKNOWN_TRANSACTION
 from ottla.cli.problems import Problem
+from ottla.cli.txn_abort import abort, described
 from ottla.cli.txn_spark import spark_transactions
 from ottla.cli.txn_view import (
     described_as_json,
@@ -24,17 +22,33 @@ from ottla.cli.txn_view import (
     print_described,
     print_listed,
     print_open,
-    state_of,
 )
 from ottla.client.cluster import Cluster
-from ottla.client.transactions import OpenTransaction, TransactionDescription, Transactions, prefix_pattern
+from ottla.client.transactions import (
+    PREPARED,
+    ListedTransaction,
+    OpenTransaction,
+    TransactionDescription,
+    Transactions,
+    prefix_pattern,
+)
 from ottla.common.ids import TopicPartition
-from ottla.common.topic_names import is_internal
-from ottla.protocol.errors import TransactionalIdNotFound
+from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
+from ottla.protocol.errors import InvalidRegularExpression
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+NAMED = 20
 OLDER_THAN = "15m"
 """What no transaction of a living producer exceeds, with Kafka's transaction.max.timeout.ms."""
+STATES = (
+    "Empty",
+    "Ongoing",
+    PREPARED,
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]
@@ -55,11 +69,19 @@ def txn() -> None:
     """List, describe and abort transactions; find those that hang."""
 
 
+txn.add_command(abort)
 txn.add_command(spark_transactions)
 
 
 @txn.command("list")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state; repeatable.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    metavar="STATE",
+    help=f"Only in this state; repeatable: {', '.join(STATES)}.",
+)
 @click.option("--longer-than", type=Time(), help="Only those that have been running longer.")
 @click.option("--match", "pattern", metavar="REGEX", help="Only ids that this matches as a whole.")
 @click.option("--prefix", metavar="TEXT", help="Only ids that begin like this.")
@@ -83,10 +105,17 @@ def list_transactions(
         raise click.UsageError("--match and --prefix exclude each other")
     if prefix is not None:
         pattern = prefix_pattern(prefix)
-    found = session.run(
-        bootstrap,
-        lambda cluster: Transactions(cluster).list(states, longer_than_ms=longer_than, pattern=pattern),
-    )
+
+    async def command(cluster: Cluster) -> list[ListedTransaction]:
+        try:
+            return await Transactions(cluster).list(states, longer_than_ms=longer_than, pattern=pattern)
+        except InvalidRegularExpression:
+            hint = "ids that begin alike are found by --prefix"
+            raise Problem(
+                f"--match: {pattern!r} is not a regular expression that brokers know", hint
+            ) from None
+
+    found = session.run(bootstrap, command)
     if output_format == "json":
         print_json([listed_as_json(each) for each in found])
     elif found:
@@ -104,7 +133,7 @@ def describe(ids: tuple[str, ...], output_format: str, bootstrap: str) -> None:
 
     async def command(cluster: Cluster) -> list[TransactionDescription]:
         transactions = Transactions(cluster)
-        return [await _described(transactions, each) for each in dict.fromkeys(ids)]
+        return [await described(transactions, each) for each in dict.fromkeys(ids)]
 
     found = session.run(bootstrap, command)
     if output_format == "json":
@@ -136,6 +165,7 @@ def hanging(topics: Choice, older_than: int, output_format: str, bootstrap: str)
 
     async def command(cluster: Cluster) -> tuple[OpenTransaction, ...]:
         where = await chosen_partitions(cluster, topics) if topics else await _everywhere(cluster)
+        where = await _led(cluster, where)
         return await Transactions(cluster).hanging(where, older_than_ms=older_than, now_ms=_now_ms())
 
     found = session.run(bootstrap, command)
@@ -147,115 +177,25 @@ def hanging(topics: Choice, older_than: int, output_format: str, bootstrap: str)
         talk("no transaction hangs")
 
 
-@txn.command()
-@click.argument("ids", metavar="[ID]...", nargs=-1)
-@topic_option("For one that hangs: its partition, TOPIC:P.")
-@click.option("--start-offset", type=click.IntRange(0), metavar="N", help="For one that hangs: its begin.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be aborted.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@format_option
-@bootstrap_option
-def abort(
-    ids: tuple[str, ...],
-    topics: Choice,
-    start_offset: int | None,
-    dry_run: bool,
-    yes: bool,
-    output_format: str,
-    bootstrap: str,
-) -> None:
-    """Abort transactions, and fence their producers. On a terminal, asks first.
-
-    By id, the coordinator aborts what is open, also what is prepared. One that hangs has no coordinator:
-    name its partition and where it begins, as `ottla txn hanging` shows them.
-
-    \b
-    ottla txn abort billing-3
-    ottla txn abort --topic orders:2 --start-offset 1042
-    """
-    if bool(ids) == bool(topics) or (start_offset is None) == bool(topics):
-        raise click.UsageError(
-            "name transactional ids, or one partition with --topic TOPIC:P --start-offset N"
-        )
-
-    async def command(cluster: Cluster) -> list[dict[str, object]]:
-        transactions = Transactions(cluster)
-        if start_offset is None:
-            return await _abort_ids(transactions, ids, dry_run, yes)
-        partition = await _one_partition(cluster, topics)
-        return [await _abort_hanging(transactions, partition, start_offset, dry_run, yes)]
-
-    done = session.run(bootstrap, command)
-    if output_format == "json":
-        print_json(done)
-
-
-async def _abort_ids(
-    transactions: Transactions, ids: tuple[str, ...], dry_run: bool, yes: bool
-) -> list[dict[str, object]]:
-    found = [await _described(transactions, each) for each in dict.fromkeys(ids)]
-    _confirm(", ".join(each.transactional_id for each in found), dry_run or yes)
-    for each in found:
-        if not dry_run:
-            await transactions.abort(each.transactional_id)
-        talk(f"{each.transactional_id} ({state_of(each)}): {_done(dry_run)}")
-    return [{**described_as_json(each), "aborted": not dry_run} for each in found]
-
-
-async def _abort_hanging(
-    transactions: Transactions, partition: TopicPartition, offset: int, dry_run: bool, yes: bool
-) -> dict[str, object]:
-    opened = await transactions.open_in([partition])
-    hit = next((each for each in opened if each.start_offset == offset), None)
-    if hit is None:
-        others = ", ".join(str(each.start_offset) for each in opened)
-        hint = f"those that are begin at {others}" if others else "none is open there at all"
-        raise Problem(f"no transaction is open in {partition} from offset {offset} on", hint)
-    _confirm(f"the transaction of producer {hit.producer_id} in {partition}", dry_run or yes)
-    if not dry_run:
-        await transactions.abort_in(hit)
-    talk(f"{partition}, offset {offset}, producer {hit.producer_id}: {_done(dry_run)}")
-    return {**open_as_json(hit), "aborted": not dry_run}
-
-
-async def _described(transactions: Transactions, transactional_id: str) -> TransactionDescription:
-    """Return a transactional id; if nobody knows it, raise Problem with the names that are near."""
-    try:
-        return await transactions.describe(transactional_id)
-    except TransactionalIdNotFound:
-        known = [each.transactional_id for each in await transactions.list()]
-        near = difflib.get_close_matches(transactional_id, known, n=3)
-        hints = [f"did you mean: {', '.join(near)}?"] if near else []
-        hints.append("list them:  ottla txn list" if known else "there are no transactions yet")
-        what = f"there is no transactional id {transactional_id!r}"
-        raise Problem(what, *hints, kind=UNKNOWN_TRANSACTION) from None
-
-
-async def _one_partition(cluster: Cluster, topics: Choice) -> TopicPartition:
-    found = await chosen_partitions(cluster, topics)
-    if len(found) != 1:
-        raise Problem("a transaction hangs in one partition", "name it: --topic TOPIC:PARTITION")
-    return found[0]
-
-
 async def _everywhere(cluster: Cluster) -> list[TopicPartition]:
     topics = await cluster.refresh(None)
     return [
         TopicPartition(name, index)
         for name in sorted(topics)
-        if not is_internal(name)
+        if name != TRANSACTION_STATE_TOPIC  # which is written without transactions
         for index in topics[name].partitions
     ]
 
 
-def _confirm(what: str, is_sure: bool) -> None:
-    if not is_sure and is_terminal(sys.stdin) and not click.confirm(f"Abort {what}?", err=True):
-        talk("nothing aborted")
-        raise click.exceptions.Exit(1)
-
-
-def _done(dry_run: bool) -> str:
-    return "would be aborted" if dry_run else "aborted"
+async def _led(cluster: Cluster, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """Return those that have a leader, who can be asked; name the others."""
+    topics = await cluster.refresh(list({at.topic for at in partitions}))
+    led = [at for at in partitions if topics[at.topic].partitions[at.partition].leader >= 0]
+    missing = [str(at) for at in partitions if at not in led]
+    if missing:
+        names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
+        talk(f"{count(len(missing), 'partition')} without a leader cannot be looked at: {names}")
+    return led
 
 
 def _now_ms() -> int:

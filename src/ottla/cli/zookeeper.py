@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = "./ottla-data/zookeeper"
 DEFAULT_LISTEN = "127.0.0.1:2181"
+LARGEST_PORT = 65_535
 LOOK_EVERY_S = 0.5
 
 
@@ -72,7 +73,7 @@ def start(
     from ottla.broker.zookeeper_server import ZooKeeperFailed, ZooKeeperServer
 
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not port.isdecimal() or int(port) > LARGEST_PORT:
         raise click.UsageError(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:2181")
     server = ZooKeeperServer(
         data,

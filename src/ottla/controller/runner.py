@@ -309,7 +309,12 @@ class Controller:
 def _check_cluster(found: str, expected: str | None) -> None:
     if expected is not None and not found:
         raise MetadataError(
-            f"the logs belong to cluster {expected}, whose metadata is missing; restore it from a backup"
+            f"the logs belong to cluster {expected}, whose metadata is missing here. "
+            "Was --zookeeper forgotten, or does it name another ensemble or path? "
+            "If not, restore the metadata from a backup"
         )
     if expected is not None and found != expected:
-        raise MetadataError(f"the logs belong to cluster {expected}, the metadata to cluster {found}")
+        raise MetadataError(
+            f"the logs belong to cluster {expected}, the metadata to cluster {found}. "
+            "Use the --data of this cluster, or the --zookeeper of that one"
+        )

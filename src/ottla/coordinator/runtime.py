@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
 """When to try again what failed for want of replicas: a timer's records, or a commit that sends wait for."""
+RETRY_AFTER_DEFECT_MS = 60_000
+"""When to try a timer again that failed in an unknown way: not so often that it fills the log."""
 
 Replay = Callable[[Any], None]
 P = ParamSpec("P")
@@ -213,7 +215,9 @@ class Runtime(Generic[M]):
             logger.warning("timer %s: %s; trying again in %d ms", key, error, RETRY_MS)
             self._timers.set(key, RETRY_MS)
         except Exception:
-            logger.exception("timer %s failed", key)
+            # A defect. Without the timer nothing of its kind would ever happen again: no timeout, no expiry.
+            logger.exception("timer %s failed; trying again in %d ms", key, RETRY_AFTER_DEFECT_MS)
+            self._timers.set(key, RETRY_AFTER_DEFECT_MS)
 
     # Answers
 

@@ -38,9 +38,9 @@ class PartitionImage:
 
     `elr` are the eligible leader replicas (KIP-966): out of sync, but with every committed record, because
     nothing is committed while fewer than min.insync.replicas are in sync. `last_known_elr` are those of them
-    whose disk failed (decision 0064) and, while nobody leads, after them the last leader there was: when
-    `isr` and `elr` are both empty, the first of it may lead. While replicas move, `replicas` holds the new
-    ones (`adding`) and the old ones (`removing`) together.
+    whose disk failed (decision 0064) and, while nobody leads, after them the last leader there was, also if
+    it is one of them: when `isr` and `elr` are both empty, the first of it may lead. While replicas move,
+    `replicas` holds the new ones (`adding`) and the old ones (`removing`) together.
     """
 
     index: int

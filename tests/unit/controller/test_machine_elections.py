@@ -151,6 +151,25 @@ def test_a_replica_whose_disk_failed_is_waited_for_until_it_has_lost_records_too
     assert cluster.shape == (3, (3,), ())
 
 
+def test_a_last_leader_whose_disk_failed_is_remembered_when_others_lead_that_then_lose_power() -> None:
+    cluster = OnePartition(min_insync_replicas="2")
+    cluster.kill(2, 3)
+    cluster.start(1, unclean=True, seems_whole=True)
+    assert cluster.shape == (-1, (), (2, 3))
+    cluster.start(2)
+    assert (cluster.shape, cluster.partition.last_known_elr) == ((2, (2,), (3,)), (1,))
+    cluster.start(2, 3, unclean=True)
+    assert cluster.shape == (1, (1,), ())
+
+
+def test_a_replica_whose_disk_failed_is_nobody_special_to_one_that_may_commit_alone() -> None:
+    cluster = OnePartition((1, 2), min_insync_replicas="1")
+    cluster.start(1, 2, unclean=True, seems_whole=True)
+    assert (cluster.shape, cluster.partition.last_known_elr) == ((1, (1,), ()), ())
+    cluster.start(1, unclean=True)
+    assert cluster.shape == (1, (1,), ())
+
+
 def test_once_enough_are_in_sync_a_replica_whose_disk_failed_is_nobody_special() -> None:
     cluster = alone_after_a_failed_disk()
     cluster.start(2, unclean=True, seems_whole=True)

@@ -148,4 +148,4 @@ class Records(RuleBasedStateMachine):
 
 
 TestRecords = Records.TestCase
-TestRecords.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestRecords.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from tests.unit.controller.one_partition import CONFIG, OnePartition
 
+from ottla.common.ids import TopicPartition
 from ottla.controller import machine
 from ottla.controller.machine import Reassignment
+from ottla.controller.machine.leaders import ElectionType
 from ottla.protocol.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -167,3 +169,30 @@ def test_a_move_is_not_cancelled_while_too_few_old_replicas_have_all_records() -
     cluster.alter(1, 4, 5, 2)
     assert cancel(cluster) is None
     assert cluster.partition.isr == (1, 2)
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["asked for", "configured"])
+def test_a_move_ends_when_the_one_that_was_added_is_elected_uncleanly(asked: bool) -> None:
+    """Nobody else will ever be in sync with it, so nothing else would end the move."""
+    cluster = OnePartition((1,), brokers=range(1, 4))
+    move(cluster, 2)
+    if not asked:
+        cluster.set("unclean.leader.election.enable", "true")
+    cluster.kill(1)
+    if asked:
+        assert cluster.partition.leader == -1
+        wanted = [TopicPartition("orders", 0)]
+        cluster.take(machine.elect_leaders(cluster.image, ElectionType.UNCLEAN, wanted, CONFIG))
+    assert cluster.shape == (2, (2,), ())
+    assert (cluster.partition.replicas, cluster.partition.is_reassigning) == ((2,), False)
+
+
+def test_a_move_goes_on_when_another_than_the_one_that_was_added_is_elected_uncleanly() -> None:
+    cluster = OnePartition((1, 2), brokers=range(1, 4))
+    move(cluster, 2, 3)
+    cluster.alter(1)
+    cluster.set("unclean.leader.election.enable", "true")
+    cluster.kill(3)
+    cluster.kill(1)
+    assert cluster.shape == (2, (2,), ())
+    assert cluster.partition.adding == (3,)

@@ -15,7 +15,7 @@ class MemoryWriter:
     def __init__(self, records: list[Any] | None = None) -> None:
         self.records: list[Any] = [] if records is None else list(records)
         self.holds_back = False
-        self.failure: KafkaError | None = None
+        self.failure: Exception | None = None
         self.per_batch: int | None = None
         self._waiting: list[asyncio.Future[None]] = []
 

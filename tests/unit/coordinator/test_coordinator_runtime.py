@@ -246,6 +246,17 @@ async def test_a_timer_whose_records_cannot_be_written_is_tried_again(
     await until(lambda: runtime.machine.total == 100)
 
 
+async def test_a_timer_that_met_a_defect_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One transaction that cannot be aborted must not keep all others from timing out, for ever."""
+    monkeypatch.setattr("ottla.coordinator.runtime.RETRY_AFTER_DEFECT_MS", 5)
+    runtime, writer = await start()
+    writer.failure = ZeroDivisionError("nobody had thought of this")
+    runtime.call(Counting.set_alarm, ("writes",), 0)
+    await until(lambda: len(runtime.machine.fired) >= 2)
+    writer.failure = None
+    await until(lambda: runtime.machine.total == 100)
+
+
 def test_what_befalls_the_partition_is_told_in_the_words_of_a_coordinator() -> None:
     assert isinstance(as_coordinator_error(NotLeaderOrFollower()), NotCoordinator)
     assert isinstance(as_coordinator_error(MessageTooLarge()), UnknownServerError)

@@ -249,3 +249,18 @@ def test_an_abort_of_nothing_can_use_up_the_epochs_too(table: TransactionTable) 
     old = at_epoch(table, USABLE)
     assert table.end(old, commit=False) == Producer(1002, 0)
     assert table.end(old, commit=False) == Producer(1002, 0)
+
+
+def test_nobody_can_use_the_epoch_that_is_for_fencing(table: TransactionTable) -> None:
+    """A transaction in it could not be aborted for want of a higher epoch, and would never time out."""
+    old = at_epoch(table, USABLE)
+    table.add(old)
+    with pytest.raises(ConcurrentTransactions):
+        table.producer()
+    table.write_markers()
+    fence = table.txn.producer
+    assert fence == Producer(old.producer_id, LAST_EPOCH)
+    for ask in (table.add, table.end, table.verify):
+        with pytest.raises(ProducerFenced):
+            ask(fence)
+    assert table.producer(expected=fence) == Producer(1002, 0)

@@ -194,6 +194,16 @@ def test_only_its_own_principal_decides_about_a_two_phase_transaction(table: Tra
     table.end(producer, by="User:sink")
 
 
+def test_only_its_own_principal_may_take_a_two_phase_transaction_over(table: TransactionTable) -> None:
+    """Who could take it over could end it, which others may not."""
+    prepared(table)
+    before = table.txn
+    with pytest.raises(TransactionalIdAuthorizationFailed):
+        table.init(is_two_phase=True, keeps_prepared=True, principal="User:other")
+    assert table.txn == before
+    taken_over(table)
+
+
 def test_other_transactions_are_left_to_the_acls(table: TransactionTable) -> None:
     producer = table.begin(principal="User:one")
     table.end(producer, by="User:other")

@@ -63,11 +63,15 @@ def settle(
     eligible = _eligible(old, wanted, electorate, comeback.lost)
     doubted = _doubted(old, wanted, electorate, comeback)
     last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
-    last_known = (*_without(doubted, {*last_leader}), *last_leader)
+    last_known = (*doubted, *last_leader)  # who is both is there twice
     leader, isr, elr = _led(wanted, eligible, last_known, electorate)
     if isr:
         is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
-        last_known = () if is_unclean else _without(doubted, {*isr})
+        may_commit = len(isr) >= least_in_sync(wanted, electorate)
+        last_known = () if is_unclean or may_commit else _without(doubted, {*isr})
+    if isr != wanted.isr:  # who was not in sync leads alone: perhaps the one that a move was waiting for
+        wanted = finish_reassignment(replace(wanted, isr=isr), electorate)
+        elr, last_known = _within(elr, wanted.replicas), _within(last_known, wanted.replicas)
     is_new_leader = leader != old.leader or leader in comeback.renewed
     settled = replace(
         wanted,
@@ -186,6 +190,10 @@ def _led(
 
 def _first(nodes: Iterable[int]) -> int | None:
     return next(iter(nodes), None)
+
+
+def _within(nodes: Nodes, replicas: Nodes) -> Nodes:
+    return tuple(each for each in nodes if each in replicas)
 
 
 def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:

@@ -22,7 +22,7 @@ always ends with a higher epoch, and its markers carry that: what the fenced pro
 from __future__ import annotations
 
 from ottla.coordinator.transaction.requests import EndRequest, NewProducerIdNeeded
-from ottla.coordinator.transaction.transaction import NOBODY, Producer, State, Transaction
+from ottla.coordinator.transaction.transaction import LAST_EPOCH, NOBODY, Producer, State, Transaction
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
@@ -37,6 +37,9 @@ BUMPS_EPOCH = 2
 
 def check_holder(found: Transaction, producer: Producer) -> None:
     """Refuse whoever does not hold the transactional id; while a transaction ends, everybody has to wait."""
+    if producer.epoch >= LAST_EPOCH:
+        # Nobody was ever given it. A transaction in it could not be aborted: there is no higher epoch.
+        raise ProducerFenced(f"{producer} has an epoch that is for fencing only")
     if producer == found.holder or (found.state.is_ending and producer == found.producer):
         if found.state.is_ending:
             raise ConcurrentTransactions("the last transaction is still being ended")

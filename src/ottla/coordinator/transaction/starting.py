@@ -8,7 +8,7 @@ because the answer was lost, it gets the same answer twice.
 
 from __future__ import annotations
 
-from ottla.coordinator.transaction.ending import aborted_by_coordinator
+from ottla.coordinator.transaction.ending import aborted_by_coordinator, check_principal
 from ottla.coordinator.transaction.requests import Initiated, InitRequest, NewProducerIdNeeded
 from ottla.coordinator.transaction.transaction import NOBODY, Producer, State, Transaction
 from ottla.protocol.errors import ConcurrentTransactions, ProducerFenced
@@ -68,6 +68,7 @@ def _take_over(
     found: Transaction, request: InitRequest, now_ms: int, new_id: int | None
 ) -> tuple[Transaction, Initiated]:
     """Fence the last holder, and leave the transaction to the new one as it is (KIP-939)."""
+    check_principal(found, request.principal)
     holder = _first(new_id) if found.holder.is_exhausted else found.holder.bumped()
     taken = found.changed(
         now_ms,

@@ -62,6 +62,9 @@ class Producer(NamedTuple):
     producer_id: int
     epoch: int
 
+    def __str__(self) -> str:
+        return f"producer {self.producer_id} in epoch {self.epoch}"
+
     @property
     def is_exhausted(self) -> bool:
         """Tell whether the next epoch could not be given to a producer."""

@@ -1,0 +1,28 @@
+"""When it is too late to abort a transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cli.problems import Problem
+from ottla.cli.txn_abort import _check_undecided
+from ottla.client.transactions import TransactionDescription
+from ottla.common.ids import TopicPartition
+
+
+def described(state: str) -> TransactionDescription:
+    return TransactionDescription(
+        "billing-3", state, 7, 1, 60_000, 1_000, (TopicPartition("orders", 2),), coordinator=1
+    )
+
+
+@pytest.mark.parametrize(("state", "what"), [("PrepareCommit", "committed"), ("PrepareAbort", "aborted")])
+def test_what_is_decided_cannot_be_aborted_and_it_is_said_what_it_waits_for(state: str, what: str) -> None:
+    with pytest.raises(Problem, match=f"billing-3 is being {what} already") as refused:
+        _check_undecided(described(state))
+    assert any("orders-2" in hint for hint in refused.value.hints)
+
+
+@pytest.mark.parametrize("state", ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort"])
+def test_everything_else_can_be_looked_at(state: str) -> None:
+    _check_undecided(described(state))
