@@ -12,6 +12,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,6 +23,16 @@ from ottla.client.errors import ClientClosed, TimedOut
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_own_threads: set[int] = set()
+"""The threads that run the loops of clients."""
+_bridges: weakref.WeakSet[Bridge] = weakref.WeakSet()
+
+
+def check_may_wait() -> None:
+    """Raise if this is a client's own thread, which must not stand still: it would wait for itself."""
+    if threading.get_ident() in _own_threads:
+        raise RuntimeError("a callback cannot wait for its own client: it would wait for ever")
+
 
 class Bridge:
     """An event loop in a background thread."""
@@ -31,6 +42,9 @@ class Bridge:
         self._process = os.getpid()
         self._is_closed = False
         self._closing = threading.Lock()
+        self.on_fork: Callable[[Exception], object] | None = None
+        """Called in the child of a fork, in which there is no loop, with what to say of that."""
+        _bridges.add(self)
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -79,6 +93,11 @@ class Bridge:
         """Whether the caller is on the loop's own thread."""
         return threading.current_thread() is self._thread
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this is the child of a fork: the loop runs in the parent."""
+        return os.getpid() != self._process
+
     def close(self) -> None:
         """Stop the loop, cancelling what still runs on it, and end the thread."""
         with self._closing:
@@ -107,12 +126,13 @@ class Bridge:
             reason = ClientClosed("the client is closed")
         elif self.is_here:
             reason = RuntimeError("a callback cannot wait for its own client: it would wait for ever")
-        elif os.getpid() != self._process:
-            reason = RuntimeError("this client was made before a fork; make a new one in each process")
+        elif self.is_elsewhere:
+            reason = _made_before_a_fork()
         return reason
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
+        _own_threads.add(threading.get_ident())
         try:
             self._loop.run_forever()
         finally:
@@ -124,3 +144,18 @@ class Bridge:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
+            _own_threads.discard(threading.get_ident())
+
+
+def _made_before_a_fork() -> Exception:
+    return RuntimeError("this client was made before a fork; make a new one in each process")
+
+
+def _forked() -> None:
+    """Tell the clients that were there before a fork that the child has only their memory."""
+    for bridge in list(_bridges):
+        if bridge.on_fork is not None:
+            bridge.on_fork(_made_before_a_fork())
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -18,6 +18,7 @@ TokenProvider = Callable[[], str | Awaitable[str]]
 
 PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 
+_TLS_ONLY = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "ssl_ciphers")
 _STORES = "Java key stores are not read: name PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
 
 
@@ -137,11 +138,12 @@ class ClientOptions(Options):
         "sasl_jaas_config": "write sasl_plain_username and sasl_plain_password instead",
         "sasl_kerberos_service_name": "Kerberos (GSSAPI) is not implemented",
         "api_version": "is not needed: what the broker speaks is asked of it",
-        "metric_reporters": "is not implemented: give interceptors, or read metrics()",
+        "metric_reporters": "is not implemented: give a producer interceptors, or read its stats()",
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_tls()
         self._check_sasl()
 
     @property
@@ -164,6 +166,13 @@ class ClientOptions(Options):
         """What to set on each socket."""
         sizes = ((socket.SO_SNDBUF, self.send_buffer_bytes), (socket.SO_RCVBUF, self.receive_buffer_bytes))
         return tuple((socket.SOL_SOCKET, name, size) for name, size in sizes if size >= 0)
+
+    def _check_tls(self) -> None:
+        given = [name for name in _TLS_ONLY if getattr(self, name) is not None]
+        if given and not self.uses_tls:
+            raise ConfigError(
+                given[0], f"needs security_protocol SSL or SASL_SSL, not {self.security_protocol}"
+            )
 
     def _check_sasl(self) -> None:
         if not self.uses_sasl:

@@ -227,10 +227,13 @@ class Cluster:
 
     async def leader(self, partition: TopicPartition) -> int:
         """Return the node id of the partition's leader; raise LeaderNotAvailable if it has none now."""
-        info = (await self.topic(partition.topic)).partitions.get(partition.partition)
+        topic = await self.topic(partition.topic)
+        info = topic.partitions.get(partition.partition)
         if info is None or info.leader < 0:
             self.forget(partition.topic)
-            raise LeaderNotAvailable(f"{partition} has no leader now")
+            there_are = f"{topic.name} has {len(topic.partitions)} partitions, numbered from 0"
+            why = "has no leader now" if info is not None else f"does not exist: {there_are}"
+            raise LeaderNotAvailable(f"{partition} {why}")
         return info.leader
 
     async def retrying(

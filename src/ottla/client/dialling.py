@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.client.security import Security
 
 Protocol = TypeVar("Protocol", bound=asyncio.BaseProtocol)
+NO_TLS_HINT = " during the TLS handshake (if that stays so: is it a PLAINTEXT listener?)"
 SocketOptions = Sequence[tuple[int, int, int]]
 
 
@@ -29,7 +30,8 @@ async def dial(
     except OSError as error:  # of which ssl.SSLError is one
         if (reason := tls_reason(error)) is not None:
             raise TlsFailed(address, reason) from None
-        raise BrokerUnreachable([address], reason_of(error)) from None
+        hint = "" if tls is None or not isinstance(error, ConnectionResetError) else NO_TLS_HINT
+        raise BrokerUnreachable([address], reason_of(error) + hint) from None
     raw = transport.get_extra_info("socket")
     for level, name, value in options:
         if raw is not None:

@@ -64,15 +64,20 @@ class Options:
             positional, named = positional[1:], {**positional[0], **named}
         known = cls.declared()
         names = {other: name for name, declared in known.items() for other in (name, *declared.also)}
-        values: dict[str, Any] = {}
+        first = next(iter(known))
+        if len(positional) > 1:
+            raise ConfigError(first, f"is the only one that needs no name: name the rest, {positional[1:]!r}")
+        values: dict[str, Any] = {first: positional[0]} if positional else {}
         for given, value in named.items():
             name = names.get(given.replace(".", "_"))
             if name is None:
                 raise ConfigError(given, cls._why_refused(given, known))
+            if positional and name == first:
+                raise ConfigError(given, f"is given twice: {positional[0]!r}, which has no name, is this one")
             if name in values:
                 raise ConfigError(given, f"is given twice: it is the same option as {name}")
             values[name] = value
-        return cls(*positional, **values)
+        return cls(**values)
 
     @classmethod
     def declared(cls) -> dict[str, Declared]:

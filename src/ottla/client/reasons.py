@@ -25,6 +25,8 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, OSError) and (error.errno is not None or "Errno 111" in str(error)):
         text = os.strerror(error.errno or errno.ECONNREFUSED)
         return text[0].lower() + text[1:]
+    if isinstance(error, ConnectionResetError):
+        return "the connection was reset"
     return str(error) or type(error).__name__
 
 

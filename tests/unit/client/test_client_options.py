@@ -72,12 +72,35 @@ LOGIN = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_pass
         ),
         ({"ssl.truststore.location": "x.jks"}, "Java key stores are not read: name PEM files"),
         ({"interceptor.classes": "x"}, "give interceptors="),
+        ({"interceptors": "a.b.Counter"}, "interceptors: must be a list of objects that derive from"),
+        ({"interceptors": 5}, "interceptors: must be a list of objects that derive from"),
+        ({"interceptors": [5]}, "interceptors: must be a list of objects that derive from"),
+        ({"transactional_id": ""}, "transactional_id: must not be empty"),
+        ({"ssl_cafile": "ca.pem"}, "ssl_cafile: needs security_protocol SSL or SASL_SSL, not PLAINTEXT"),
+        ({"metric_reporters": []}, "give a producer interceptors, or read its stats()"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_would(given, said):
     with pytest.raises(ConfigError) as refused:
         ProducerOptions.of(**given)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "said"),
+    [
+        (
+            ("orders",),
+            {"bootstrap_servers": "a:1"},
+            "is given twice: 'orders', which has no name, is this one",
+        ),
+        (("a:1", "orders"), {}, "is the only one that needs no name: name the rest, ('orders',)"),
+    ],
+)
+def test_only_the_address_needs_no_name(given, named, said):
+    with pytest.raises(ConfigError) as refused:
+        ProducerOptions.of(*given, **named)
+    assert str(refused.value) == f"bootstrap_servers: {said}"
 
 
 def test_secrets_are_not_shown():

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.produced import headers, stored, values
 
+from ottla.client.errors import TimedOut
 from ottla.client.producer import ProducerInterceptor
 from ottla.client.producer.partitioners import partition_of
 from ottla.common.clock import ManualClock
@@ -98,11 +99,26 @@ async def test_a_key_decides_the_partition_and_a_partition_wins_over_it(produce,
     assert by_hand.partition.partition == 6
 
 
-@pytest.mark.parametrize("partition", [2, -1, "0", 1.0])
+@pytest.mark.parametrize("partition", [2, -1])
 async def test_a_partition_that_is_not_there_is_refused(produce, peer, partition):
     peer.add_topic("orders", 2)
     async with produce() as producer:
         with pytest.raises(UnknownTopicOrPartition, match="it has 2, numbered from 0"):
+            await producer.send("orders", b"x", partition=partition)
+
+
+async def test_a_topic_is_asked_about_no_longer_than_max_block_ms(produce, peer):
+    peer.fail(ApiKey.METADATA, "silent")
+    async with produce(max_block_ms=20) as producer:
+        with pytest.raises(TimedOut, match=r"no broker has answered what topic 'orders' is, within 0\.02 s"):
+            await producer.send("orders", b"x")
+
+
+@pytest.mark.parametrize("partition", ["0", 1.0])
+async def test_a_partition_that_is_no_number_is_refused(produce, peer, partition):
+    peer.add_topic("orders", 2)
+    async with produce() as producer:
+        with pytest.raises(TypeError, match="a partition is a whole number"):
             await producer.send("orders", b"x", partition=partition)
 
 

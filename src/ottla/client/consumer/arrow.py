@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.arrow_batches import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS, batches_to_arrow
+from ottla.client.arrow_batches import (
+    RECORD_SCHEMA,
+    RECORD_SCHEMA_WITH_HEADERS,
+    TooMuchAtOnce,
+    batches_to_arrow,
+)
 from ottla.client.consumer.partition_state import Chunk, PartitionState
 from ottla.client.consumer.record import Batch
 from ottla.common.ids import TopicPartition
@@ -35,9 +40,9 @@ def to_table(taken: Sequence[Taken], with_headers: bool) -> Any:
     parts = []
     for group in _in_groups(taken):
         try:
-            parts.append(_table(group, with_headers))
+            parts += _tables(group, with_headers)
         except (InvalidRecord, CorruptMessage):
-            parts += [part for one in group if (part := _alone(one, with_headers)) is not None]
+            parts += [part for one in group for part in _alone(one, with_headers)]
             continue
         for state, _, chunk in group:
             state.position, state.epoch = chunk.next_offset, chunk.next_epoch
@@ -57,18 +62,35 @@ def _in_groups(taken: Sequence[Taken]) -> list[list[Taken]]:
     return groups
 
 
-def _alone(one: Taken, with_headers: bool) -> Any | None:
+def _alone(one: Taken, with_headers: bool) -> list[Any]:
     state, _, chunk = one
     if state.has_failed:
-        return None  # this comes after what is bad
+        return []  # this comes after what is bad
     try:
-        part = _table([one], with_headers)
+        parts = _tables([one], with_headers)
     except (InvalidRecord, CorruptMessage) as error:
         state.drop_fetched()
         state.fail(CorruptMessage(f"{state.partition} at offset {state.position}: {error}"))
-        return None
+        return []
     state.position, state.epoch = chunk.next_offset, chunk.next_epoch
-    return part
+    return parts
+
+
+def _tables(group: Sequence[Taken], with_headers: bool) -> list[Any]:
+    """Return some partitions as record batches: one, unless they expand to more than that can hold."""
+    try:
+        return [_table(group, with_headers)]
+    except TooMuchAtOnce:
+        return [part for half in _halves(group) for part in _tables(half, with_headers)]
+
+
+def _halves(group: Sequence[Taken]) -> tuple[Sequence[Taken], Sequence[Taken]]:
+    middle = len(group) // 2
+    if middle:
+        return group[:middle], group[middle:]
+    state, batches, chunk = group[0]
+    middle = len(batches) // 2
+    return [(state, batches[:middle], chunk)], [(state, batches[middle:], chunk)]
 
 
 def _table(group: Sequence[Taken], with_headers: bool) -> Any:

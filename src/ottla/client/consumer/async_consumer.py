@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.cluster import Cluster
+from ottla.client.consumer.calls import Records
 from ottla.client.consumer.commit_queue import CommitCallback
-from ottla.client.consumer.core import ConsumerCore, Records
+from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.listener import Caller, RebalanceListener, call_here
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.queries import Queries
@@ -74,7 +75,8 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        if self._running is not None:
+            await self._running.close(after_error=error is not None)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         core = self._core
@@ -122,9 +124,11 @@ class AsyncConsumer:
         await self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; with a pattern, those that were found."""
+        """Return the topics that are subscribed to; with a pattern, those found or assigned."""
         group = self._core.group
-        return frozenset() if group is None or group.topics is None else group.topics.names
+        if group is None or group.topics is None:
+            return frozenset()
+        return group.topics.names or frozenset(topic for topic, _ in self.assignment())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; nobody else takes part, even with a group_id (for its offsets)."""
@@ -238,7 +242,7 @@ class AsyncConsumer:
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return who this consumer is in its group: for offsets in a producer's transaction."""
-        return self._core.need_group("group metadata").identity
+        return self._core.need_group("group metadata").signature
 
     # What there is.
 

@@ -199,6 +199,7 @@ class ClassicMembership(Membership):
             return await self._join(names)
         raise_for(answer.error_code, f"group {self._group_id}")
         self._member_id, self._generation = answer.member_id, answer.generation_id
+        self._signature = self.identity
         log.info("group %s: joined generation %d as %s", self._group_id, self._generation, self._member_id)
         return answer
 

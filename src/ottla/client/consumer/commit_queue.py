@@ -76,4 +76,7 @@ class CommitQueue:
             error = failure
             log.warning("offsets were not committed: %s", error)
         if on_done is not None:
-            on_done(offsets, error)
+            try:
+                on_done(offsets, error)
+            except Exception:
+                log.exception("a callback of a commit failed")

@@ -16,14 +16,14 @@ from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup, OffsetFe
 
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.consumer.deadlines import within
 from ottla.client.consumer.options import CONSUMER, ConsumerOptions
 from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, Coordinators
+from ottla.client.deadlines import within
 from ottla.client.errors import ClientError, ConnectionLost, raise_for
 from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import FencedInstanceId, KafkaError
 from ottla.protocol.types import GroupId, TopicName, i32, i64
 
 FIRST_FETCH_OF_MANY = 8
@@ -40,7 +40,6 @@ NO_LONGER_OURS = frozenset(
         ErrorCode.illegal_generation,
         ErrorCode.unknown_member_id,
         ErrorCode.rebalance_in_progress,
-        ErrorCode.fenced_instance_id,
         ErrorCode.fenced_member_epoch,
     }
 )
@@ -65,12 +64,14 @@ class Commits:
         coordinators: Coordinators,
         options: ConsumerOptions,
         identity: Callable[[], ConsumerGroupMetadata],
+        signature: Callable[[], ConsumerGroupMetadata],
     ) -> None:
         self._cluster = cluster
         self._coordinators = coordinators
         self._options = options
         self._group_id = options.group_id or ""
         self._identity = identity
+        self._signature = signature
 
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -105,7 +106,7 @@ class Commits:
             )
 
     async def _commit(self, connection: Connection, offsets: Offsets) -> None:
-        identity = self._identity()
+        signature = self._signature()
         topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for (name, index), (offset, metadata, leader_epoch) in offsets.items():
             topics[name].append(
@@ -118,9 +119,9 @@ class Commits:
             )
         request = OffsetCommitRequest(
             group_id=GroupId(self._group_id),
-            generation_id_or_member_epoch=i32(identity.generation_id),
-            member_id=identity.member_id,
-            group_instance_id=identity.group_instance_id,
+            generation_id_or_member_epoch=i32(signature.generation_id),
+            member_id=signature.member_id,
+            group_instance_id=signature.group_instance_id,
             topics=tuple(
                 OffsetCommitRequestTopic(name=TopicName(name), partitions=tuple(each))
                 for name, each in topics.items()
@@ -135,6 +136,11 @@ class Commits:
                     raise CommitFailed(
                         f"the offset of {partition} was not committed, the group has moved on "
                         f"({ErrorCode(each.error_code).name}): commit, or ask for records, more often"
+                    )
+                if each.error_code == ErrorCode.fenced_instance_id:
+                    raise FencedInstanceId(
+                        f"another consumer has our group_instance_id, {signature.group_instance_id!r}: "
+                        "give every process one of its own"
                     )
                 raise_for(each.error_code, str(partition))
 

@@ -9,24 +9,23 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.assignment import Assignment
+from ottla.client.consumer.calls import Calls, Records, Taken
 from ottla.client.consumer.collector import Collector
-from ottla.client.consumer.direct import WaitingThreads
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.group import LEAVE_WITHIN_S, Group
 from ottla.client.consumer.leaders import Leaders
 from ottla.client.consumer.listener import Caller, RebalanceListener, call_here
 from ottla.client.consumer.mistakes import WrongUse
-from ottla.client.consumer.news import News
 from ottla.client.consumer.options import ConsumerOptions
-from ottla.client.consumer.partition_state import Chunk, Need, PartitionState
+from ottla.client.consumer.partition_state import Need
 from ottla.client.consumer.positions import Positions
-from ottla.client.consumer.record import Batch, ConsumerRecord, Decoder
+from ottla.client.consumer.record import ConsumerRecord, Decoder
 from ottla.client.consumer.subscription import Topics
 from ottla.client.errors import ClientClosed
 from ottla.common.clock import Clock, SystemClock
@@ -34,12 +33,8 @@ from ottla.common.ids import TopicPartition
 
 log = logging.getLogger(__name__)
 
-Records = dict[TopicPartition, list[ConsumerRecord]]
-Taken = tuple[PartitionState, list[Batch], Chunk]
-Some = TypeVar("Some", Records, list[Taken], ConsumerRecord | None)
 
-
-class ConsumerCore:
+class ConsumerCore(Calls):
     """A consumer without a face."""
 
     def __init__(
@@ -49,14 +44,12 @@ class ConsumerCore:
         clock: Clock | None = None,
         call: Caller = call_here,
     ) -> None:
+        super().__init__()
         self.options = options
-        self.loop = asyncio.get_running_loop()
         self.clock = clock or SystemClock()
         self.cluster = cluster or Cluster(options=options)
         self._owns_cluster = cluster is None
         self._thread = threading.get_ident()
-        self._news = News(self.loop)
-        self.waiting_threads = WaitingThreads()
         resets = options.auto_offset_reset != "none"
         self.assignment = Assignment(on_filled=self._wake_waiting)
         self.collector = Collector(
@@ -82,9 +75,6 @@ class ConsumerCore:
             on_problem=self._report,
         )
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._problem: Exception | None = None
-        self._is_fatal = False
-        self._is_closing = False
         self._is_closed = False
 
     def _group(self, call: Caller) -> Group | None:
@@ -112,18 +102,37 @@ class ConsumerCore:
         if self.options.topics:
             self.subscribe(self.options.topics)
 
-    async def close(self) -> None:
-        """Commit if that is wanted, leave the group, disconnect."""
+    async def close(self, *, after_error: bool = False) -> None:
+        """Commit if that is wanted, leave the group, disconnect.
+
+        After an error in the application, what the last call returned has not been dealt with: then nothing
+        is committed.
+        """
         if self._is_closing:
             return
+        self.check_closing()
         self._is_closing = True
         self._hold()
         try:
             if self.group is not None:
+                if after_error and self._has_handed_out:
+                    self.group.commit_no_more()
                 await self.group.queue.finish(LEAVE_WITHIN_S)
                 await self.group.leave()
         finally:
             await self.stop()
+
+    def check_closing(self) -> None:
+        """Raise if it cannot be closed by the caller, who is waited for."""
+        if self.group is not None and self.group.turns.are_inside:
+            raise WrongUse("a rebalance listener cannot close its consumer: whoever asks for records can")
+
+    async def abandon(self) -> None:
+        """Leave the group, commit nothing, tell no listener, disconnect."""
+        if self.group is not None:
+            self.group.rebalances.listener = None
+        self._has_handed_out = True
+        await self.close(after_error=True)
 
     async def stop(self) -> None:
         """Disconnect, and do nothing else any more."""
@@ -131,12 +140,14 @@ class ConsumerCore:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._news.close()
-        if self.group is not None:
-            await self.group.close()
-        if self._owns_cluster:
-            await self.cluster.close()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._news.close()
+            if self.group is not None:
+                await self.group.close()
+        finally:  # though whoever closes us be cancelled
+            if self._owns_cluster:
+                await self.cluster.close()
 
     # What is read.
 
@@ -164,6 +175,7 @@ class ConsumerCore:
             raise WrongUse("the consumer has subscribed to topics: unsubscribe first")
         self._leaders.is_strict = True
         self.assignment.replace((TopicPartition(*each) for each in partitions), Need.COMMITTED)
+        self._hold()
         self.kick()
 
     async def unsubscribe(self) -> None:
@@ -172,6 +184,7 @@ class ConsumerCore:
         if self.group is not None:
             await self.group.leave()
         self.assignment.replace((), Need.COMMITTED)
+        self._hold()
 
     def kick(self) -> None:
         """Look again at what is to be found out and to be fetched."""
@@ -185,7 +198,7 @@ class ConsumerCore:
     ) -> Records:
         """Return the next records; wait for some, but not longer than the timeout."""
         most = self.options.max_poll_records if most is None else most
-        return await self._ask(timeout_s, lambda: self.collector.take(most, only))
+        return await self._ask(timeout_s, lambda: self.collector.take(most, only), {})
 
     async def take_one(
         self, timeout_s: float | None, only: frozenset[TopicPartition] | None = None
@@ -194,52 +207,14 @@ class ConsumerCore:
         if only is None:
             if not self.collector.is_held and (record := self.collector.take_one()) is not None:
                 return record
-            return await self._ask(timeout_s, self.collector.take_one)
+            return await self._ask(timeout_s, self.collector.take_one, None)
         for records in (await self.take(timeout_s, 1, only)).values():
             return records[0]
         return None
 
     async def take_batches(self, timeout_s: float | None, most: int) -> list[Taken]:
         """Return batches as they came; the caller moves the positions."""
-        return await self._ask(timeout_s, lambda: self.collector.take_batches(most))
-
-    async def _ask(self, timeout_s: float | None, take: Callable[[], Some]) -> Some:
-        """Take until there is something, or the time is over."""
-        self._asks(1)
-        try:
-            if self.collector.is_held or self.group is not None or self.assignment.line_length:
-                await self.attend()
-            found = take()
-            deadline = None if timeout_s is None else self.loop.time() + timeout_s
-            while not found and await self._wait_for_news(deadline):
-                found = take()
-        finally:
-            self._asks(-1)
-        return found
-
-    async def attend(self) -> None:
-        """Do what is to be done while the application asks for records."""
-        self._check_asking()
-        self.collector.is_held = False
-        self._raise_problem()
-        if self.group is not None:
-            await self.group.attend()
-        if self.assignment.line_length:
-            await asyncio.sleep(0)  # whoever takes in a tight loop must let the fetcher have its turn
-
-    async def _wait_for_news(self, deadline: float | None) -> bool:
-        """Wait until there may be records; return False if there are none in time."""
-        if not await self._news.wait(deadline):
-            return False
-        self._check_asking()
-        self._raise_problem()
-        if self.group is not None and self.group.turns.are_due:
-            await self.group.turns.run()
-        return True
-
-    def _asks(self, by: int) -> None:
-        if self.group is not None:
-            self.group.rebalances.asks(by)
+        return await self._ask(timeout_s, lambda: self.collector.take_batches(most), [])
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the next offset to be handed out; find it out if it is not known yet."""
@@ -260,32 +235,6 @@ class ConsumerCore:
         return self.group
 
     # Trouble.
-
-    def _report(self, error: Exception, is_fatal: bool = False) -> None:
-        if self._problem is None or not self._is_fatal:
-            self._problem, self._is_fatal = error, is_fatal
-        self._hold()
-
-    def _hold(self) -> None:
-        """Have the next call do more than to hand out records."""
-        self.collector.is_held = True
-        self._wake_waiting()
-
-    def _wake_waiting(self) -> None:
-        """Wake the calls that wait for records."""
-        self._news.set()
-        self.waiting_threads.wake()
-
-    def _raise_problem(self) -> None:
-        problem = self._problem
-        if problem is not None:
-            if not self._is_fatal:
-                self._problem = None
-            raise problem
-
-    def _check_asking(self) -> None:
-        if self._is_closing:
-            raise ClientClosed("the consumer is closed")
 
     def _check_open(self) -> None:
         if self._is_closed:

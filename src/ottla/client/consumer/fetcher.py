@@ -45,6 +45,7 @@ LOST_SESSION = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
+SAY_AGAIN_S = 30.0
 LONGEST_REST_S = 1.0
 HURRIED_S = 0.005
 """A broker that has nothing and says so faster than this is not asked again at once."""
@@ -75,6 +76,8 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._failures: dict[int, int] = {}
+        self._said, self._say_again_at = "", 0.0
+        """What was last written down, and when to write it down again if it stays so."""
         self._lines = PrivateLines(cluster)
         self._settings = FetchSettings(
             options.fetch_max_wait_ms,
@@ -276,6 +279,10 @@ class Fetcher:
         if isinstance(error, ClientClosed):
             return
         if passes(error) or isinstance(error, KafkaError):
-            log.warning("fetching is held up: %s", error)
+            said, now = str(error), self._loop.time()
+            is_news = said != self._said or now >= self._say_again_at
+            log.log(logging.WARNING if is_news else logging.DEBUG, "fetching is held up: %s", error)
+            if is_news:
+                self._said, self._say_again_at = said, now + SAY_AGAIN_S
         else:
             self._on_problem(error)

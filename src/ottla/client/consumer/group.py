@@ -51,7 +51,9 @@ class Group:
         self._assignment = assignment
         self._on_turn = on_turn
         self._coordinators = Coordinators(cluster)
-        self.commits = Commits(cluster, self._coordinators, options, lambda: self.identity)
+        self.commits = Commits(
+            cluster, self._coordinators, options, lambda: self.identity, lambda: self.signature
+        )
         self.queue = CommitQueue(self.commits, options.auto_commit_interval_ms, on_due=on_turn)
         self.rebalances = Rebalances(
             assignment,
@@ -61,6 +63,7 @@ class Group:
             on_change=on_change,
             on_error=on_error,
         )
+        self._commits_itself = options.enable_auto_commit
         self.topics: Topics | None = None
         self._membership: Membership | None = None
         self._task: asyncio.Task[None] | None = None
@@ -72,6 +75,16 @@ class Group:
             return self._membership.identity
         return ConsumerGroupMetadata(self._group_id)
 
+    @property
+    def signature(self) -> ConsumerGroupMetadata:
+        """What commits are signed with: who this consumer is in its group, or was before it was shut out."""
+        return self.identity if self._membership is None else self._membership.signature
+
+    def commit_no_more(self) -> None:
+        """Leave without a commit: what was handed out last has not been dealt with."""
+        self._commits_itself = False
+        self.rebalances.commit = None
+
     def subscribe(self, topics: Topics) -> None:
         """Read these topics; the group is joined, or told, when the application asks for records."""
         self.topics = topics
@@ -79,16 +92,14 @@ class Group:
             self._membership.resubscribe(topics)
         self._on_turn()
 
-    async def attend(self) -> None:
-        """Do what is to be done while the application asks for records."""
+    def attend(self) -> None:
+        """Begin what is to be done while the application asks for records: join, and commit if it is time."""
         if self.topics is not None and self._task is None:
             self._join(self.topics)
         if self._options.enable_auto_commit and self.queue.is_due():
             offsets = self._assignment.consumed()
             if offsets:
                 self.queue.post(offsets)
-        if self.turns.are_due:
-            await self.turns.run()
 
     async def leave(self) -> None:
         """Commit if that is wanted, tell the listener, leave the group; no longer than a few seconds."""
@@ -125,7 +136,7 @@ class Group:
         owned = self._assignment.partitions
         if owned and self._membership is not None:
             await self.rebalances.give_up(owned)
-        elif owned and self.topics is None and self._options.enable_auto_commit:
+        elif owned and self.topics is None and self._commits_itself:
             await self._commit_consumed(owned)
 
     async def _commit_consumed(self, partitions: Collection[TopicPartition]) -> None:

@@ -88,11 +88,17 @@ class Membership(ABC):
         self._loop = asyncio.get_running_loop()
         self._lines = PrivateLines(cluster)
         self._failures = 0
+        self._signature: ConsumerGroupMetadata | None = None
 
     @property
     @abstractmethod
     def identity(self) -> ConsumerGroupMetadata:
         """Who we are in the group now."""
+
+    @property
+    def signature(self) -> ConsumerGroupMetadata:
+        """Who we are, or were last: whoever has been shut out does not commit as a stranger may."""
+        return self._signature or self.identity
 
     @abstractmethod
     async def run(self) -> None:

@@ -151,6 +151,7 @@ class ModernMembership(Membership):
         self._reported, self._subscribed = owned, subscribed
         self._member_id = answer.member_id or self._member_id
         self._epoch = answer.member_epoch
+        self._signature = self.identity
         self._interval_s = answer.heartbeat_interval.total_seconds()
         if answer.assignment is not None:
             wanted = {

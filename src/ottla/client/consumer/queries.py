@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 
 from ottla.client.consumer.commit_queue import CommitCallback
 from ottla.client.consumer.core import ConsumerCore
-from ottla.client.consumer.deadlines import within
 from ottla.client.consumer.partition_state import Need
+from ottla.client.deadlines import within
 from ottla.client.group_types import OffsetAndMetadata
 from ottla.client.offsets import OffsetAndTime, list_offsets
 from ottla.common.ids import TopicPartition

@@ -39,7 +39,7 @@ class Rebalances:
         self._assignment = assignment
         self._turns = turns
         self._call = call
-        self._commit = commit
+        self.commit = commit
         """Commits the positions of partitions that are given up; None if the application does that."""
         self._on_change = on_change
         self._on_error = on_error
@@ -99,9 +99,9 @@ class Rebalances:
     async def give_up(self, partitions: Partitions) -> None:
         """Commit and tell the listener, while the partitions are still ours; then stop reading them."""
         try:
-            if self._commit is not None:
+            if self.commit is not None:
                 try:
-                    await self._commit(partitions)
+                    await self.commit(partitions)
                 except (KafkaError, ClientError) as error:
                     log.warning("offsets were not committed before a rebalance: %s", error)
             if self.listener is not None:

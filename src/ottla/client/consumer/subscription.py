@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from ottla.client.cluster import Cluster
+from ottla.client.consumer.mistakes import WrongUse
 from ottla.client.metadata import TopicInfo
 from ottla.protocol.errors import KafkaError
 
@@ -18,10 +19,15 @@ class Topics:
     ) -> None:
         self._cluster = cluster
         self.names = frozenset(names)
+        if bool(self.names) == (pattern is not None):
+            raise WrongUse("name the topics to subscribe to, or else give a pattern")
+        for name in self.names:
+            if not isinstance(name, str):
+                raise TypeError(f"the name of a topic is text, not {type(name).__name__}")
         """The topics; with a pattern, those that were found to match it."""
         self.pattern = re.compile(pattern) if isinstance(pattern, str) else pattern
-        self.broker_pattern = pattern if isinstance(pattern, str) else None
-        """A pattern that a broker may match itself (with group_protocol consumer)."""
+        self.broker_pattern = f".*(?:{pattern}).*" if isinstance(pattern, str) else None
+        """A pattern that a broker may match itself (with group_protocol consumer), with the whole name."""
         self.creates = False
 
     async def find(self) -> frozenset[str]:

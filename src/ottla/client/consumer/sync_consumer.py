@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 
 from ottla.client.bridge import Bridge
 from ottla.client.consumer.async_consumer import AsyncConsumer, nothing_came
+from ottla.client.consumer.calls import Records
 from ottla.client.consumer.commit_queue import CommitCallback
-from ottla.client.consumer.core import Records
 from ottla.client.consumer.direct import take_here
 from ottla.client.consumer.listener import RebalanceListener
 from ottla.client.consumer.options import ConsumerOptions
@@ -61,7 +61,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(after_error=error is not None)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         core = self._async._core
@@ -73,10 +73,17 @@ class Consumer:
 
     def close(self) -> None:
         """Commit (with enable_auto_commit), leave the group, and disconnect; at most a few seconds."""
+        self._close(after_error=False)
+
+    def _close(self, *, after_error: bool) -> None:
+        if not self._finalizer.alive or self._bridge.is_elsewhere:
+            return  # it is closed, or it is for the parent of this process to close it
+        self._bridge.check()
+        self._async._core.check_closing()
         if self._finalizer.detach() is None:
-            return  # it is closed
+            return  # another thread is closing it
         try:
-            self._bridge.run(self._async.close())
+            self._bridge.run(self._async._core.close(after_error=after_error))
         finally:
             self._bridge.close()
 
@@ -100,7 +107,7 @@ class Consumer:
         self._bridge.run(self._async.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; with a pattern, those that were found."""
+        """Return the topics that are subscribed to; with a pattern, those found or assigned."""
         return self._async.subscription()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -277,14 +284,20 @@ async def _call_in_thread(
 
 
 def _forgotten(bridge: Bridge, consumer: AsyncConsumer) -> None:
-    """Leave the group of a consumer that nobody closed: at the end of the program, or when it is dropped."""
-    warnings.warn("a consumer was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)
+    """Leave the group of a consumer that nobody closed: at the end of the program, or when it is dropped.
+
+    Perhaps it ended in the middle of its work, by an error: nothing is committed, nobody is told.
+    """
+    if bridge.is_elsewhere:
+        return  # in the child of a fork: it is the parent's
     if bridge.is_here:
         bridge.post(bridge.close)
-        return
-    try:
-        bridge.run(consumer.close())
-    except (ClientClosed, concurrent.futures.CancelledError):
-        pass
-    finally:
-        bridge.close()
+    else:
+        try:
+            bridge.run(consumer._core.abandon())
+        except (ClientClosed, concurrent.futures.CancelledError):
+            pass
+        finally:
+            bridge.close()
+    # Last: where warnings are errors, this raises.
+    warnings.warn("a consumer was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)

@@ -10,9 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
+from ottla.client.consumer.mistakes import WrongUse
+from ottla.client.errors import ClientClosed
+
 Step = Callable[[], Coroutine[Any, Any, None]]
+
+_calling: ContextVar[asyncio.Task[Any] | None] = ContextVar("calling", default=None)
+"""The step on whose behalf something is called: a listener, in whichever thread, and what it calls."""
 
 
 class Turns:
@@ -22,6 +29,7 @@ class Turns:
         self._on_wait = on_wait
         self._waiting: deque[tuple[Step, asyncio.Future[None]]] = deque()
         self._running: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     @property
     def are_due(self) -> bool:
@@ -39,26 +47,48 @@ class Turns:
             if (step, done) in self._waiting:
                 self._waiting.remove((step, done))
 
-    async def run(self) -> None:
-        """Run the steps that wait; raise what they raise. Called by whoever asks for records."""
+    @property
+    def are_inside(self) -> bool:
+        """Whether the caller is a listener that the step under way has called."""
+        return self._running is not None and _calling.get() is self._running
+
+    async def run(self, deadline: float | None = None) -> bool:
+        """Run the steps that wait; raise what they raise. Called by whoever asks for records.
+
+        Return whether all are done by the deadline. One that is under way goes on, and the next call waits.
+        """
+        if self.are_inside:
+            raise WrongUse("a rebalance listener cannot ask for records: the call that does waits for it")
+        loop = asyncio.get_running_loop()
         while self.are_due:
             if self._running is None:
                 step, done = self._waiting.popleft()
-                self._running = asyncio.create_task(step(), name="ottla rebalance")
+                self._running = loop.create_task(_call(step), name="ottla rebalance")
                 self._running.add_done_callback(lambda _, done=done: _finish(done))  # type: ignore[misc]
             task = self._running
-            try:
-                await asyncio.shield(task)  # who waits may give up; the step goes on, and the next one waits
-            finally:
-                if task.done() and self._running is task:
-                    self._running = None
+            left_s = None if deadline is None else max(deadline - loop.time(), 0)
+            await asyncio.wait([task], timeout=left_s)
+            if not task.done():
+                return False
+            if self._running is task:
+                self._running = None
+            if task.cancelled() and self._is_closed:
+                raise ClientClosed("the consumer is closed")
+            task.result()
+        return True
 
     async def close(self) -> None:
         """Give up what is under way."""
+        self._is_closed = True
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
             self._running = None
+
+
+async def _call(step: Step) -> None:
+    _calling.set(asyncio.current_task())
+    await step()
 
 
 def _finish(done: asyncio.Future[None]) -> None:

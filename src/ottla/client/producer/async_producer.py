@@ -116,8 +116,8 @@ class AsyncProducer:
             delivery = core.intake.take(topic, value, key, partition, on_delivery)
         if delivery is None:
             prepared = core.intake.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-            if prepared.topic not in core.intake.topics:
-                await core.open_topic(prepared.topic)
+            if not core.intake.knows(prepared.topic, prepared.partition):
+                await core.open_topic(prepared.topic, prepared.partition)
             delivery = core.intake.offer(prepared) or await self._wait_for_room(core, prepared)
         if not delivery.place % RECORDS_PER_TURN and core.needs_turn(delivery):
             await asyncio.sleep(0)  # the sender gets its turn, however tight the caller's loop

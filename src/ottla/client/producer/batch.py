@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
+from ottla.client.bridge import check_may_wait
 from ottla.client.errors import TimedOut
 from ottla.common.ids import TopicPartition
 from ottla.protocol.record_encoder import MAX_OVERHEAD_BYTES, NewRecord, encode_new_batch, restamp
@@ -171,10 +174,11 @@ class Batch:
             wake()
 
     async def settled(self) -> None:
-        """Wait until the batch is settled; on the producer's loop."""
+        """Wait until the batch is settled; on the producer's loop, or on any other."""
         if not self.is_settled:
-            future = asyncio.get_running_loop().create_future()
-            self.when_settled(lambda: None if future.done() else future.set_result(None))
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[None] = loop.create_future()
+            self.when_settled(partial(_wake, loop, threading.get_ident(), future))
             await future
 
     def metadata(self, place: int, timestamp: int) -> RecordMetadata:
@@ -251,6 +255,7 @@ class Delivery:
         """
         self.batch.is_observed = True
         if not self.batch.is_settled:
+            check_may_wait()
             event = threading.Event()
             self.batch.when_settled(event.set)
             if not event.wait(timeout):
@@ -265,6 +270,20 @@ class Delivery:
         if batch.error is not None:
             raise batch.error
         return batch.metadata(place, self.timestamp)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, thread: int, future: asyncio.Future[None]) -> None:
+    """Wake who waits: at once on the loop that we are on, else through the thread of that loop."""
+    if threading.get_ident() == thread:
+        _finish(future)
+    else:
+        with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_finish, future)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Any) -> int:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from inspect import iscoroutine
 
 from ottla.client.cluster import Cluster
+from ottla.client.deadlines import within
 from ottla.client.errors import ClientClosed, ClientError, TimedOut, WrongTransactionState
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
@@ -20,7 +22,7 @@ from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.sender import Sender
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.memory import keep_for_reuse
-from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.protocol.errors import InvalidTopicException, UnknownTopicOrPartition
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,11 @@ class ProducerCore:
         if self._owns_cluster:
             await self.cluster.start()
         self._runner = self.loop.create_task(self._run(), name="ottla producer")
-        await self._started.wait()
+        try:
+            await self._started.wait()
+        except BaseException:
+            await self.stop()
+            raise
 
     def check(self) -> None:
         """Raise if records cannot be taken now."""
@@ -86,10 +92,14 @@ class ProducerCore:
         """Take note that a transaction has begun, or has ended: between them every record is checked."""
         self.needs_check = not is_open or self._problem is not None
 
-    async def open_topic(self, name: str) -> None:
-        """Learn of a topic, so that records can be queued for it; the broker may create it."""
+    async def open_topic(self, name: str, partition: int | None = None) -> None:
+        """Learn of a topic, so that records can be queued for it; the broker may create it.
+
+        If it is known, but not the partition, it is asked anew: the topic may have grown.
+        """
         async with self._opening:
-            if name not in self.intake.topics:
+            if not self.intake.knows(name, partition):
+                self.cluster.forget(name)
                 self.intake.adopt(await self._ask_about(name))
 
     async def partitions_for(self, name: str) -> list[PartitionInfo]:
@@ -100,15 +110,19 @@ class ProducerCore:
         return list(info.partitions.values())
 
     async def _ask_about(self, name: str) -> TopicInfo:
+        most_ms = self.options.max_block_ms
         try:
-            return await self.cluster.retrying(
-                lambda: self.cluster.topic(name, create=True),
-                patient=True,
-                timeout_ms=self.options.max_block_ms,
-            )
+            async with within(most_ms, f"no broker has answered what topic {name!r} is,"):
+                return await self.cluster.retrying(
+                    lambda: self.cluster.topic(name, create=True), patient=True, timeout_ms=most_ms
+                )
         except UnknownTopicOrPartition:
             raise UnknownTopicOrPartition(
                 f"there is no topic {name!r}, and the broker does not create it"
+            ) from None
+        except InvalidTopicException:
+            raise InvalidTopicException(
+                f"{name!r} cannot be a topic: 1 to 249 of the characters a-z A-Z 0-9 . _ -, not . or .. alone"
             ) from None
 
     def offer(self, prepared: Prepared, has_waited: bool = False) -> Delivery | None:
@@ -162,7 +176,7 @@ class ProducerCore:
         if self._is_closing:
             return
         self._is_closing = True
-        self._refuse(ClientClosed("the producer is closed"))
+        self.refuse(ClientClosed("the producer is closed"))
         try:
             async with asyncio.timeout(timeout_s):
                 if self.transactions is None:
@@ -178,16 +192,18 @@ class ProducerCore:
     async def stop(self) -> None:
         """End everything; what is not delivered fails."""
         self._is_closing = True
-        self._refuse(ClientClosed("the producer is closed"))
+        self.refuse(ClientClosed("the producer is closed"))
         if self.transactions is not None:
             self.transactions.stop()
         self._stopping.set()
-        if self._runner is not None:
-            await asyncio.wait([self._runner])
-        self._give_up(ClientClosed("the producer was closed before the record was delivered"))
-        self.intake.interceptors.close()
-        if self._owns_cluster:
-            await self.cluster.close()
+        try:
+            if self._runner is not None:
+                await asyncio.wait([self._runner])
+        finally:  # though whoever closes us be cancelled
+            self._give_up(ClientClosed("the producer was closed before the record was delivered"))
+            self.intake.interceptors.close()
+            if self._owns_cluster:
+                await self.cluster.close()
 
     async def _run(self) -> None:
         """Own the background tasks; if one of them breaks, which is a bug of ours, nothing hangs for it."""
@@ -203,10 +219,10 @@ class ProducerCore:
         except BaseExceptionGroup as broken:
             log.exception("the producer's background work broke")
             error = ClientError(f"the producer is broken: {broken.exceptions[0]!r}")
-            self._refuse(error)
+            self.refuse(error)
             self._give_up(error)
 
-    def _refuse(self, error: Exception) -> None:
+    def refuse(self, error: Exception) -> None:
         """Take no more records."""
         self._problem = self._problem or error
         self.needs_check = True
@@ -224,7 +240,9 @@ class ProducerCore:
             whole, at = batch.locate(place)
             metadata = whole.metadata(at, timestamp) if whole.error is None else None
             try:
-                callback(metadata, whole.error)
+                if iscoroutine(left := callback(metadata, whole.error)):
+                    left.close()
+                    log.error("on_delivery is called, not awaited: %r must be a plain function", callback)
             except Exception:
                 log.exception("a callback of a delivery failed")
         if batch.error is not None:

@@ -7,6 +7,7 @@ record is first prepared, then offered; an offer is refused while the buffer is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 from ottla.client.metadata import TopicInfo
@@ -14,7 +15,7 @@ from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Callback, Delivery, size_of
 from ottla.client.producer.interceptors import Interceptors, ProducerRecord
 from ottla.client.producer.options import ProducerOptions
-from ottla.client.producer.topics import Topic
+from ottla.client.producer.topics import Topic, as_number
 from ottla.common.clock import Clock
 from ottla.protocol.errors import MessageTooLarge
 from ottla.protocol.record_encoder import MAX_OVERHEAD_BYTES, NewRecord
@@ -58,6 +59,8 @@ class Intake:
         target = self.topics.get(topic)
         if target is None or not self._takes_bytes:
             return None
+        if partition is not None and not target.has(partition):
+            return None
         size_bytes = MAX_OVERHEAD_BYTES
         if value is not None:
             if type(value) is not bytes:
@@ -73,6 +76,11 @@ class Intake:
         record = (self._clock.wall_ms(), key, value, ())
         return self._accumulator.append(queue, record, size_bytes, callback)
 
+    def knows(self, topic: str, partition: int | None) -> bool:
+        """Return whether records can be offered for a topic, and for this partition if one is named."""
+        target = self.topics.get(topic)
+        return target is not None and (partition is None or target.has(partition))
+
     def prepare(
         self,
         topic: str,
@@ -84,6 +92,8 @@ class Intake:
         callback: Callback | None,
     ) -> Prepared:
         """Return the record that these stand for; raise TypeError, ValueError or MessageTooLarge."""
+        if not isinstance(topic, str):
+            raise TypeError(f"the name of a topic is text, not {type(topic).__name__}")
         if self.interceptors.are_any:
             given = ProducerRecord(topic, value, key, partition, timestamp_ms, _pairs(headers))
             topic, value, key, partition, timestamp_ms, headers = self.interceptors.on_send(given)
@@ -92,14 +102,16 @@ class Intake:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
+        if partition is not None and type(partition) is not int:
+            partition = as_number(partition)
         if key is not None and type(key) is not bytes:
             key = _as_bytes("key", key)
         if value is not None and type(value) is not bytes:
             value = _as_bytes("value", value)
         if timestamp_ms is None:
             timestamp_ms = self._clock.wall_ms()
-        elif not 0 <= timestamp_ms <= INT64_MAX:
-            raise ValueError(f"timestamp_ms counts from 1970 and is not negative, unlike {timestamp_ms}")
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= INT64_MAX:
+            timestamp_ms = _as_time(timestamp_ms)
         pairs: Headers = _checked(_pairs(headers)) if headers else ()
         size_bytes = size_of(key, value, pairs)
         if size_bytes > self._max_bytes:
@@ -132,6 +144,16 @@ def _as_bytes(what: str, given: Any) -> bytes:
     )
 
 
+def _as_time(given: Any) -> int:
+    try:
+        time_ms = index(given)
+    except TypeError:
+        raise TypeError(f"timestamp_ms is a whole number of milliseconds since 1970, not {given!r}") from None
+    if not 0 <= time_ms <= INT64_MAX:
+        raise ValueError(f"timestamp_ms counts from 1970 and is not negative, unlike {time_ms}")
+    return time_ms
+
+
 def _pairs(headers: HeadersGiven) -> Sequence[tuple[str, bytes | None]]:
     return tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers or ())
 
@@ -142,7 +164,9 @@ def _checked(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is text, not {type(name).__name__}")
         name.encode(errors="surrogateescape")
-        checked.append((name, None if value is None else _as_bytes("header", value)))
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"the value of a header is bytes or None, not {type(value).__name__}: encode it")
+        checked.append((name, None if value is None else bytes(value)))
     return tuple(checked)
 
 

@@ -58,7 +58,10 @@ class Interceptors:
         """Return the record as the interceptors leave it."""
         for each in self._each:
             try:
-                record = each.on_send(record)
+                left = each.on_send(record)
+                if not isinstance(left, ProducerRecord):
+                    raise TypeError(f"on_send must return a ProducerRecord, not {left!r}")
+                record = left
             except Exception:
                 log.exception("an interceptor failed in on_send; the record goes on without it")
         return record

@@ -10,6 +10,7 @@ long as that is at work it alone sends, so that the order is kept.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -129,9 +130,9 @@ class Lane:
         """Encode batches; where there is much to compress, in a thread: the loop has other things to do."""
         codec = self._sender.codec
         if codec and sum(batch.size_bytes for batch in batches) >= COMPRESSED_IN_A_THREAD_BYTES:
-            await self._loop.run_in_executor(None, _encode_all, batches, codec)
-        else:
-            _encode_all(batches, codec)
+            with suppress(RuntimeError):  # the program ends, and begins nothing more in threads
+                await self._loop.run_in_executor(None, _encode_all, batches, codec)
+        _encode_all(batches, codec)  # those that are not yet
 
     def _send(self, connection: Connection, batches: list[Batch]) -> None:
         """Write one request; whatever goes wrong from here on is said of its batches, not raised."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -31,6 +31,14 @@ def _codec(value: Any) -> str:
     if value is None:
         return CODEC_NAMES[0]
     return one_of(*CODEC_NAMES)(value)
+
+
+def _interceptors(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        found = tuple(value)
+        if all(hasattr(each, "on_send") and hasattr(each, "on_acknowledgement") for each in found):
+            return found
+    raise ValueError("must be a list of objects that derive from ProducerInterceptor")
 
 
 def _partitioner(value: Any) -> Any:
@@ -99,7 +107,7 @@ class ProducerOptions(ClientOptions):
     key_serializer: Serializer | None = option(None, function, "Turns keys into bytes.")  # noqa: RUF009
     value_serializer: Serializer | None = option(None, function, "Turns values into bytes.")  # noqa: RUF009
     interceptors: Sequence[ProducerInterceptor] = option(
-        (), tuple, "Look at records before they are sent, and at what became of them."
+        (), _interceptors, "Look at records before they are sent, and at what became of them."
     )
     transactional_id: str | None = option(
         None, text, "Whose transactions these are: one producer at a time has the name."
@@ -129,6 +137,10 @@ class ProducerOptions(ClientOptions):
             raise ConfigError(
                 "max_in_flight_requests_per_connection",
                 f"must be between 1 and {MAX_IN_FLIGHT} with enable_idempotence",
+            )
+        if self.transactional_id == "":
+            raise ConfigError(
+                "transactional_id", "must not be empty: leave it out to send without transactions"
             )
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigError("transactional_id", "needs acks='all' and enable_idempotence")

@@ -56,6 +56,7 @@ class Producer:
             self._bridge.close()
             raise
         self._finalizer = weakref.finalize(self, _forgotten, self._bridge, self._core)
+        self._bridge.on_fork = self._core.refuse
 
     def __enter__(self) -> Self:
         return self
@@ -79,8 +80,11 @@ class Producer:
         It takes as long as the delivery timeout at most, or `timeout_s`: what is then left fails with
         ClientClosed, and TimedOut is raised. A failure that nobody has looked at is raised too.
         """
+        if not self._finalizer.alive or self._bridge.is_elsewhere:
+            return  # it is closed, or it is for the parent of this process to close it
+        self._bridge.check()
         if self._finalizer.detach() is None:
-            return  # it is closed
+            return  # another thread is closing it
         try:
             self._bridge.run(self._core.close(timeout_s))
         finally:
@@ -112,8 +116,8 @@ class Producer:
             delivery = core.intake.take(topic, value, key, partition, on_delivery)
         if delivery is None:
             prepared = core.intake.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-            if prepared.topic not in core.intake.topics:
-                self._bridge.run(core.open_topic(prepared.topic))
+            if not core.intake.knows(prepared.topic, prepared.partition):
+                self._bridge.run(core.open_topic(prepared.topic, prepared.partition))
             delivery = core.intake.offer(prepared) or self._wait_for_room(prepared)
         if delivery.place == 0:
             self._bridge.post(lambda: core.wake(delivery))  # of a closed one everything is settled
@@ -244,7 +248,7 @@ class Producer:
                 return delivery
 
     def _stop(self) -> None:
-        if self._finalizer.detach() is not None:
+        if not self._bridge.is_elsewhere and self._finalizer.detach() is not None:
             try:
                 self._bridge.run(self._core.stop())
             finally:
@@ -274,13 +278,16 @@ async def _outcome_of(commit: asyncio.Future[None]) -> None:
 
 def _forgotten(bridge: Bridge, core: ProducerCore) -> None:
     """Deliver what a producer has that nobody closed: at the end of the program, or when it is dropped."""
-    warnings.warn("a producer was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)
+    if bridge.is_elsewhere:
+        return  # in the child of a fork: it is the parent's
     if bridge.is_here:
         bridge.post(bridge.close)
-        return
-    try:
-        bridge.run(core.close(CLOSE_AT_EXIT_S))
-    except ClientClosed:
-        pass
-    finally:
-        bridge.close()
+    else:
+        try:
+            bridge.run(core.close(CLOSE_AT_EXIT_S))
+        except ClientClosed:
+            pass
+        finally:
+            bridge.close()
+    # Last: where warnings are errors, this raises.
+    warnings.warn("a producer was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from operator import index
+from typing import Any
+
 from ottla.client.metadata import TopicInfo
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.partition_queue import PartitionQueue
@@ -40,6 +43,10 @@ class Topic:
         for queue in self._queues:
             queue.leader = info.partitions[queue.partition.partition].leader
 
+    def has(self, partition: int) -> bool:
+        """Return whether there is such a partition, as far as is known."""
+        return type(partition) is int and 0 <= partition < len(self._queues)
+
     def queue_for(self, key: bytes | None, partition: int | None, size_bytes: int) -> PartitionQueue:
         """Return the queue of the partition that is named, or else chosen, for a record of this size."""
         if partition is None:
@@ -48,7 +55,9 @@ class Topic:
                     return self._sticky(size_bytes)
                 return self._queues[positive_murmur2(key) % len(self._queues)]
             partition = self._choose(key, self._partitions, self._available)
-        if type(partition) is int and 0 <= partition < len(self._queues):
+        if type(partition) is not int:
+            partition = as_number(partition)
+        if 0 <= partition < len(self._queues):
             return self._queues[partition]
         raise UnknownTopicOrPartition(
             f"{self.name} has no partition {partition}: it has {len(self._queues)}, numbered from 0"
@@ -69,3 +78,11 @@ class Topic:
             candidates = [each for each in candidates if each != queue.partition.partition]
         queue = self._current = self._queues[any_of(candidates)]
         return queue
+
+
+def as_number(partition: Any) -> int:
+    """Return a partition as a plain number: one of numpy's is as good."""
+    try:
+        return index(partition)
+    except TypeError:
+        raise TypeError(f"a partition is a whole number, not {partition!r}") from None
