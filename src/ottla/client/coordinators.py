@@ -50,6 +50,12 @@ class Coordinators:
             self.forget(kind, key)
             raise
 
+    def open_connection(self, kind: CoordinatorKind, key: str) -> Connection | None:
+        """Return the connection to the coordinator if it is known and can be used at once."""
+        node_id = self._known.get((kind, key))
+        connection = None if node_id is None else self._cluster.open_connection(node_id)
+        return connection if connection is not None and connection.is_ready else None
+
     def forget(self, kind: CoordinatorKind, key: str) -> None:
         """Ask again the next time: it is another one, or cannot be reached."""
         self._known.pop((kind, key), None)

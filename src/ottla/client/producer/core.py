@@ -152,7 +152,7 @@ class ProducerCore:
     async def deliver(self) -> None:
         """Wait until all that was queued before is settled, one way or the other."""
         unsettled = self.accumulator.seal()
-        self.sender.notify_all()
+        self.sender.send_now()
         for batch in unsettled:
             await batch.settled()
 

@@ -59,9 +59,9 @@ class Lane:
         if not self._is_woken:
             self._is_woken = True
             if not self._work.is_set():
-                self._loop.call_soon(self._look)
+                self._loop.call_soon(self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Send what can be sent without waiting; leave the rest to the task."""
         if self._work.is_set():
             return
@@ -106,7 +106,7 @@ class Lane:
             finally:
                 self._work.clear()
             if self._is_woken:
-                self._loop.call_soon(self._look)
+                self._loop.call_soon(self.look)
 
     async def _send_what_is_ready(self) -> None:
         sender = self._sender

@@ -105,6 +105,15 @@ class Sender:
         for queue in self._accumulator.active():
             self.notify(queue)
 
+    def send_now(self) -> None:
+        """Send what can be sent at once, in this turn of the loop: somebody waits for it."""
+        for queue in self._accumulator.active():
+            lane = self._lanes.get(queue.leader)
+            if lane is None:
+                self.notify(queue)
+            elif not self._is_stopped:
+                lane.look()
+
     # What lanes ask for.
 
     def has_work_for(self, node_id: int) -> bool:

@@ -7,6 +7,7 @@ they are used (AddPartitionsToTxn, AddOffsetsToTxn), and the epoch stays. With `
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
@@ -31,6 +32,7 @@ from ottla.client.errors import ClientError, raise_for
 from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.producer.batch import Identity
 from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.short_end import end_at_once
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -87,6 +89,7 @@ class TransactionCalls:
         self._options = options
         self._id = TransactionalId(options.transactional_id)
         self._coordinators = Coordinators(cluster)
+        self._loop = asyncio.get_running_loop()
 
     async def init(self, current: Identity, *, keep_prepared: bool = False) -> Initiated:
         """Take the transactional id, or if we have it already, the next epoch."""
@@ -212,6 +215,14 @@ class TransactionCalls:
 
     async def end(self, identity: Identity, *, commit: bool, is_implicit: bool) -> Identity:
         """End the transaction; return who the producer is in the next one."""
+        timeout_ms, max_block_ms = self._options.request_timeout_ms, self._options.max_block_ms
+        connection = self._coordinators.open_connection(CoordinatorKind.TRANSACTION, self._id)
+        if is_implicit and connection is not None:
+            began = self._loop.time()
+            ended = await end_at_once(connection, self._id, identity, commit=commit, timeout_ms=timeout_ms)
+            if ended is not None:
+                return ended
+            max_block_ms -= int((self._loop.time() - began) * 1000)
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=ProducerId(identity.producer_id),
@@ -221,18 +232,16 @@ class TransactionCalls:
 
         async def attempt(connection: Connection) -> Identity:
             newest = int(request.__version__) if is_implicit else NEWEST_CLASSIC_END
+            version = connection.version_of(ApiKey.END_TXN, newest)
             response = await connection.request(
-                request,
-                EndTxnResponse,
-                timeout_ms=self._options.request_timeout_ms,
-                version=connection.version_of(ApiKey.END_TXN, newest),
+                request, EndTxnResponse, timeout_ms=timeout_ms, version=version
             )
             raise_for(response.error_code, f"the transaction of {self._id} cannot be ended")
             if response.producer_id < 0:
                 return identity
             return Identity(response.producer_id, response.producer_epoch)
 
-        return await self._ask(CoordinatorKind.TRANSACTION, self._id, attempt)
+        return await self._ask(CoordinatorKind.TRANSACTION, self._id, attempt, max_block_ms)
 
     async def prepare(self, identity: Identity) -> None:
         """Let the transaction wait for its end without a timeout, where that has to be asked for.
@@ -255,7 +264,11 @@ class TransactionCalls:
         await self._ask(CoordinatorKind.TRANSACTION, self._id, attempt)
 
     async def _ask(
-        self, kind: CoordinatorKind, key: str, ask: Callable[[Connection], Awaitable[Result]]
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        ask: Callable[[Connection], Awaitable[Result]],
+        max_block_ms: int | None = None,
     ) -> Result:
         async def attempt() -> Result:
             try:
@@ -269,7 +282,7 @@ class TransactionCalls:
             attempt,
             also=WORTH_ANOTHER_TRY,
             patient=True,
-            timeout_ms=self._options.max_block_ms,
+            timeout_ms=self._options.max_block_ms if max_block_ms is None else max_block_ms,
             backoff=BACKOFF,
         )
 
