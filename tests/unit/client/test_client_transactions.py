@@ -70,6 +70,14 @@ async def test_records_carry_the_identity_of_their_transaction(producer, peer, c
     assert numbers(peer) == [(True, 7, 0, 0), second]
 
 
+async def test_what_is_no_group_is_refused_in_words_and_the_transaction_goes_on(producer, calls):
+    async with producer.transaction():
+        with pytest.raises(TypeError, match="group_metadata"):
+            await producer.send_offsets_to_transaction({ORDERS: 3}, 7)
+        await producer.send("orders", b"x")
+    assert calls.made[-1] == ("end", "commit")
+
+
 async def test_a_transaction_that_nobody_has_used_needs_no_end(producer, calls):
     async with producer.transaction():
         pass

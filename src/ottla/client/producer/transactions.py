@@ -134,6 +134,8 @@ class Transactions:
     async def send_offsets(self, offsets: Offsets, group: ConsumerGroupMetadata | str) -> None:
         """Make offsets of a group part of the transaction."""
         group = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+        if not isinstance(group, ConsumerGroupMetadata):
+            raise TypeError(f"give consumer.group_metadata(), or the group's id, not {group!r}")
         async with self._turn:
             self._require(State.OPEN)
             if not offsets:
