@@ -9,6 +9,7 @@ what Kafka does (tests/interop/apache_kafka.py does all of that). Not with -n: t
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,18 @@ def broker(data_dir: Path, request: pytest.FixtureRequest) -> Iterator[BrokerPro
     settings = getattr(request.module, "BROKER_SETTINGS", {})
     with BrokerProcess(data_dir, settings=settings) as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Undo what `ottla serve` sets up when a test calls it: its stderr is closed when the test is over."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    for handler in root.handlers[:]:
+        if type(handler) is logging.StreamHandler and handler not in before:
+            root.removeHandler(handler)
+            root.setLevel(level)
 
 
 @pytest.hookimpl(wrapper=True)
