@@ -69,6 +69,7 @@ class FaultMaker:
         }
         assert self._actions.keys() == WEIGHTS.keys()
         self._stops: dict[int, asyncio.Task[None]] = {}
+        self._operations: list[asyncio.Task[None]] = []
 
     async def run(self, faults: Sequence[Fault]) -> None:
         """Let the faults begin and end, each in its time."""
@@ -82,7 +83,7 @@ class FaultMaker:
             self._actions[faults[number].kind][phase](known[number])
 
     async def heal_everything(self) -> None:
-        """End all that is wrong: every node runs, every link works."""
+        """End all that is wrong: every node runs, every link works, nobody asks for changes any more."""
         cluster = self._cluster
         if self._stops:
             await asyncio.wait(list(self._stops.values()))
@@ -94,6 +95,8 @@ class FaultMaker:
             node.resume()
             node.heal_store()
             node.start()
+        if self._operations:
+            await asyncio.wait(self._operations)
 
     def _resolved(self, fault: Fault) -> Fault:
         """Return the fault with the node that it means now."""
@@ -217,7 +220,7 @@ class FaultMaker:
         self._operate(SimOperator(self._operator).elect_preferred_leaders())
 
     def _operate(self, work: Coroutine[None, None, None]) -> None:
-        self._operator.process.spawn(work)
+        self._operations.append(self._operator.process.spawn(work))
 
     def _jump(self, fault: Fault) -> None:
         self._node(fault).clock.skew_ms = self._cluster.loop.chance.choice((-HOUR_MS, 0, HOUR_MS))
