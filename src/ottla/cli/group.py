@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import time
 
@@ -23,6 +22,7 @@ from ottla.client.group_types import GroupDescription
 from ottla.client.groups import Groups
 from ottla.client.lag import measure
 from ottla.common.ids import TopicPartition
+from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -226,8 +226,7 @@ async def _described(groups: Groups, name: str) -> GroupDescription:
         return await groups.describe(name)
     except GroupIdNotFound:
         known = [each.group_id for each in await groups.list()]
-        near = difflib.get_close_matches(name, known, n=3)
-        hints = [f"did you mean: {', '.join(near)}?"] if near else []
+        hints = did_you_mean(name, known)
         hints.append("list them:  ottla group list" if known else "there are no groups yet")
         raise Problem(f"there is no group {name!r}", *hints, kind=UNKNOWN_GROUP) from None
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from ottla.cli.problem_kinds import UNKNOWN_TOPIC
 from ottla.cli.problems import Problem
 from ottla.client.cluster_admin import ClusterInfo
 from ottla.common.ids import TopicPartition
+from ottla.common.near_names import did_you_mean
 
 
 def partitions_named(info: ClusterInfo, names: Iterable[str]) -> list[TopicPartition]:
@@ -20,8 +20,7 @@ def partitions_named(info: ClusterInfo, names: Iterable[str]) -> list[TopicParti
             topic = name
         found = info.topics.get(topic)
         if found is None:
-            near = difflib.get_close_matches(topic, info.topics, n=3)
-            hints = [f"did you mean: {', '.join(near)}?"] if near else []
+            hints = did_you_mean(topic, info.topics)
             hints.append("list them:  ottla topic list")
             raise Problem(f"there is no topic {topic!r}", *hints, kind=UNKNOWN_TOPIC)
         if colon and (not index.isdecimal() or int(index) not in found.partitions):

@@ -16,10 +16,10 @@ from ottla.cli.output import print_json, print_table, talk
 from ottla.cli.pipeline_options import guarded, root_option
 from ottla.cli.pipeline_view import COLUMNS, NUMBERS, cells
 from ottla.cli.problems import Problem
+from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.project import open_project
-from ottla.spark.pipelines.registry import near
 from ottla.spark.pipelines.state import ALIVE, DIED, State, all_states
 
 LOOK_EVERY_S = 0.1
@@ -105,7 +105,7 @@ def find_state(name: str, root: Path) -> State:
     if name not in found:
         raise PipelineProblem(
             f"no pipeline {name!r} was ever run in {root}",
-            *near(name, found),
+            *did_you_mean(name, found),
             "list them: ottla pipeline list",
         )
     return found[name]

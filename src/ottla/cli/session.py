@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -46,6 +45,7 @@ from ottla.client.errors import (
 )
 from ottla.client.options import ConfigError, Options
 from ottla.client.producer import ProducerOptions
+from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
 
 Result = TypeVar("Result")
@@ -174,8 +174,7 @@ async def _unknown_topic(cluster: Cluster, topic: str, error: KafkaError) -> Pro
     known = sorted(await cluster.refresh(None))
     if topic in known:
         return refused(error, topic)
-    near = difflib.get_close_matches(topic, known, n=3)
-    hints = [f"did you mean: {', '.join(near)}?"] if near else []
+    hints = did_you_mean(topic, known)
     hints.append("list them:  ottla topic list" if known else "there are no topics yet")
     hints.append(f"create it:  ottla topic create {topic}")
     return Problem(f"there is no topic {topic!r}", *hints, kind=UNKNOWN_TOPIC)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 
 import click
@@ -17,6 +16,7 @@ from ottla.cli.txn_view import described_as_json, open_as_json, state_of
 from ottla.client.cluster import Cluster
 from ottla.client.transactions import OpenTransaction, TransactionDescription, Transactions
 from ottla.common.ids import TopicPartition
+from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import TransactionalIdNotFound
 
 ONGOING = "Ongoing"
@@ -73,8 +73,7 @@ async def described(transactions: Transactions, transactional_id: str) -> Transa
         return await transactions.describe(transactional_id)
     except TransactionalIdNotFound:
         known = [each.transactional_id for each in await transactions.list()]
-        near = difflib.get_close_matches(transactional_id, known, n=3)
-        hints = [f"did you mean: {', '.join(near)}?"] if near else []
+        hints = did_you_mean(transactional_id, known)
         hints.append("list them:  ottla txn list" if known else "there are no transactions yet")
         what = f"there is no transactional id {transactional_id!r}"
         raise Problem(what, *hints, kind=UNKNOWN_TRANSACTION) from None

@@ -23,6 +23,8 @@ from ottla.client.errors import ClientClosed, TimedOut
 P = ParamSpec("P")
 T = TypeVar("T")
 
+WAITS_FOR_ITSELF = "a callback cannot wait for its own client: it would wait for ever"
+
 _own_threads: set[int] = set()
 """The threads that run the loops of clients."""
 _bridges: weakref.WeakSet[Bridge] = weakref.WeakSet()
@@ -31,7 +33,7 @@ _bridges: weakref.WeakSet[Bridge] = weakref.WeakSet()
 def check_may_wait() -> None:
     """Raise if this is a client's own thread, which must not stand still: it would wait for itself."""
     if threading.get_ident() in _own_threads:
-        raise RuntimeError("a callback cannot wait for its own client: it would wait for ever")
+        raise RuntimeError(WAITS_FOR_ITSELF)
 
 
 class Bridge:
@@ -125,7 +127,7 @@ class Bridge:
         if self._is_closed:
             reason = ClientClosed("the client is closed")
         elif self.is_here:
-            reason = RuntimeError("a callback cannot wait for its own client: it would wait for ever")
+            reason = RuntimeError(WAITS_FOR_ITSELF)
         elif self.is_elsewhere:
             reason = _made_before_a_fork()
         return reason

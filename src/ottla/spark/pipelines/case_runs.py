@@ -11,12 +11,13 @@ from typing import Any
 from ottla.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.consumer import ConsumerRecord
 from ottla.common.clock import Clock
+from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.cases import Case, Sample, compare, decoded
 from ottla.spark.pipelines.driver import Job, resolver_of
 from ottla.spark.pipelines.elements import TOPIC, Dataset, Kind
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.progress import FlowProgress
-from ottla.spark.pipelines.registry import Registry, near
+from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.runner import Runner
 from ottla.spark.pipelines.shipping import ship_imported
 from ottla.spark.pipelines.state import new_state
@@ -151,5 +152,6 @@ def _check_names(case: Case, registry: Registry) -> None:
     for name in case.expected:
         if name not in known and not is_open:
             raise PipelineProblem(
-                f"test {case.name!r} expects {name!r}, which the pipeline does not write", *near(name, known)
+                f"test {case.name!r} expects {name!r}, which the pipeline does not write",
+                *did_you_mean(name, known),
             )

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.elements import Dataset, Flow, Kind
 from ottla.spark.pipelines.files import UNITS, partition_by_time, read_files
 from ottla.spark.pipelines.postgres_read import read_postgres
 from ottla.spark.pipelines.problems import PipelineProblem, Place
-from ottla.spark.pipelines.registry import Registry, near
+from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.topics import read_topic
 
 TOPIC, POSTGRES = "topic", "postgres"
@@ -60,7 +61,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if not colon or kind not in KINDS or not name:
         raise PipelineProblem(
             f"{text!r} is not a place to copy from or to",
-            *near(kind, KINDS),
+            *did_you_mean(kind, KINDS),
             "write topic:NAME, parquet:PATH, json:PATH, csv:PATH or postgres:TABLE",
         )
     return Endpoint(kind, str(Path(name).absolute()) if kind in FILES else name)

@@ -10,11 +10,12 @@ from threading import Event
 from typing import Any
 
 from ottla.common.clock import Clock
+from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.lag import LagMeter
 from ottla.spark.pipelines.loading import compile_project, load_project
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.project import Project
-from ottla.spark.pipelines.registry import Registry, near
+from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.resolving import Resolver
 from ottla.spark.pipelines.runner import Observer, Runner, RunOptions
 from ottla.spark.pipelines.shipping import ship_imported
@@ -104,7 +105,7 @@ def start_over(job: Job, registry: Registry) -> None:
     for name in names:
         if name not in registry.datasets:
             raise PipelineProblem(
-                f"there is no dataset {name!r} to start over", *near(name, registry.datasets)
+                f"there is no dataset {name!r} to start over", *did_you_mean(name, registry.datasets)
             )
         for flow in registry.flows_into(name):
             job.storage.forget(flow.name, name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.elements import COMPLETE, OUTPUT_MODES, Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 
@@ -64,7 +64,7 @@ class Registry:
     def _check_flow(self, flow: Flow) -> None:
         target = self.datasets.get(flow.target)
         if target is None:
-            hints = [*near(flow.target, self.datasets)]
+            hints = [*did_you_mean(flow.target, self.datasets)]
             hints.append(f"declare it: dp.create_streaming_table({flow.target!r}), or dp.create_sink")
             raise PipelineProblem(
                 f"flow {flow.name!r} goes into {flow.target!r}, which nobody declares",
@@ -104,12 +104,6 @@ class Registry:
                 "several flows can share a streaming table: dp.create_streaming_table",
                 place=flows[1].place,
             )
-
-
-def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return a hint with the names that look like `name`, if there are any."""
-    found = difflib.get_close_matches(name, list(known), n=3)
-    return [f"did you mean: {', '.join(found)}?"] if found else []
 
 
 _current: ContextVar[Registry | None] = ContextVar("ottla_pipeline_registry", default=None)

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem, Place
-from ottla.spark.pipelines.registry import near
 
 FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
@@ -45,7 +45,7 @@ def read_spec(text: str, file: str) -> Spec:
         if name not in FIELDS:
             raise PipelineProblem(
                 f"there is no field {name!r}",
-                *near(name, FIELDS),
+                *did_you_mean(name, FIELDS),
                 f"a spec has: {', '.join(FIELDS)}",
                 place=Place(file, _line_of(text, name)),
             )

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem, Place
-from ottla.spark.pipelines.registry import near
 
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 CONDITION = re.compile(r"\[(?P<name>[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?")
@@ -97,7 +97,7 @@ def explain_error(error: BaseException, context: Context, default: Place | None 
         name = _parameter(error, "relationName").replace("`", "") or "?"
         return PipelineProblem(
             f"there is no table or view {name!r} in this pipeline, nor in Spark's catalog",
-            *near(name, context.names),
+            *did_you_mean(name, context.names),
             place=place,
         )
     hints = [hint for key, found in HINTS.items() if any(n.startswith(key) for n in names) for hint in found]
