@@ -175,8 +175,15 @@ class Broker:
     async def _open_logs(self, data: Path, lock: Callable[[], None]) -> FullDisk:
         """Open and recover every log, with what writes and copies them; return what watches the disk."""
         node_id = self.config.node_id
+        image = self.cluster.image
+        known = image.brokers[node_id].directory_id if node_id in image.brokers else ""
         self.log_directory = LogDirectory(
-            str(data), self.disk, self.clock, node_id=node_id, cluster_id=self.cluster.image.cluster_id
+            str(data),
+            self.disk,
+            self.clock,
+            node_id=node_id,
+            cluster_id=image.cluster_id,
+            directory_id=known,
         )
         full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
         self.log_directory.storage.on_full = full_disk.notice
@@ -199,6 +206,12 @@ class Broker:
         self.log_directory.open(
             lambda topic: self.partitions.log_config(self.cluster.image, topic), lock, self._has_copies
         )
+        if known and self.log_directory.directory_id != known:
+            log.warning(
+                "%s is not the log directory that broker %d had before (%s): its replicas are copied from other "
+                "brokers. Is a disk not mounted? Then stop this broker, mount the disk and start it again",
+                data, node_id, known,
+            )  # fmt: skip
         self._stack.push_async_callback(self._close_logs)
         await self._stack.enter_async_context(self.flusher)
         return full_disk
@@ -227,6 +240,7 @@ class Broker:
         await self.controller.register_broker(
             [Endpoint(name, address.host, address.port) for name, address in advertised(self.server).items()],
             self.config.broker_rack,
+            directory_id=self.log_directory.directory_id,
             after_unclean_stop=not self.log_directory.was_clean or self.log_directory.may_have_lost_records,
             may_have_lost_records=self.log_directory.may_have_lost_records,
             seems_whole=self.log_directory.seems_whole,

@@ -41,7 +41,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     return ZooKeeperSettings(
         connect=config.zookeeper_connect,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.connection_timeout_ms,
         options={**_tls(config), **_sasl(config), **_acl(config)},
     )
 

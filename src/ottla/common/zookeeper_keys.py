@@ -9,6 +9,8 @@ from ottla.common.config import Config, Importance, Key
 from ottla.common.config_types import BOOLEAN, INT, PASSWORD, STRING, at_least
 
 HIGH = Importance.HIGH
+CONNECTION_TIMEOUT_MS = 18_000
+"""As long as a broker of Kafka waits for ZooKeeper, unless it is told otherwise."""
 
 
 class ZooKeeperKeys(Config):
@@ -36,7 +38,7 @@ class ZooKeeperKeys(Config):
         "zookeeper.connection.timeout.ms",
         INT,
         None,
-        "How long to wait for ZooKeeper at the start; if unset, as long as a session lasts.",
+        "How long to wait for ZooKeeper at the start; if unset, 18 seconds, or a session if that is longer.",
         check=at_least(100),
         importance=HIGH,
     )
@@ -90,3 +92,10 @@ class ZooKeeperKeys(Config):
     zookeeper_sasl_password: Key[str | None] = Key(
         "zookeeper.sasl.password", PASSWORD, None, "The password of `zookeeper.sasl.username`."
     )
+
+    @property
+    def connection_timeout_ms(self) -> int:
+        """Return how long to wait for ZooKeeper at the start."""
+        return self.zookeeper_connection_timeout_ms or max(
+            self.zookeeper_session_timeout_ms, CONNECTION_TIMEOUT_MS
+        )

@@ -26,7 +26,7 @@ from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.registration import BrokerRegistration
 from ottla.metadata.state import ClusterState, Subscriber
-from ottla.metadata.store import MetadataStore
+from ottla.metadata.store import MetadataStore, SessionLost, StoreUnavailable
 from ottla.protocol.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -95,11 +95,11 @@ class Controller:
         """
         await self._store.open()
         try:
-            await self._follower.catch_up()
+            await self._patiently(self._follower.catch_up)
             _check_cluster(self._state.image.cluster_id, cluster_id)
             if directory_id is not None:
                 self._identity = replace(self._identity, directory_id=directory_id)
-            await self._members.open(self._identity)
+            await self._patiently(lambda: self._members.open(self._identity))
             self._follower.start()
             if not self._state.image.cluster_id:
                 self._members.stand()
@@ -113,14 +113,18 @@ class Controller:
         endpoints: Sequence[Endpoint],
         rack: str | None = None,
         *,
+        directory_id: str | None = None,
         after_unclean_stop: bool = True,
         may_have_lost_records: bool = True,
         seems_whole: bool = False,
     ) -> int:
         """Tell the cluster where this broker is; return its broker epoch once it is in the cluster.
 
-        Call it when partitions can be served: the broker may be given some to lead.
+        Call it when partitions can be served: the broker may be given some to lead. `directory_id` is that of
+        the log directory, if it was made since `start`.
         """
+        if directory_id is not None:
+            self._identity = replace(self._identity, directory_id=directory_id)
         registration = replace(
             self._identity,
             endpoints=tuple(endpoints),
@@ -241,6 +245,18 @@ class Controller:
         )
 
     # How
+
+    async def _patiently(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Ask the store at the start, and again for as long as it may be away then."""
+        deadline_ms = self._clock.mono_ms() + self._config().connection_timeout_ms
+        while True:
+            try:
+                return await ask()
+            except (StoreUnavailable, SessionLost) as error:
+                if self._clock.mono_ms() >= deadline_ms:
+                    raise
+                logger.warning("the start waits for the store of the metadata: %s", error)
+            await asyncio.sleep(RETRY_S)
 
     @property
     def _others_can_lead(self) -> bool:

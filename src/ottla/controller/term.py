@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
-from ottla.common.ids import new_uuid, uuid_text
+from ottla.common.ids import TopicPartition, new_uuid, uuid_text
 from ottla.controller import machine
 from ottla.controller.office import Office
 from ottla.controller.writer import MetadataWriter
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 """How long to wait before the store is asked again after it failed."""
+MAX_NAMED = 20
+"""How many partitions one line of the log names."""
 
 
 class Term:
@@ -51,6 +53,9 @@ class Term:
         self._office = Office(self._writer, state, clock, config)
         self._is_in_office = False
         self._balance_at_ms = self._next_balance_ms()
+        self._state = state
+        self._waiting: dict[int, list[TopicPartition]] = {}
+        """Partitions without a leader whose records are in a log directory that is away: as last logged."""
 
     @property
     def office(self) -> Office | None:
@@ -98,6 +103,19 @@ class Term:
         self._wake.clear()
         sessions = await self._store.sessions()
         await self._writer.change(lambda image: machine.follow_sessions(image, sessions, self._config()))
+        self._log_lost_directories()
+
+    def _log_lost_directories(self) -> None:
+        waiting = machine.waiting_for_directories(self._state.image)
+        for node_id, partitions in waiting.items():
+            if partitions != self._waiting.get(node_id):
+                logger.error(
+                    "%d partitions have no leader: broker %d, the last one, came back with another log directory. "
+                    "Start it with its former directory, or accept the loss of records: "
+                    "ottla cluster elect --unclean. They are %s",
+                    len(partitions), node_id, _named(partitions),
+                )  # fmt: skip
+        self._waiting = waiting
 
     async def _balance_if_due(self) -> None:
         if self._clock.mono_ms() < self._balance_at_ms:
@@ -119,3 +137,8 @@ class Term:
 
     def _next_balance_ms(self) -> int:
         return self._clock.mono_ms() + self._config().leader_imbalance_check_interval_seconds * 1000
+
+
+def _named(partitions: list[TopicPartition]) -> str:
+    names = ", ".join(map(str, partitions[:MAX_NAMED]))
+    return names if len(partitions) <= MAX_NAMED else f"{names} and {len(partitions) - MAX_NAMED} more"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from ottla.common.clock import Clock
-from ottla.common.ids import TopicPartition, new_uuid
+from ottla.common.ids import TopicPartition, new_uuid, parse_uuid, uuid_text
 from ottla.log.boots import BOOT, DOUBTFUL, forget_boot, is_same_boot, note_boot
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -82,6 +82,7 @@ class LogDirectory:
         *,
         node_id: int,
         cluster_id: str,
+        directory_id: str = "",
         max_open_files: int | None = None,
     ) -> None:
         self.path = path = os.path.abspath(path)
@@ -101,6 +102,8 @@ class LogDirectory:
         self._disk = disk
         self._clock = clock
         self._identity = (node_id, cluster_id)
+        self.directory_id = directory_id
+        """The id of this directory, once it is open; until then, the one that the cluster knows."""
         self._has_copies: Callable[[TopicPartition], bool] = lambda _: False
         self._release: Callable[[], None] | None = None
         self._worthless: set[TopicPartition] = set()
@@ -142,8 +145,12 @@ class LogDirectory:
         path = f"{self.path}/{META_PROPERTIES}"
         node_id, cluster_id = self._identity
         if not self._disk.exists(path):
-            meta = MetaProperties(node_id, cluster_id, new_uuid())
+            is_known = self.directory_id and self._has_logs()  # only the file was removed
+            meta = MetaProperties(
+                node_id, cluster_id, parse_uuid(self.directory_id) if is_known else new_uuid()
+            )
             write_atomically(self._disk, path, meta.encode())
+            self.directory_id = uuid_text(meta.directory_id)
             return
         try:
             meta = MetaProperties.decode(self._disk.read_file(path))
@@ -157,6 +164,13 @@ class LogDirectory:
                 f"log directory {self.path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
                 f"this is node {node_id} of cluster {cluster_id}"
             )
+        self.directory_id = uuid_text(meta.directory_id)
+
+    def _has_logs(self) -> bool:
+        return any(
+            entry.is_dir and parse_partition_dir(entry.name) is not None
+            for entry in self._disk.list_dir(self.path)
+        )
 
     def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"

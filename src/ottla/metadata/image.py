@@ -14,7 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from ottla.metadata.entities import BrokerImage, PartitionImage, TopicImage, partition_created, partition_of
+from ottla.metadata.entities import (
+    BrokerImage,
+    PartitionImage,
+    TopicImage,
+    broker_of,
+    partition_created,
+    partition_of,
+)
 from ottla.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -193,9 +200,8 @@ class _Draft:
                 self._set_config((resource_type, name), key, value)
             case ProducerIdsAllocated(next_producer_id):
                 self._next_producer_id = max(self._next_producer_id, next_producer_id)
-            case BrokerRegistered(node_id, epoch, rack, endpoints, fenced, shutting_down):
-                registered = BrokerImage(node_id, epoch, rack, endpoints, fenced, shutting_down)
-                self._brokers_draft()[node_id] = registered
+            case BrokerRegistered(node_id):
+                self._brokers_draft()[node_id] = broker_of(record)
             case BrokerChanged(node_id):
                 self._change_broker(record)
             case BrokerUnregistered(node_id):

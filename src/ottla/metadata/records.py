@@ -69,6 +69,7 @@ class BrokerRegistered:
     endpoints: tuple[Endpoint, ...]
     fenced: bool = False
     shutting_down: bool = False
+    directory_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class PartitionCreated:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    lost_directories: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ class PartitionChanged:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    lost_directories: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,7 @@ _FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "last_known_elr": tuple,
     "adding": tuple,
     "removing": tuple,
+    "lost_directories": lambda pairs: tuple((node_id, directory_id) for node_id, directory_id in pairs),
     "endpoints": lambda endpoints: tuple(Endpoint(*each) for each in endpoints),
 }
 _to_json = json.JSONEncoder(separators=(",", ":"), default=uuid_text).encode

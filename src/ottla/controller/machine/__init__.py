@@ -12,6 +12,7 @@ from ottla.controller.machine.brokers import (
     follow_sessions,
     settle_all,
     unregister_broker,
+    waiting_for_directories,
     waits_for_leaders_to_move,
     with_elections,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "settle_all",
     "take_office",
     "unregister_broker",
+    "waiting_for_directories",
     "waits_for_leaders_to_move",
     "with_elections",
 ]

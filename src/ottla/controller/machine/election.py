@@ -10,14 +10,18 @@ whose disk failed, but whose machine has run on: its logs seem whole. If there i
 taken when it comes back: nobody has more, and with flush-on-ack it has everything. Any other replica would
 lose records; it is taken only if the topic allows unclean elections.
 
+A replica that came back with another log directory is empty, or old: its disk was replaced, or is not mounted. It
+is out of all of these lists until it has caught up with a leader. If it was the last leader, nobody leads until
+it is back with its former directory or an operator decides (decision 0078).
+
 A leader epoch begins whenever the leader changes, or its process was killed and started again: that has
 forgotten how far it had committed, and perhaps lost the end of its log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from ottla.metadata.image import PartitionImage
 
@@ -34,15 +38,22 @@ class Electorate:
     staying: frozenset[int]
     min_insync_replicas: int = 1
     unclean: bool = False
+    directories: Mapping[int, str] = field(default_factory=dict)
+    """The id of each broker's log directory, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comeback:
-    """Brokers that were killed and started again; those that may have lost records; those that seem whole."""
+    """Brokers that were killed and started again; those that may have lost records; those that seem whole.
+
+    `replaced` are those with another log directory than before, with the id of the former one. They are renewed
+    and lost, too.
+    """
 
     renewed: frozenset[int] = NOBODY
     lost: frozenset[int] = NOBODY
     doubtful: frozenset[int] = NOBODY
+    replaced: Mapping[int, str] = field(default_factory=dict)
 
 
 NO_COMEBACK = Comeback()
@@ -64,7 +75,8 @@ def settle(
     doubted = _doubted(old, wanted, electorate, comeback)
     last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
     last_known = (*doubted, *last_leader)  # who is both is there twice
-    leader, isr, elr = _led(wanted, eligible, last_known, electorate)
+    lost_directories = _lost_directories(old, electorate, comeback.replaced)
+    leader, isr, elr = _led(wanted, eligible, last_known, electorate, lost_directories.keys())
     if isr:
         is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
         may_commit = len(isr) >= least_in_sync(wanted, electorate)
@@ -80,12 +92,17 @@ def settle(
         isr=isr,
         elr=elr,
         last_known_elr=last_known,
+        lost_directories=tuple(
+            (each, lost_directories[each])
+            for each in wanted.replicas
+            if each in lost_directories and each not in isr
+        ),
     )
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
 
 
-def is_well(partition: PartitionImage, electorate: Electorate, touched: frozenset[int]) -> bool:
-    """Return whether nothing is to be settled, which is so of most partitions; `touched` came back anew."""
+def is_well(partition: PartitionImage, electorate: Electorate, comeback: Comeback) -> bool:
+    """Return whether nothing is to be settled, which is so of most partitions."""
     isr = partition.isr
     return (
         partition.leader in isr
@@ -93,7 +110,9 @@ def is_well(partition: PartitionImage, electorate: Electorate, touched: frozense
         and not partition.last_known_elr
         and not partition.is_reassigning
         and electorate.staying.issuperset(isr)
-        and touched.isdisjoint(isr)
+        and comeback.renewed.isdisjoint(isr)
+        and not partition.lost_directories
+        and (not comeback.replaced or comeback.replaced.keys().isdisjoint(partition.replicas))
     )
 
 
@@ -162,8 +181,20 @@ def _doubted(
     return tuple(each for each in wanted.replicas if each in doubted)
 
 
+def _lost_directories(
+    old: PartitionImage, electorate: Electorate, replaced: Mapping[int, str]
+) -> dict[int, str]:
+    """Return the former log directories of replicas that have another one now, and were not in sync since."""
+    lost = {**replaced, **dict(old.lost_directories)}  # the one with the records is the older one
+    return {
+        node_id: directory_id
+        for node_id, directory_id in lost.items()
+        if not directory_id or electorate.directories.get(node_id) != directory_id
+    }
+
+
 def _led(
-    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: Electorate
+    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: Electorate, empty: Collection[int]
 ) -> tuple[int, Nodes, Nodes]:
     """Return leader, ISR and ELR; a leader who was not in the ISR is alone in it."""
     isr = wanted.isr
@@ -180,9 +211,9 @@ def _led(
         may_commit_alone = least_in_sync(wanted, electorate) <= 1
         return leader, (leader,), () if may_commit_alone else _without(elr, {leader})
     if not isr and not elr:
-        leader = _first(each for each in candidates if each in last_known[:1])
+        leader = _first(each for each in candidates if each in last_known[:1] and each not in empty)
     if leader is None and electorate.unclean:
-        leader = _first(candidates)
+        leader = _first(sorted(candidates, key=lambda each: each in empty))  # stable: the empty ones last
     if leader is None:
         return NO_LEADER, isr, elr
     return leader, (leader,), ()

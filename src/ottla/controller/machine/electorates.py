@@ -19,6 +19,7 @@ class Electorates:
         self._config = config
         self._alive = frozenset(each.node_id for each in image.brokers.values() if not each.fenced)
         self._staying = frozenset(each.node_id for each in image.brokers.values() if each.can_lead)
+        self._directories = {each.node_id: each.directory_id for each in image.brokers.values()}
         self._known: dict[tuple[str | None, ...], Electorate] = {}
 
     def of(self, topic: str) -> Electorate:
@@ -32,6 +33,10 @@ class Electorates:
             }
             asked = TopicConfig(set_here, self._config)
             known = self._known[own] = Electorate(
-                self._alive, self._staying, asked.min_insync_replicas, asked.unclean_leader_election_enable
+                self._alive,
+                self._staying,
+                asked.min_insync_replicas,
+                asked.unclean_leader_election_enable,
+                self._directories,
             )
         return known
