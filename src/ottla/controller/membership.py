@@ -99,9 +99,12 @@ class Membership:
             logger.warning("the session in the store is lost: this broker leads nothing until it has another")
             try:
                 self._on_lost()
+            except Exception:
+                logger.exception("this broker could not stop leading its partitions")
+            try:
                 await self._leave_office()
             except Exception:
-                logger.exception("this broker could not leave everything that it led")
+                logger.exception("the controller could not leave office")
             self._session = await self._reopened()
             logger.info("a new session in the store: broker epoch %d", self._session.broker_epoch)
             self._begin_candidacy()

@@ -24,11 +24,18 @@ class OnePartition:
     """The partition `orders-0`; brokers come and go by their sessions."""
 
     def __init__(
-        self, replicas: Iterable[int] = (1, 2, 3), *, brokers: Iterable[int] = (), **configs: str
+        self,
+        replicas: Iterable[int] = (1, 2, 3),
+        *,
+        brokers: Iterable[int] = (),
+        directories: dict[int, str] | None = None,
+        **configs: str,
     ) -> None:
         self.image: ClusterImage = EMPTY
         self.sessions: dict[int, SessionInfo] = {}
         self.epoch = 0
+        self.directories = directories or {}
+        """The log directory that each broker has when it starts."""
         replicas = tuple(replicas)
         self.take(machine.take_office(self.image, 1, 1, "c"))
         self.start(*sorted({*replicas, *brokers}))
@@ -58,7 +65,12 @@ class OnePartition:
         """Open new sessions for brokers, all seen at once; those they had are over."""
         for node_id in nodes:
             self.epoch += 1
-            registration = BrokerRegistration(HERE, after_unclean_stop=unclean, seems_whole=seems_whole)
+            registration = BrokerRegistration(
+                HERE,
+                directory_id=self.directories.get(node_id, ""),
+                after_unclean_stop=unclean,
+                seems_whole=seems_whole,
+            )
             self.sessions[node_id] = SessionInfo(node_id, self.epoch, registration)
         self.follow()
 
