@@ -5,6 +5,7 @@ A simulation that does not find them shows nothing. `planted(name)` puts one in 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -13,6 +14,7 @@ from typing import Any
 from ottla.api.fetch_sessions import Wanted
 from ottla.api.replica_fetch import ReplicaReading
 from ottla.controller.machine import election
+from ottla.controller.membership import Membership
 from ottla.protocol.fetch_codec import FetchPartitionResult
 from ottla.replication import follower, isr
 from ottla.replication.partition import Partition
@@ -74,6 +76,21 @@ def unclean_last_replica() -> list[Patch]:
     return [(election, "without_lost", lambda partition, lost: partition)]
 
 
+def empty_disk_leads() -> list[Patch]:
+    """A broker whose disk was replaced is taken for the one that it was."""
+    return [(election, "lost_directories", lambda old, electorate, replaced: {})]
+
+
+def one_candidacy() -> list[Patch]:
+    """A broker stands for election with the session that it has, be it over; no other candidacy follows that."""
+
+    def begin_candidacy(members: Membership) -> None:
+        if members._is_candidate and members._candidacy is None and members._session is not None:
+            members._candidacy = asyncio.create_task(members._run_terms(members._session))
+
+    return [(Membership, "_begin_candidacy", begin_candidacy)]
+
+
 BUGS: dict[str, Callable[[], list[Patch]]] = {
     each.__name__.replace("_", "-"): each
     for each in (
@@ -82,6 +99,8 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
         early_isr_join,
         no_maximal_isr,
         unclean_last_replica,
+        empty_disk_leads,
+        one_candidacy,
     )
 }
 """By the names that `python -m ottla.testing.simulate --plant` takes."""

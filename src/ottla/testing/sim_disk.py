@@ -104,7 +104,10 @@ class SimDisk:
         self.boots = 0
         self.power_cuts = 0
         self.fsyncs = 0
+        self.forgets_boots = False
+        """Whether every end of a process looks like a power cut, as on kernels that have no ids for mounts."""
         self._root = SimFolder()
+        self._former: SimFolder | None = None
         self._locks: set[str] = set()
         self._faults: list[_Fault] = []
 
@@ -139,6 +142,15 @@ class SimDisk:
         self.kill()
         self.power_cuts += 1
         self._root.lose_power(rng)
+
+    def replace(self) -> None:
+        """Put an empty disk in its place, while no process runs."""
+        self._former, self._root = self._root, SimFolder()
+
+    def put_back(self) -> None:
+        """Undo `replace`, while no process runs."""
+        if self._former is not None:
+            self._root, self._former = self._former, None
 
     def used_bytes(self) -> int:
         """Return the size of all files together."""
@@ -232,7 +244,7 @@ class SimDisk:
 
     def boot_id(self, path: str) -> str:
         """Return what changes with every power cut."""
-        return f"boot-{self.power_cuts}"
+        return f"boot-{self.boots if self.forgets_boots else self.power_cuts}"
 
     def fsync_dir(self, path: str) -> None:
         """Make the directory's members durable."""

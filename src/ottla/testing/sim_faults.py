@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
@@ -15,7 +15,7 @@ from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.testing.sim_client import SimClient
 from ottla.testing.sim_cluster import STORE_LATENCY_S, SimCluster
 from ottla.testing.sim_network import DELAY_S
-from ottla.testing.sim_node import SimNode
+from ottla.testing.sim_node import RECOVERY_S, SimNode
 from ottla.testing.sim_operator import SimOperator
 
 HOUR_MS = 3_600_000
@@ -63,7 +63,9 @@ class FaultMaker:
             "slow store": (self._slow_store, self._normal_store),
             "clock": (self._jump, lambda f: None),
             "full disk": (self._fill_disk, lambda f: self._node(f).disk.heal()),
-            "broken disk": (self._break_disk, self._replace_disk),
+            "broken disk": (self._break_disk, self._mend_disk),
+            "disk replaced": (self._replace_disk, self._start),
+            "slow recovery": (self._recover_slowly, self._recover_as_usual),
             "reassign": (self._reassign, self._stop_reassigning),
             "elect leaders": (self._elect, lambda f: None),
         }
@@ -192,6 +194,33 @@ class FaultMaker:
         self._node(fault).disk.fail(kind, errno.EIO, path_part=self._topic)
 
     def _replace_disk(self, fault: Fault) -> None:
+        node = self._node(fault)
+        node.kill()
+        node.disk.replace()
+
+    async def put_disks_back(self, nodes: Iterable[int]) -> None:
+        """Let brokers have the disks again that were replaced."""
+        for node_id in nodes:
+            node = self._cluster.nodes[node_id]
+            node.kill()
+            node.disk.put_back()
+            node.start()
+
+    def _recover_slowly(self, fault: Fault) -> None:
+        """Kill and start; the session ends while the logs are recovered, or just after."""
+        node, chance = self._node(fault), self._cluster.loop.chance
+        if fault.node in self._stops:
+            return
+        node.kill()
+        node.recovery_s = (fault.for_s, fault.for_s)
+        node.start()
+        ends_s = max(0.0, fault.for_s + chance.uniform(-0.02, 0.03))
+        self._cluster.loop.call_later(ends_s, self._cluster.server.expire_node, fault.node)
+
+    def _recover_as_usual(self, fault: Fault) -> None:
+        self._node(fault).recovery_s = RECOVERY_S
+
+    def _mend_disk(self, fault: Fault) -> None:
         """The broker has taken its disk out of use until it is started again."""
         node = self._node(fault)
         node.disk.heal()
@@ -243,6 +272,8 @@ WEIGHTS = {
     "clock": 1,
     "full disk": 1,
     "broken disk": 1,
+    "disk replaced": 2,
+    "slow recovery": 2,
     "reassign": 2,
     "elect leaders": 1,
 }

@@ -9,10 +9,12 @@ node.stop()                      # as the operator does it: leaders move, logs a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.errors import StartError
+from ottla.broker.full_disk import FullDisk
 from ottla.metadata.memory_server import MemoryServer
 from ottla.metadata.records import MetadataError
 from ottla.protocol.errors import KafkaError
@@ -23,8 +25,21 @@ from ottla.testing.sim_loop import SimLoop, SimProcess
 from ottla.testing.sim_store import SimStore
 
 START_AGAIN_S = 0.3
+RECOVERY_S = (0.0, 0.03)
+"""How long a broker takes to recover its logs, between its session and its registration."""
 NOTICES_S = (0.0, 0.05)
 """How long a process that was paused takes to hear from the store again."""
+
+
+class SimBroker(Broker):
+    """A broker whose recovery takes time."""
+
+    recovery_s = 0.0
+
+    async def _open_logs(self, data: Path, lock: Callable[[], None]) -> FullDisk:
+        full_disk = await super()._open_logs(data, lock)
+        await asyncio.sleep(self.recovery_s)
+        return full_disk
 
 
 class SimNode:
@@ -42,6 +57,8 @@ class SimNode:
         self.process: SimProcess | None = None
         self.ended: list[SimProcess] = []
         """Processes that were killed."""
+        self.recovery_s = RECOVERY_S
+        """From which range the time that a recovery takes is drawn."""
         self.start_problems: list[str] = []
         self.left_running: list[str] = []
         """Tasks that a broker left behind when it stopped."""
@@ -76,9 +93,10 @@ class SimNode:
 
     async def _run(self) -> None:
         while True:
-            broker = Broker(
+            broker = SimBroker(
                 self._settings, self.clock, store=SimStore(self._server, self.node_id), disk=self.disk
             )
+            broker.recovery_s = self._loop.chance.uniform(*self.recovery_s)
             try:
                 await broker.start()
             except (StartError, MetadataError, KafkaError) as error:

@@ -1,7 +1,9 @@
 """What a seed stands for: how large the cluster is, how it is set up, and what goes wrong.
 
 The plan leaves what the promises need: all nodes may be killed, paused and cut off at any time, but the power
-fails on one node only, always the same, unless the topics flush before they acknowledge.
+fails on one node only, always the same, unless the topics flush before they acknowledge. The disk of that node
+may be replaced, once. Where every kill looks like a power cut, or the power of all nodes may fail, nobody may be left
+to be elected then: in the end, the operator puts the former disk back.
 """
 
 from __future__ import annotations
@@ -35,9 +37,17 @@ class Plan:
     """Whether a consumer group reads, too."""
     racks: bool = False
     """Whether readers read from a replica in their rack."""
+    forgets_boots: bool = False
+    """Whether every kill looks like a power cut to the broker that starts again."""
     settings: dict[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     until_s: float = FAULTS_UNTIL_S
+
+    @property
+    def may_wait_for_disk(self) -> bool:
+        """Whether it may be that nobody can be elected without the disk that was replaced."""
+        is_replaced = any(each.kind == "disk replaced" for each in self.faults)
+        return is_replaced and (self.forgets_boots or self.flush_on_ack)
 
     def without(self, at: int) -> Plan:
         """Return the plan without one of its faults."""
@@ -45,6 +55,7 @@ class Plan:
 
     def __str__(self) -> str:
         flush = ", flush on ack" if self.flush_on_ack else ""
+        flush += ", every kill looks like a power cut" if self.forgets_boots else ""
         lines = [
             f"seed {self.seed}: {self.nodes} brokers, {self.partitions} partitions, {self.replicas} replicas,"
             f" min.insync {self.min_insync}{flush}, session {self.session_timeout_s:.2f} s, {self.settings}",
@@ -60,9 +71,11 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
     flush_on_ack = chance.random() < 0.25 or nodes == 1
     session_timeout_s = chance.choice((0.5, 1.0, 2.0))
     node_ids = range(1, nodes + 1)
-    faults = _single_faults(chance, node_ids, any_power_cut=flush_on_ack)
+    forgets_boots = chance.random() < 0.25
+    faults = _single_faults(chance, node_ids)
     if nodes > 1 and chance.random() < 0.6:
         faults += chance.choice(STORMS)(chance, session_timeout_s)
+    faults = _bearable(chance, faults, node_ids, any_power_cut=flush_on_ack, forgets_boots=forgets_boots)
     if flush_on_ack and chance.random() < 0.4:
         faults += _power_cut_of_all(chance, node_ids)
     return Plan(
@@ -72,6 +85,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
         replicas=min(3, nodes),
         min_insync=min(2, nodes),
         flush_on_ack=flush_on_ack,
+        forgets_boots=forgets_boots,
         segment_bytes=chance.choice((None, None, 1_000, 4_000)),
         session_timeout_s=session_timeout_s,
         racks=chance.random() < 0.25,
@@ -124,17 +138,30 @@ def _settings(chance: Random) -> dict[str, str]:
     return {key: str(value) for key, value in settings.items()}
 
 
-def _single_faults(chance: Random, nodes: Sequence[int], *, any_power_cut: bool) -> list[Fault]:
-    kinds, weights = zip(*WEIGHTS.items(), strict=True)
+def _bearable(
+    chance: Random, faults: list[Fault], nodes: Sequence[int], *, any_power_cut: bool, forgets_boots: bool
+) -> list[Fault]:
+    """Return the faults with those that lose data on one node only, and not more than is promised."""
     fragile = chance.choice(nodes)
+    bearable, is_replaced = [], len(nodes) == 1
+    for fault in sorted(faults):
+        if fault.kind == "disk replaced":
+            fault = fault._replace(node=fragile, kind="kill" if is_replaced else fault.kind)
+            is_replaced = True
+        elif fault.kind == "power cut" and not any_power_cut:
+            fault = fault._replace(node=fragile, kind="kill" if forgets_boots else fault.kind)
+        bearable.append(fault)
+    return bearable
+
+
+def _single_faults(chance: Random, nodes: Sequence[int]) -> list[Fault]:
+    kinds, weights = zip(*WEIGHTS.items(), strict=True)
     faults = []
     for _ in range(chance.randint(1, 7)):
         kind = chance.choices(kinds, weights)[0]
         node = chance.choice((*nodes, LEADER, FOLLOWER, CONTROLLER))
         if kind in PAIRED or len(nodes) == 1:
             node = chance.choice(nodes)
-        if kind == "power cut" and not any_power_cut:
-            node = fragile
         other = chance.choice([each for each in nodes if each != node] or [node])
         at_s = chance.uniform(0.3, FAULTS_UNTIL_S)
         for_s = min(chance.choice((0.05, 0.3, 1.0, 2.5)) * chance.uniform(0.3, 1.3), FAULTS_UNTIL_S - at_s)
@@ -227,6 +254,16 @@ def _full_disks(chance: Random, session_s: float) -> list[Fault]:
     return [*faults, Fault(at_s + chance.uniform(0.1, 2.0), lost_s, chance.choice(BROKEN), who)]
 
 
+def _lost_disk(chance: Random, session_s: float) -> list[Fault]:
+    """The followers are killed, then the leader, which gets another disk; then all are started."""
+    at_s, down_s = chance.uniform(1.0, 3.0), session_s + chance.uniform(0.1, 1.0)
+    until_s = at_s + down_s + chance.uniform(0.1, 0.8)
+    return [
+        *(Fault(at_s, until_s - at_s, "kill", node) for node in (1, 2, 3)),
+        Fault(at_s + 0.01, until_s - at_s + chance.uniform(-0.2, 0.5), "disk replaced", LEADER),
+    ]
+
+
 def _lost_coordinators(chance: Random) -> list[Fault]:
     """One coordinator of transactions after the other is lost."""
     at_s = chance.uniform(1.0, 2.5)
@@ -265,4 +302,5 @@ STORMS: tuple[Callable[[Random, float], list[Fault]], ...] = (
     _rolling_restart,
     _revenant,
     _full_disks,
+    _lost_disk,
 )

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 
 from ottla.common.ids import TopicPartition
+from ottla.controller.machine import waiting_for_directories
 from ottla.protocol.errors import KafkaError
 from ottla.testing.checker import Violation, check
 from ottla.testing.history import Acked, History, Read
@@ -62,6 +63,8 @@ def simulate(plan: Plan, log_level: int = logging.ERROR, course: type[Scenario] 
         session_timeout_s=plan.session_timeout_s,
         log_level=log_level,
     )
+    for node in cluster.nodes.values():
+        node.disk.forgets_boots = plan.forgets_boots
     scenario = (course or Scenario)(plan, cluster)
     violations = scenario.violations
     try:
@@ -101,6 +104,9 @@ class Scenario:
         await faults.run(plan.faults)
         await asyncio.sleep(max(0.0, plan.until_s - cluster.loop.now))
         await faults.heal_everything()
+        if plan.may_wait_for_disk:
+            await cluster.wait_until(lambda: self._is_whole() or self._waits_for_disk(), HEALED_WITHIN_S)
+            await faults.put_disks_back(waiting_for_directories(cluster.image))
         if not await cluster.wait_until(self._is_whole, HEALED_WITHIN_S):
             self._report("not-healed", self._what_is_missing())
         logs = await self._finish(working)
@@ -169,9 +175,23 @@ class Scenario:
             if node.broker is None or node.broker.cluster.image.version != image.version:
                 return False
         topic = image.topics.get(TOPIC)
+        if any(waiting_for_directories(image).values()):
+            return False  # the brokers' own topics, too
         return topic is not None and all(
             each.leader >= 0 and set(each.isr) == set(each.replicas) and not each.is_reassigning
             for each in topic.partitions
+        )
+
+    def _waits_for_disk(self) -> bool:
+        """Nothing is missing but the disk that was replaced."""
+        image = self.cluster.image
+        waiting = waiting_for_directories(image)
+        places = {place for places in waiting.values() for place in places}
+        return bool(waiting) and all(
+            each.leader >= 0 and set(each.isr) == set(each.replicas)
+            for topic in image.topics.values()
+            for each in topic.partitions
+            if (topic.name, each.index) not in places
         )
 
     def _is_quiet(self) -> bool:

@@ -16,7 +16,9 @@ OLD, NEW, NEWER = "old", "new", "newer"
 
 
 def cluster_of(*replicas: int, min_insync: int) -> OnePartition:
-    return OnePartition(replicas, min_insync_replicas=str(min_insync), directories=dict.fromkeys(replicas, OLD))
+    return OnePartition(
+        replicas, min_insync_replicas=str(min_insync), directories=dict.fromkeys(replicas, OLD)
+    )
 
 
 def replace_disk(cluster: OnePartition, node_id: int, directory_id: str = NEW) -> None:

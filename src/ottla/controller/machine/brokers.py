@@ -14,7 +14,14 @@ from typing import TypeVar
 
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.ids import TopicPartition
-from ottla.controller.machine.election import NO_COMEBACK, NO_LEADER, Comeback, is_well, settle, without_absent
+from ottla.controller.machine.election import (
+    NO_COMEBACK,
+    NO_LEADER,
+    Comeback,
+    is_well,
+    settle,
+    without_absent,
+)
 from ottla.controller.machine.electorates import ELECTION_KEYS, Electorates
 from ottla.controller.machine.internal_topics import grow_internal_topics
 from ottla.controller.machine.requests import Decision

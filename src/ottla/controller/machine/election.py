@@ -75,8 +75,8 @@ def settle(
     doubted = _doubted(old, wanted, electorate, comeback)
     last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
     last_known = (*doubted, *last_leader)  # who is both is there twice
-    lost_directories = _lost_directories(old, electorate, comeback.replaced)
-    leader, isr, elr = _led(wanted, eligible, last_known, electorate, lost_directories.keys())
+    lost_now = lost_directories(old, electorate, comeback.replaced)
+    leader, isr, elr = _led(wanted, eligible, last_known, electorate, lost_now.keys())
     if isr:
         is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
         may_commit = len(isr) >= least_in_sync(wanted, electorate)
@@ -93,9 +93,7 @@ def settle(
         elr=elr,
         last_known_elr=last_known,
         lost_directories=tuple(
-            (each, lost_directories[each])
-            for each in wanted.replicas
-            if each in lost_directories and each not in isr
+            (each, lost_now[each]) for each in wanted.replicas if each in lost_now and each not in isr
         ),
     )
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
@@ -161,6 +159,18 @@ def preferred_leader(partition: PartitionImage) -> int:
     return partition.target[0] if partition.target else NO_LEADER
 
 
+def lost_directories(
+    old: PartitionImage, electorate: Electorate, replaced: Mapping[int, str]
+) -> dict[int, str]:
+    """Return the former log directories of replicas that have another one now, and were not in sync since."""
+    lost = {**replaced, **dict(old.lost_directories)}  # the one with the records is the older one
+    return {
+        node_id: directory_id
+        for node_id, directory_id in lost.items()
+        if not directory_id or electorate.directories.get(node_id) != directory_id
+    }
+
+
 def _eligible(
     old: PartitionImage, wanted: PartitionImage, electorate: Electorate, lost: frozenset[int]
 ) -> Nodes:
@@ -179,18 +189,6 @@ def _doubted(
     known = {*(old.last_known_elr if old.leader != NO_LEADER else old.last_known_elr[:-1])}
     doubted = known - comeback.lost | {*old.isr, *old.elr, *known} & comeback.doubtful
     return tuple(each for each in wanted.replicas if each in doubted)
-
-
-def _lost_directories(
-    old: PartitionImage, electorate: Electorate, replaced: Mapping[int, str]
-) -> dict[int, str]:
-    """Return the former log directories of replicas that have another one now, and were not in sync since."""
-    lost = {**replaced, **dict(old.lost_directories)}  # the one with the records is the older one
-    return {
-        node_id: directory_id
-        for node_id, directory_id in lost.items()
-        if not directory_id or electorate.directories.get(node_id) != directory_id
-    }
 
 
 def _led(
