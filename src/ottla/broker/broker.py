@@ -208,8 +208,8 @@ class Broker:
         )
         if known and self.log_directory.directory_id != known:
             log.warning(
-                "%s is not the log directory that broker %d had before (%s): its replicas are copied from other "
-                "brokers. Is a disk not mounted? Then stop this broker, mount the disk and start it again",
+                "%s is not the log directory that broker %d had before (%s): its replicas are copied from "
+                "other brokers. Is a disk not mounted? Then stop this broker, mount it, and start again",
                 data, node_id, known,
             )  # fmt: skip
         self._stack.push_async_callback(self._close_logs)

@@ -1,8 +1,8 @@
 """This broker's place in the cluster: its session in the store, and its candidacy for the controller.
 
 A session that is lost is replaced by a new one, with a new broker epoch, as soon as the store
-answers again. In between the broker neither leads nor is the controller: others may be. A candidacy belongs to one
-session and ends with it; the next session brings the next candidacy.
+answers again. In between the broker neither leads nor is the controller: others may be. A candidacy belongs
+to one session and ends with it; the next session brings the next candidacy.
 """
 
 from __future__ import annotations

@@ -110,9 +110,9 @@ class Term:
         for node_id, partitions in waiting.items():
             if partitions != self._waiting.get(node_id):
                 logger.error(
-                    "%d partitions have no leader: broker %d, the last one, came back with another log directory. "
-                    "Start it with its former directory, or accept the loss of records: "
-                    "ottla cluster elect --unclean. They are %s",
+                    "%d partitions have no leader: broker %d, their last one, came back with another log "
+                    "directory. Start it with the former one, or accept that records are lost: "
+                    "ottla cluster elect --unclean. The partitions: %s",
                     len(partitions), node_id, _named(partitions),
                 )  # fmt: skip
         self._waiting = waiting

@@ -82,7 +82,7 @@ def empty_disk_leads() -> list[Patch]:
 
 
 def one_candidacy() -> list[Patch]:
-    """A broker stands for election with the session that it has, be it over; no other candidacy follows that."""
+    """A broker stands for election with a session that is over, and not with the next one."""
 
     def begin_candidacy(members: Membership) -> None:
         if members._is_candidate and members._candidacy is None and members._session is not None:

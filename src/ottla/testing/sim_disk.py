@@ -105,7 +105,7 @@ class SimDisk:
         self.power_cuts = 0
         self.fsyncs = 0
         self.forgets_boots = False
-        """Whether every end of a process looks like a power cut, as on kernels that have no ids for mounts."""
+        """Whether every kill looks like a power cut, as where the kernel has no ids for mounts."""
         self._root = SimFolder()
         self._former: SimFolder | None = None
         self._locks: set[str] = set()

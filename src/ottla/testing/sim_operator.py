@@ -8,6 +8,7 @@ from typing import Any
 from kio.schema.alter_partition_reassignments.v0 import AlterPartitionReassignmentsRequest
 from kio.schema.alter_partition_reassignments.v0.request import ReassignablePartition, ReassignableTopic
 from kio.schema.elect_leaders.v2 import ElectLeadersRequest
+from kio.schema.elect_leaders.v2.request import TopicPartitions
 from kio.schema.types import BrokerId
 
 from ottla.client.connection import milliseconds
@@ -39,6 +40,16 @@ class SimOperator:
         """Let every partition be led by its first replica."""
         request = ElectLeadersRequest(
             election_type=i8(0), topic_partitions=None, timeout=milliseconds(TIMEOUT_MS)
+        )
+        await self._ask(ApiKey.ELECT_LEADERS, ELECT_VERSION, request)
+
+    async def elect_unclean_leaders(self, places: Sequence[TopicPartition]) -> None:
+        """Let anyone lead these partitions, be it with fewer records."""
+        topics = tuple(
+            TopicPartitions(topic=TopicName(each.topic), partitions=(i32(each.partition),)) for each in places
+        )
+        request = ElectLeadersRequest(
+            election_type=i8(1), topic_partitions=topics, timeout=milliseconds(TIMEOUT_MS)
         )
         await self._ask(ApiKey.ELECT_LEADERS, ELECT_VERSION, request)
 

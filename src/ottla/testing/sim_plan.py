@@ -1,9 +1,9 @@
 """What a seed stands for: how large the cluster is, how it is set up, and what goes wrong.
 
 The plan leaves what the promises need: all nodes may be killed, paused and cut off at any time, but the power
-fails on one node only, always the same, unless the topics flush before they acknowledge. The disk of that node
-may be replaced, once. Where every kill looks like a power cut, or the power of all nodes may fail, nobody may be left
-to be elected then: in the end, the operator puts the former disk back.
+fails on one node only, always the same, unless the topics flush before they acknowledge. The disk of that
+node may be replaced, once. Where every kill looks like a power cut, or the power of all nodes may fail, nobody
+may be left to be elected then: in the end, the operator puts the former disk back.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ def _comeback(
 def _former_directory(before: BrokerImage | None, said: BrokerRegistration) -> str | None:
     """Return the id of the log directory that a broker had before this one; None if it is the same.
 
-    Of a broker that was unregistered nothing is known: "" stands for its directory, unless it has lost nothing,
-    which nobody can say of a new one. Metadata from before directories were noted raises no alarm.
+    Of a broker that was unregistered nothing is known: "" stands for its directory, unless it has lost
+    nothing, which nobody can say of a new one. Metadata from before directories were noted raises no alarm.
     """
     if before is None:
         return "" if said.after_unclean_stop and said.may_have_lost_records else None

@@ -10,9 +10,9 @@ whose disk failed, but whose machine has run on: its logs seem whole. If there i
 taken when it comes back: nobody has more, and with flush-on-ack it has everything. Any other replica would
 lose records; it is taken only if the topic allows unclean elections.
 
-A replica that came back with another log directory is empty, or old: its disk was replaced, or is not mounted. It
-is out of all of these lists until it has caught up with a leader. If it was the last leader, nobody leads until
-it is back with its former directory or an operator decides (decision 0078).
+A replica that came back with another log directory is empty, or old: its disk was replaced, or is not
+mounted. It is out of all of these lists until it has caught up with a leader. If it was the last leader, nobody
+leads until it is back with its former directory, or an operator decides (decision 0078).
 
 A leader epoch begins whenever the leader changes, or its process was killed and started again: that has
 forgotten how far it had committed, and perhaps lost the end of its log.
@@ -46,8 +46,8 @@ class Electorate:
 class Comeback:
     """Brokers that were killed and started again; those that may have lost records; those that seem whole.
 
-    `replaced` are those with another log directory than before, with the id of the former one. They are renewed
-    and lost, too.
+    `replaced` are those with another log directory than before, with the id of the former one. They are
+    renewed and lost, too.
     """
 
     renewed: frozenset[int] = NOBODY
