@@ -214,7 +214,7 @@ class FaultMaker:
         node.kill()
         node.recovery_s = (fault.for_s, fault.for_s)
         node.start()
-        ends_s = max(0.0, fault.for_s + chance.uniform(-0.02, 0.03))
+        ends_s = max(0.0, fault.for_s + chance.uniform(-0.2, 0.03))
         self._cluster.loop.call_later(ends_s, self._cluster.server.expire_node, fault.node)
 
     def _recover_as_usual(self, fault: Fault) -> None:

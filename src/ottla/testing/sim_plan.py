@@ -1,9 +1,9 @@
 """What a seed stands for: how large the cluster is, how it is set up, and what goes wrong.
 
 The plan leaves what the promises need: all nodes may be killed, paused and cut off at any time, but the power
-fails on one node only, always the same, unless the topics flush before they acknowledge. The disk of that
-node may be replaced, once. Where every kill looks like a power cut, or the power of all nodes may fail, nobody
-may be left to be elected then: in the end, the operator puts the former disk back.
+fails on one node only, always the same, unless the topics flush before they acknowledge. Or the disk of one
+node is replaced, once. Where every kill looks like a power cut, or the power of all nodes may fail, there
+may be nobody left to elect then: in the end, the operator puts the former disk back.
 """
 
 from __future__ import annotations
@@ -71,10 +71,11 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
     flush_on_ack = chance.random() < 0.25 or nodes == 1
     session_timeout_s = chance.choice((0.5, 1.0, 2.0))
     node_ids = range(1, nodes + 1)
-    forgets_boots = chance.random() < 0.25
     faults = _single_faults(chance, node_ids)
     if nodes > 1 and chance.random() < 0.6:
         faults += chance.choice(STORMS)(chance, session_timeout_s)
+    is_replaced = any(each.kind == "disk replaced" for each in faults)
+    forgets_boots = chance.random() < (0.5 if is_replaced else 0.2)
     faults = _bearable(chance, faults, node_ids, any_power_cut=flush_on_ack, forgets_boots=forgets_boots)
     if flush_on_ack and chance.random() < 0.4:
         faults += _power_cut_of_all(chance, node_ids)
@@ -141,15 +142,19 @@ def _settings(chance: Random) -> dict[str, str]:
 def _bearable(
     chance: Random, faults: list[Fault], nodes: Sequence[int], *, any_power_cut: bool, forgets_boots: bool
 ) -> list[Fault]:
-    """Return the faults with those that lose data on one node only, and not more than is promised."""
+    """Return the faults without those that lose more than is promised: they become kills.
+
+    Data is lost on one node only, by power cuts or because its disk is replaced, unless topics flush.
+    """
     fragile = chance.choice(nodes)
-    bearable, is_replaced = [], len(nodes) == 1
-    for fault in sorted(faults):
-        if fault.kind == "disk replaced":
-            fault = fault._replace(node=fragile, kind="kill" if is_replaced else fault.kind)
-            is_replaced = True
+    replaced = [each for each in sorted(faults) if each.kind == "disk replaced" and len(nodes) > 1][:1]
+    may_lose_power = not replaced and not forgets_boots
+    bearable = []
+    for fault in faults:
+        if fault.kind == "disk replaced" and fault not in replaced:
+            fault = fault._replace(kind="kill")
         elif fault.kind == "power cut" and not any_power_cut:
-            fault = fault._replace(node=fragile, kind="kill" if forgets_boots else fault.kind)
+            fault = fault._replace(node=fragile, kind="power cut" if may_lose_power else "kill")
         bearable.append(fault)
     return bearable
 
@@ -264,6 +269,15 @@ def _lost_disk(chance: Random, session_s: float) -> list[Fault]:
     ]
 
 
+def _restart_with_store(chance: Random, session_s: float) -> list[Fault]:
+    """All nodes are killed and started, and before they are recovered the store ends their sessions."""
+    at_s, for_s = chance.uniform(1.0, 3.5), chance.uniform(0.4, 1.0)
+    return [
+        *(Fault(at_s, for_s, "slow recovery", node) for node in (1, 2, 3)),
+        Fault(at_s + for_s - 0.25, chance.uniform(0.5, 1.5), "slow store", LEADER),
+    ]
+
+
 def _lost_coordinators(chance: Random) -> list[Fault]:
     """One coordinator of transactions after the other is lost."""
     at_s = chance.uniform(1.0, 2.5)
@@ -303,4 +317,6 @@ STORMS: tuple[Callable[[Random, float], list[Fault]], ...] = (
     _revenant,
     _full_disks,
     _lost_disk,
+    _lost_disk,
+    _restart_with_store,
 )

@@ -11,8 +11,8 @@ taken when it comes back: nobody has more, and with flush-on-ack it has everythi
 lose records; it is taken only if the topic allows unclean elections.
 
 A replica that came back with another log directory is empty, or old: its disk was replaced, or is not
-mounted. It is out of all of these lists until it has caught up with a leader. If it was the last leader, nobody
-leads until it is back with its former directory, or an operator decides (decision 0078).
+mounted. It is out of all of these lists until it has caught up with a leader. If it was the last leader,
+nobody leads until it is back with its former directory, or an operator decides (decision 0078).
 
 A leader epoch begins whenever the leader changes, or its process was killed and started again: that has
 forgotten how far it had committed, and perhaps lost the end of its log.
