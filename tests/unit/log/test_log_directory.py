@@ -122,6 +122,26 @@ def test_meta_properties_that_cannot_be_read_stop_the_start_with_advice() -> Non
         open_directory(disk)
 
 
+def test_a_directory_has_an_id_of_its_own() -> None:
+    disk = SimDisk()
+    directory = filled(disk)
+    directory.close()
+    assert open_directory(disk).directory_id == directory.directory_id
+    assert open_directory(SimDisk()).directory_id != directory.directory_id
+
+
+@pytest.mark.parametrize("has_logs", [True, False])
+def test_logs_without_meta_properties_keep_the_id_that_the_cluster_knows(has_logs: bool) -> None:
+    disk = SimDisk()
+    directory = filled(disk) if has_logs else open_directory(disk)
+    directory.close()
+    disk.remove(f"{ROOT}/{META_PROPERTIES}")
+    known = directory.directory_id
+    again = LogDirectory(ROOT, disk, ManualClock(), node_id=1, cluster_id="c", directory_id=known)
+    again.open(lambda _topic: CONFIG)
+    assert (again.directory_id == known) == has_logs
+
+
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, LOG_STARTS])
 @pytest.mark.parametrize("damage", [b"", b"0\n3\norders 0 5\n", b"\xff\x00", b"0\n1\norders 0 -7\n"])
 def test_a_damaged_checkpoint_only_means_more_work(name: str, damage: bytes) -> None:
