@@ -74,7 +74,10 @@ class Log(LogFiles):
             check_header(header, config, now_ms)
         if header.producer_id >= 0:
             producers = self.producers
-            repeated = self._refused.check(header, producers) if self._refused else producers.check(header)
+            if self._refused:
+                repeated = self._refused.check(header, producers, self.clock.mono_ms())
+            else:
+                repeated = producers.check(header)
             if repeated is not None:
                 first, last = repeated.first_offset, repeated.last_offset
                 stored_time = repeated.timestamp if config.uses_log_append_time else -1
@@ -93,8 +96,6 @@ class Log(LogFiles):
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._update_producer(header, batch, last_offset, marker)
-            if self._refused:
-                self._refused.forget(header.producer_id)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, False)
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> Appended:
@@ -107,7 +108,7 @@ class Log(LogFiles):
         if header.producer_id >= 0:
             if "_refused" not in vars(self):
                 self._refused = RefusedBatches()
-            self._refused.refuse(header)
+            self._refused.refuse(header, self.producers, self.clock.mono_ms())
 
     def append_as_follower(self, batches: memoryview) -> None:
         """Append what the leader sent, offsets and epochs as they are; a cut-off last batch is left out."""
@@ -148,6 +149,8 @@ class Log(LogFiles):
     def _update_producer(
         self, header: BatchHeader, batch: memoryview, last_offset: int, marker: Marker | None = None
     ) -> None:
+        if self._refused:
+            self._refused.forget(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:
             self.verifications.clear(header.producer_id)
         if not header.is_control:
