@@ -8,7 +8,7 @@ again, the ones behind it are told the same as it was: the disk.
 
 A refusal counts only for the state of the producer that it was made in. Once that state has changed, by an
 append, by what a leader sent, or by a truncation, the producer goes on from there. A batch that does not come
-again is waited for WAIT_MS. With more than MAX_PRODUCERS producers none is forgotten: as long as one may wait,
+again is waited for WAIT_MS. With more than MAX_PRODUCERS producers none is forgotten: while one may wait,
 any batch that is not the next of its producer counts as one behind a refused one.
 """
 
