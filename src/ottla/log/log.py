@@ -84,6 +84,8 @@ class Log(LogFiles):
                 return Appended(first, last, stored_time, self.log_start_offset, True)
             if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
                 self.verifications.check(header, self.producers)
+            if header.base_sequence >= 0 and header.producer_id not in producers.producers:
+                self._admit_producer(header.producer_id)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         stamp(batch, base_offset, leader_epoch)
@@ -103,6 +105,11 @@ class Log(LogFiles):
         self.producers.check_marker(marker)
         batch = encode_marker(marker, now_ms)
         return self.append(batch, decode_header(batch), leader_epoch, now_ms, True, marker)
+
+    def _admit_producer(self, producer_id: int) -> None:
+        """Refuse a client's new producer if the broker remembers too many."""
+        if self.storage.producer_limit is not None:
+            self.storage.producer_limit.admit(producer_id)
 
     def _refuse(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:

@@ -43,6 +43,7 @@ from ottla.log.names import (
     stray_dir_name,
 )
 from ottla.log.opening import create_log, open_log
+from ottla.log.producer_limit import ProducerLimit
 from ottla.log.storage import Storage, is_passing
 from ottla.protocol.errors import KafkaStorageError
 
@@ -91,6 +92,7 @@ class LogDirectory:
         self.failed: dict[TopicPartition, OSError] = {}
         """Logs that could not be opened, and why; the others are served."""
         self.checkpoints = DirectoryCheckpoints(disk, path, self.logs)
+        self.producer_limit = self.storage.producer_limit = ProducerLimit(self._count_producers, clock)
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As they were checkpointed before this start."""
         self.was_clean = False
@@ -106,6 +108,9 @@ class LogDirectory:
         self._release: Callable[[], None] | None = None
         self._worthless: set[TopicPartition] = set()
         """Of these a directory may be left that was to be deleted, or was never finished."""
+
+    def _count_producers(self) -> int:
+        return sum(len(log.producers) for log in self.logs.values())
 
     # Opening
     def open(
