@@ -6,8 +6,9 @@ import asyncio
 import errno
 
 from ottla.common.ids import TopicPartition
-from ottla.testing.history import Acked, History
+from ottla.testing.history import Acked, Failed, History
 from ottla.testing.sim_cluster import SimCluster
+from ottla.testing.sim_operator import SimOperator
 from ottla.testing.sim_producer import SimProducer
 
 PLACE = TopicPartition("t", 0)
@@ -73,6 +74,26 @@ def test_others_lead_while_the_disk_of_a_leader_is_full() -> None:
         scene.cluster.nodes[leader].disk.heal()
         assert await scene.cluster.wait_until(lambda: leader in scene.isr, SOON_S)
         assert await scene.acks_arrive()
+
+    scene.cluster.run(main())
+
+
+def test_producers_go_on_when_the_leader_whose_disk_was_full_leads_again() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.begin()
+        leader = scene.leader
+        scene.fill_disk(leader)
+        assert await scene.cluster.wait_until(lambda: scene.leader != leader, SOON_S)
+        scene.cluster.nodes[leader].disk.heal()
+        assert await scene.cluster.wait_until(lambda: leader in scene.isr, SOON_S)
+        assert await scene.acks_arrive()
+        operator = scene.cluster.new_client()
+        await operator.process.spawn(SimOperator(operator).elect_preferred_leaders())
+        assert await scene.cluster.wait_until(lambda: scene.leader == leader, SOON_S)
+        assert await scene.acks_arrive(4 * SOON_S)
+        assert not [event for event in scene.history.events if isinstance(event, Failed)]
 
     scene.cluster.run(main())
 

@@ -69,6 +69,11 @@ class ReplicaReading(Reading):
             diverging = None
             if wanted.last_fetched_epoch >= 0:
                 diverging = partition.diverging_epoch(wanted.last_fetched_epoch, offset)
+            elif offset == wanted.log_start_offset > log.log_start_offset and not leading.is_in_sync(
+                request.replica_id
+            ):
+                # It would count as having all that is below, of which it may have another version, or none.
+                raise OffsetOutOfRange(f"an empty replica begins at {log.log_start_offset}, not at {offset}")
             if diverging is not None:
                 self.failed = True  # the follower has records that it must cut off: tell it at once
                 return self._result(partition, wanted, diverging=diverging)

@@ -269,6 +269,7 @@ class Broker:
             janitor_settings(self.config),
             high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
         )
+        self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
         await self._stack.enter_async_context(self.janitor)
 
     async def _serve_metrics(self) -> None:
@@ -373,6 +374,7 @@ class Broker:
             self.dispatcher.slow.set_limit(self.config.ottla_slow_request_ms)
             self.partitions.replace_config(self.config)
             self.janitor.settings = janitor_settings(self.config)
+            self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
 
     async def _stop_serving(self) -> None:
         """Answer everything that waits or runs, and close the connections."""

@@ -118,3 +118,14 @@ class AppendKeys(Config):
         update=CLUSTER_WIDE,
         importance=Importance.LOW,
     )
+    ottla_producer_ids_max = Key(
+        "ottla.producer.ids.max",
+        INT,
+        250_000,
+        "How many idempotent producers a broker remembers, each counted once per partition that it writes to "
+        "(about 1 KiB of memory). Beyond it new producers are refused with KAFKA_STORAGE_ERROR, which "
+        "clients retry, until others expire.",
+        check=at_least(1),
+        update=CLUSTER_WIDE,
+        importance=Importance.LOW,
+    )

@@ -36,7 +36,7 @@ from ottla.protocol.records import iter_records
 
 
 class LogChanged(Exception):
-    """Segments were removed from the log while they were copied."""
+    """The log was truncated, or segments were removed from it, while they were copied."""
 
 
 class Uncleanable(Exception):
@@ -68,6 +68,7 @@ class Round:
         pace: Pace = lambda size: None,
     ) -> None:
         self.log = log
+        self._truncations = log.truncations
         self.end_offset = dirt.first_dirty_offset
         self.stats = CleaningStats()
         self._dirt = dirt
@@ -142,15 +143,21 @@ class Round:
     def swap_in(self, group: list[Segment], cleaned: Segment) -> list[str]:
         """Let `cleaned` take the place of `group`; return the files that can be removed later.
 
-        LogChanged if some of the group is gone meanwhile; the copy is removed then.
+        LogChanged if some of the group is gone meanwhile, or the log was truncated; the copy is removed then.
         """
         try:
-            if self.log.is_closed:
-                raise ValueError("it was closed")
+            self.check_unchanged()
             return self.log.replace_segments(group, [cleaned])
-        except ValueError as error:
+        except (ValueError, LogChanged) as error:
             cleaned.remove()
             raise LogChanged(str(error)) from error
+
+    def check_unchanged(self) -> None:
+        """Raise LogChanged if the map may know records that are gone: it supersedes nothing any more then."""
+        if self.log.is_closed:
+            raise LogChanged("it was closed")
+        if self.log.truncations != self._truncations:
+            raise LogChanged("it was truncated")
 
     def _scan_transactions(self) -> int:
         """Find the aborted transactions of the dirty part; return how far the fate of all is known."""

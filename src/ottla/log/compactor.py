@@ -179,8 +179,7 @@ class Compactor:
             cleaned = await asyncio.to_thread(work.copy, group)
             if cleaned is not None:
                 self._remove_later(work.swap_in(group, cleaned), log.config.file_delete_delay_ms)
-        if log.is_closed:
-            return
+        work.check_unchanged()
         self._checkpoints.cleaned_to[log.topic_partition] = work.end_offset
         await asyncio.to_thread(self._checkpoints.capture_cleaned_to())
         logger.info(

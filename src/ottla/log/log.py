@@ -74,13 +74,18 @@ class Log(LogFiles):
             check_header(header, config, now_ms)
         if header.producer_id >= 0:
             producers = self.producers
-            repeated = self._refused.check(header, producers) if self._refused else producers.check(header)
+            if self._refused:
+                repeated = self._refused.check(header, producers, self.clock.mono_ms())
+            else:
+                repeated = producers.check(header)
             if repeated is not None:
                 first, last = repeated.first_offset, repeated.last_offset
                 stored_time = repeated.timestamp if config.uses_log_append_time else -1
                 return Appended(first, last, stored_time, self.log_start_offset, True)
             if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
                 self.verifications.check(header, self.producers)
+            if header.base_sequence >= 0 and header.producer_id not in producers.producers:
+                self._admit_producer(header.producer_id)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         stamp(batch, base_offset, leader_epoch)
@@ -93,8 +98,6 @@ class Log(LogFiles):
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._update_producer(header, batch, last_offset, marker)
-            if self._refused:
-                self._refused.forget(header.producer_id)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, False)
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> Appended:
@@ -103,11 +106,16 @@ class Log(LogFiles):
         batch = encode_marker(marker, now_ms)
         return self.append(batch, decode_header(batch), leader_epoch, now_ms, True, marker)
 
+    def _admit_producer(self, producer_id: int) -> None:
+        """Refuse a client's new producer if the broker remembers too many."""
+        if self.storage.producer_limit is not None:
+            self.storage.producer_limit.admit(producer_id)
+
     def _refuse(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:
             if "_refused" not in vars(self):
                 self._refused = RefusedBatches()
-            self._refused.refuse(header)
+            self._refused.refuse(header, self.producers, self.clock.mono_ms())
 
     def append_as_follower(self, batches: memoryview) -> None:
         """Append what the leader sent, offsets and epochs as they are; a cut-off last batch is left out."""
@@ -148,6 +156,8 @@ class Log(LogFiles):
     def _update_producer(
         self, header: BatchHeader, batch: memoryview, last_offset: int, marker: Marker | None = None
     ) -> None:
+        if self._refused:
+            self._refused.forget(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:
             self.verifications.clear(header.producer_id)
         if not header.is_control:

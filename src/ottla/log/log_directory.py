@@ -33,6 +33,7 @@ from ottla.log.disk import Disk
 from ottla.log.file_pool import most_open_files
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
+from ottla.log.log_files import LogFiles
 from ottla.log.names import (
     PARTITION_METADATA,
     deleted_dir_name,
@@ -42,6 +43,7 @@ from ottla.log.names import (
     stray_dir_name,
 )
 from ottla.log.opening import create_log, open_log
+from ottla.log.producer_limit import ProducerLimit
 from ottla.log.storage import Storage, is_passing
 from ottla.protocol.errors import KafkaStorageError
 
@@ -91,6 +93,7 @@ class LogDirectory:
         self.failed: dict[TopicPartition, OSError] = {}
         """Logs that could not be opened, and why; the others are served."""
         self.checkpoints = DirectoryCheckpoints(disk, path, self.logs)
+        self.producer_limit = self.storage.producer_limit = ProducerLimit(self._count_producers, clock)
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As they were checkpointed before this start."""
         self.was_clean = False
@@ -108,6 +111,9 @@ class LogDirectory:
         self._release: Callable[[], None] | None = None
         self._worthless: set[TopicPartition] = set()
         """Of these a directory may be left that was to be deleted, or was never finished."""
+
+    def _count_producers(self) -> int:
+        return sum(len(log.producers) for log in self.logs.values())
 
     # Opening
     def open(
@@ -193,6 +199,8 @@ class LogDirectory:
                     self.path, entry.name, what,
                 )  # fmt: skip
         self.checkpoints.opened(self.failed)
+        for log in self.logs.values():
+            self._lower_checkpoints(log)
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
         self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
         self.seems_whole = self.may_have_lost_records and has_failed and not is_damaged
@@ -239,12 +247,20 @@ class LogDirectory:
         self._adopt(log)
 
     def _adopt(self, log: Log) -> None:
-        log.on_truncate = self._truncated
+        log.on_truncate = self._prepare_truncation
         self.logs[log.topic_partition] = log
 
-    def _truncated(self, _log: object) -> None:
-        """A recovery point went down: that has to be durable before what it covered is cut off."""
-        self._write(self.checkpoints.capture_recovery_points())
+    def _prepare_truncation(self, log: LogFiles, end_offset: int) -> None:
+        """Lower what the checkpoints say of a log, durably, before it is cut off at `end_offset`."""
+        if log.recovery_point == end_offset:
+            self._write(self.checkpoints.capture_recovery_points())
+        for write in self.checkpoints.lower(log, end_offset):
+            self._write(write)
+
+    def _lower_checkpoints(self, log: Log) -> None:
+        """Let no checkpoint speak of records that were lost when the log was opened."""
+        for write in self.checkpoints.lower(log, log.log_end_offset):
+            self._write(write)
 
     # One log
     def get(self, partition: TopicPartition) -> Log | None:
@@ -259,6 +275,8 @@ class LogDirectory:
         if error is not None and is_passing(error):
             del self.failed[partition]
             self._open_log(partition, config)
+            if partition in self.logs:
+                self._lower_checkpoints(self.logs[partition])
 
     def create(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
         """Create the log of a new partition; nothing of an earlier one of that name becomes part of it."""

@@ -60,8 +60,13 @@ class LogFiles:
         """What recovery had to cut out when the log was opened."""
         self.is_damaged = is_damaged
         """Whether it had to cut out or off more than half an append."""
-        self.on_truncate: Callable[[LogFiles], None] | None = None
-        """Called after the recovery point was lowered, before anything is cut off: to make that durable."""
+        self.on_truncate: Callable[[LogFiles, int], None] | None = None
+        """Called with the new end after the recovery point was lowered, before anything is cut off.
+
+        Whatever the disk says of offsets above that end has to be lowered durably first.
+        """
+        self.truncations = 0
+        """How often the log was truncated: what was found out about it before may be wrong afterwards."""
         self.is_closed = False
         self._segments = segments
         self._flush = FlushState(clock.wall_ms(), recovery_point)
@@ -197,7 +202,7 @@ class LogFiles:
             return
         try:
             end = self.segments[self._segments.index_of(offset)].boundary_at(offset)
-            self._lower_recovery_point(end)
+            self._prepare_truncation(end)
             self._segments.drop_above(end)
             self.active.truncate_to(end)
             self.active.open_file().fsync()  # what was cut off must not come back between what follows
@@ -215,7 +220,7 @@ class LogFiles:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and go on, empty, at `offset`."""
         self._check_writable()
-        self._lower_recovery_point(min(offset, self.recovery_point))
+        self._prepare_truncation(offset)
         try:
             self._segments.drop_all()
             offsets = snapshots.snapshot_offsets(self.storage.disk.list_dir(self.path))
@@ -230,12 +235,12 @@ class LogFiles:
         self.epochs.clear()
         self._roll_rule.reset(self._config)
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        self._flush.truncated(offset)
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            if self.on_truncate is not None:
-                self.on_truncate(self)
+    def _prepare_truncation(self, end_offset: int) -> None:
+        self.recovery_point = min(end_offset, self.recovery_point)
+        self._flush.truncated(self.recovery_point)
+        self.truncations += 1
+        if self.on_truncate is not None:
+            self.on_truncate(self, end_offset)
 
     def _cut_failed(self, error: OSError) -> KafkaStorageError:
         """Half a truncation is worse than a failed append: nothing may be written after it."""

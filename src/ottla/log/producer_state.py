@@ -13,6 +13,8 @@ flight), and the transaction that it has open. The rules are Kafka's:
   epoch that no batch of its transaction has, and fences them: one that comes late cannot end a later
   transaction, nor can a late batch begin one that nobody will end (KIP-890).
 
+Nobody is forgotten earlier, however many there are: producer_limit.py bounds how many are let in.
+
 State is a function of the log: `replay` of every batch since a snapshot gives it back. The file of a
 snapshot is in producer_snapshot.py.
 """
@@ -32,12 +34,6 @@ from ottla.protocol.errors import (
     TransactionCoordinatorFenced,
 )
 from ottla.protocol.record_batch import BatchHeader
-
-MAX_PRODUCERS = 10_000
-"""Per partition; beyond it those that wrote least recently are forgotten, as if they had expired.
-
-A snapshot is encoded on the loop, at every roll: of so many, with five batches each, in about 40 ms.
-"""
 
 FIRST_WITH_EPOCH_PER_TRANSACTION = 2
 """The transaction version from which on a marker's epoch is larger than that of its transaction."""
@@ -186,16 +182,8 @@ class ProducerState:
         return self.transactions.first_open_offset
 
     def _add(self, producer_id: int, epoch: int) -> ProducerEntry:
-        if len(self._producers) >= MAX_PRODUCERS:
-            self._forget_some()
         entry = self._producers[producer_id] = ProducerEntry(epoch)
         return entry
-
-    def _forget_some(self) -> None:
-        """Forget a tenth of the producers at once, which costs one sort: those that wrote least recently."""
-        idle = ((e.last_offset, key) for key, e in self._producers.items() if e.txn_first_offset < 0)
-        for _, producer_id in sorted(idle)[: max(1, MAX_PRODUCERS // 10)]:
-            del self._producers[producer_id]
 
     # Snapshots
     def encode(self) -> bytes:

@@ -55,6 +55,9 @@ REPLICATION_BYTES_OUT = counter(
 _MANAGER = "kafka_server_replicamanager_"
 PARTITION_COUNT = gauge(f"{_MANAGER}partitioncount", "Partitions with a replica on this broker.")
 LEADER_COUNT = gauge(f"{_MANAGER}leadercount", "Partitions that this broker leads.")
+PRODUCER_ID_COUNT = gauge(
+    f"{_MANAGER}produceridcount", "Idempotent producers remembered, counted once per partition."
+)
 UNDER_REPLICATED = gauge(
     f"{_MANAGER}underreplicatedpartitions", "Partitions led here of which some replica is not in sync."
 )

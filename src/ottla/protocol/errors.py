@@ -225,7 +225,7 @@ class OperationNotAttempted(KafkaError, code=ErrorCode.operation_not_attempted):
 
 
 class KafkaStorageError(KafkaError, code=ErrorCode.kafka_storage_error):
-    """The disk failed or is full."""
+    """The disk failed or is full, or the broker remembers too many producers."""
 
 
 class NonEmptyGroup(KafkaError, code=ErrorCode.non_empty_group):

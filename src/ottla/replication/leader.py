@@ -112,6 +112,10 @@ class Leading:
         """Whether this leader is all that can be in sync."""
         return len(self.state.maximal) == 1
 
+    def is_in_sync(self, node_id: int) -> bool:
+        """Return whether a follower is in the ISR: then it has had everything that is committed."""
+        return node_id in self.state.isr
+
     def check_in_sync(self) -> None:
         """Refuse to append what could not be committed."""
         if len(self.state.isr) < self.min_insync:

@@ -10,7 +10,7 @@ from ottla.common.ids import TopicPartition
 from ottla.controller.machine import waiting_for_directories
 from ottla.protocol.errors import KafkaError
 from ottla.testing.checker import Violation, check
-from ottla.testing.history import Acked, History, Read
+from ottla.testing.history import Acked, Failed, History, Read, Sent
 from ottla.testing.replica_check import Replica, check_replicas, read_replica
 from ottla.testing.sim_client import SimClient
 from ottla.testing.sim_cluster import SimCluster
@@ -25,6 +25,8 @@ from ottla.testing.sim_producer import SimProducer
 TOPIC = "t"
 PRODUCERS, CONSUMERS, MEMBERS = 2, 1, 2
 HEALED_WITHIN_S = 30.0
+ACCEPTED_WITHIN_S = 3.0
+"""How long after everything has healed a producer may still be refused."""
 GROUP_ENDS_WITHIN_S = 2.0
 ATTEMPTS = 100
 GROUP_SETTINGS = {
@@ -109,7 +111,9 @@ class Scenario:
             await faults.put_disks_back(waiting_for_directories(cluster.image))
         if not await cluster.wait_until(self._is_whole, HEALED_WITHIN_S):
             self._report("not-healed", self._what_is_missing())
+        healed_s = cluster.loop.now
         logs = await self._finish(working)
+        self._check_deliveries(healed_s)
         looking.cancel()
         self.violations += probe.violations
         await self._stop_brokers()
@@ -134,6 +138,19 @@ class Scenario:
             self._report("not-healed", f"still at work: {self._what_is_missing()}")
         self._commits = await self._read_commits()
         return await self._read_everything()
+
+    def _check_deliveries(self, healed_s: float) -> None:
+        """A producer with acks=all gives up only what it sent while something was wrong.
+
+        With acks=1 records can be lost, and what comes after them is out of order.
+        """
+        unsafe = {each.number for each in self.history.events if isinstance(each, Sent) and not each.is_safe}
+        for event in self.history.events:
+            if not isinstance(event, Failed) or event.number in unsafe:
+                continue
+            if event.at_s > healed_s + ACCEPTED_WITHIN_S:
+                late_s = event.at_s - healed_s
+                self._report("not-healed", f"send {event.number} was refused until {late_s:.1f} s after it")
 
     def _judge(self, logs: dict[TopicPartition, list[Read]]) -> list[Violation]:
         return check(self.history, logs, self._commits)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.api.late_beginnings import HELD_BACK_MS, MOST, LateBeginnings
+import pytest
+
+from ottla.api import late_beginnings
+from ottla.api.late_beginnings import ABANDONED_MS, HELD_BACK_MS, MOST, LateBeginnings
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.protocol.record_batch import decode_header
 from ottla.protocol.records import Record, encode_batch
@@ -43,10 +46,39 @@ def test_every_producer_epoch_and_partition_waits_by_itself() -> None:
     assert bench.waits(epoch=1)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_however_many_producers_return_at_once_all_of_them_get_through(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those who wait do not take each other's place, or none would ever be admitted."""
+    monkeypatch.setattr(late_beginnings, "MOST", 10)
+    bench, waiting = Bench(), set(range(35))
+    while waiting and bench.now_ms < 10 * HELD_BACK_MS:
+        waiting -= {
+            producer_id for producer_id in sorted(waiting) if not bench.waits(producer_id=producer_id)
+        }
+        assert len(bench._late._first) <= 10
+        bench.now_ms += 100
+    assert not waiting
+    assert bench.now_ms <= 5 * HELD_BACK_MS
+    assert caplog.text.count("unknown producers begin in the middle") == 1
+
+
+def test_one_that_never_comes_again_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_beginnings, "MOST", 10)
+    bench = Bench()
+    for producer_id in range(10):
+        assert bench.waits(producer_id=producer_id)
+    bench.now_ms = ABANDONED_MS - 1
+    assert bench.waits(producer_id=100)
+    bench.now_ms = ABANDONED_MS
+    assert bench.waits(producer_id=100)
+    bench.now_ms += HELD_BACK_MS
+    assert not bench.waits(producer_id=100)
+
+
+def test_more_producers_are_remembered_than_a_broker_usually_has() -> None:
     bench = Bench()
     for producer_id in range(MOST + 10):
         assert bench.waits(producer_id=producer_id)
     bench.now_ms = HELD_BACK_MS
-    assert not bench.waits(producer_id=10)
-    assert bench.waits(producer_id=9), "the oldest are forgotten, and wait anew"
+    assert not any(bench.waits(producer_id=producer_id) for producer_id in range(0, MOST, 100))

@@ -97,7 +97,7 @@ class LogBench:
         self.log.on_truncate = self._checkpoint
         self.recovery_point = 0
 
-    def _checkpoint(self, log: object) -> None:
+    def _checkpoint(self, log: object, end_offset: int = 0) -> None:
         self.recovery_point = self.log.recovery_point
         write_atomically(
             self.disk, f"{ROOT}/{RECOVERY_POINTS}", encode_offsets({PARTITION: self.recovery_point})
