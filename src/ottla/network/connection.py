@@ -114,6 +114,11 @@ class Connection(FrameReader):
         """Take note that the peer has read everything."""
         self._writer.resume()
 
+    @property
+    def is_held_up(self) -> bool:
+        """Return whether a request waits here for the answer to an earlier one."""
+        return self._paused and bool(self.unanswered.line)
+
     # Requests in, replies out
 
     def _dispatch(self, buffer: bytearray, end: int) -> None:
