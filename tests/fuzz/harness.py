@@ -72,7 +72,7 @@ class Client:
 
     listener_name = "PLAINTEXT"
     software = ""
-    has_fetched = False
+    has_fetched = is_held_up = False
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
 

@@ -20,8 +20,8 @@ LAG_MS = 60_000
 class Scene:
     """Three brokers and a producer with acks=all."""
 
-    def __init__(self, nodes: int = 3) -> None:
-        self.cluster = SimCluster(1, nodes, {"replica.lag.time.max.ms": str(LAG_MS)})
+    def __init__(self, nodes: int = 3, lag_ms: int = LAG_MS) -> None:
+        self.cluster = SimCluster(1, nodes, {"replica.lag.time.max.ms": str(lag_ms)})
         self.history = History(self.cluster.loop.time)
 
     async def begin(self) -> None:

@@ -40,6 +40,11 @@ class Peer(Protocol):
     """Whether it is a consumer's: it has asked for records."""
 
     @property
+    def is_held_up(self) -> bool:
+        """Return whether another request of this connection waits for the answer to an earlier one."""
+        ...
+
+    @property
     def peer(self) -> str:
         """Return the client's address, for log lines."""
         ...

@@ -26,7 +26,7 @@ class ForwardedClient:
         self.peer = f"{self.host} by way of {ctx.connection.peer}"
         self.listener_name = ctx.connection.listener_name
         self.software = ""
-        self.has_fetched = False
+        self.has_fetched = self.is_held_up = False
 
 
 async def envelope(request: EnvelopeRequest, ctx: RequestContext) -> EnvelopeResponse:

@@ -22,6 +22,7 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
+from ottla.api.brief_wait import BriefWait
 from ottla.api.context import RequestContext
 from ottla.api.forwarding import reached_controller
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, why_illegal
@@ -32,6 +33,7 @@ from ottla.protocol.errors import (
     InvalidRequest,
     InvalidTopicException,
     KafkaError,
+    RequestTimedOut,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -111,6 +113,15 @@ async def _create_missing(wanted: Iterable[MetadataRequestTopic], ctx: RequestCo
         for each in wanted
         if each.name is not None and each.topic_id is None and each.name not in image.topics
     ]
+    if missing:
+        try:
+            await BriefWait(ctx.connection).until_done(_create(missing, ctx), RequestTimedOut("not yet"))
+        except KafkaError as error:
+            peer = ctx.connection.peer
+            log.info("%d topics asked for by %s are not created: %s", len(missing), peer, error)
+
+
+async def _create(missing: Iterable[str], ctx: RequestContext) -> None:
     for name in _OF_COORDINATORS.intersection(missing):
         await _create_for_coordinator(name, ctx)
     # All at once, so that they count against the limit on the partitions of one request.

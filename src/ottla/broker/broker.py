@@ -224,6 +224,7 @@ class Broker:
             node_id, self.cluster, self.controller, self.partitions, lambda: self.config, self.clock
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self._stack.callback(self.producer_ids.stop)
         self.transactions = TransactionCoordinator(
             node_id,
             self.cluster,
@@ -231,7 +232,7 @@ class Broker:
             self.partitions,
             lambda: self.config,
             self.clock,
-            self.producer_ids.next,
+            self.producer_ids.next_soon,
             TransactionPeers(lambda: self.services),
         )
 

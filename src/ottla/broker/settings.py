@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import resource
+
 from ottla.common.broker_keys import BrokerConfig
+from ottla.common.units import MAX_INT
 from ottla.log.compactor import CleanerSettings
+from ottla.log.file_pool import most_open_files
 from ottla.log.janitor import JanitorSettings
 from ottla.network.limits import NetworkLimits
+
+OTHER_DESCRIPTORS = 64
+"""For what is neither a log file nor a client's connection: listeners, ZooKeeper, connections to brokers."""
+MIN_RESERVE, MAX_RESERVE = 16, 1_000
+"""Each broker takes about five: for fetches, calls, forwarded requests, transactions and lags."""
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
     """Return the network's share of the configuration."""
+    is_alone = config.zookeeper_connect is None
+    clients, brokers = connection_places(most_descriptors() - most_open_files(), is_alone=is_alone)
     return NetworkLimits(
         max_connections=config.max_connections,
+        descriptor_connections=clients,
+        broker_reserve=brokers,
         max_connections_per_ip=config.max_connections_per_ip,
         max_idle_ms=config.connections_max_idle_ms,
         queued_requests=config.queued_max_requests,
@@ -19,6 +32,22 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )
+
+
+def most_descriptors() -> int:
+    """Return how many descriptors this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_INT if soft == resource.RLIM_INFINITY else soft
+
+
+def connection_places(descriptors: int, *, is_alone: bool) -> tuple[int, int]:
+    """Return how many connections clients may have, and how many more are reserved for brokers.
+
+    `descriptors` are those that the log files leave.
+    """
+    places = max(2, descriptors - OTHER_DESCRIPTORS)
+    reserve = 0 if is_alone else min(MAX_RESERVE, max(places // 8, min(MIN_RESERVE, places // 2)))
+    return places - reserve, reserve
 
 
 def janitor_settings(config: BrokerConfig) -> JanitorSettings:

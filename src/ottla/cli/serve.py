@@ -51,7 +51,10 @@ MOST_BROKERS = 20
     help="The address that clients are told, one for each --listen.  [default: as --listen]",
 )
 @click.option(
-    "--node-id", type=click.IntRange(0), metavar="N", help="The number of this broker.  [default: 1]"
+    "--node-id",
+    type=click.IntRange(0),
+    metavar="N",
+    help="The number of this broker, with -n of the first one.  [default: 1]",
 )
 @click.option(
     "-c",
@@ -128,10 +131,21 @@ def serve(
     if ephemeral and (data is not None or not DATA_KEYS.isdisjoint(settings)):
         raise click.UsageError("--ephemeral excludes --data and --set log.dirs")
     if brokers is not None:
-        if advertise or node_id is not None or len(listen) > 1:
-            raise click.UsageError("-n excludes --advertise, --node-id and a second --listen")
+        if advertise or len(listen) > 1:
+            raise click.UsageError("-n excludes --advertise and a second --listen")
+        first_id = 1 if node_id is None else node_id
         return _serve_cluster(
-            brokers, data, listen, zookeeper, settings, file, log_level, log_format, metrics, ephemeral
+            brokers,
+            first_id,
+            data,
+            listen,
+            zookeeper,
+            settings,
+            file,
+            log_level,
+            log_format,
+            metrics,
+            ephemeral,
         )
     from ottla import broker
     from ottla.cli.banner import announce
@@ -162,6 +176,7 @@ def serve(
 
 def _serve_cluster(
     brokers: int,
+    first_id: int,
     data: str | None,
     listen: tuple[str, ...],
     zookeeper: str | None,
@@ -192,6 +207,7 @@ def _serve_cluster(
         log_level,
         resolve(log_format),
         metrics or {**from_file, **settings}.get("ottla.metrics.listen", AUTO),
+        first_id,
     )
     return run_cluster(plan, ephemeral=ephemeral)
 

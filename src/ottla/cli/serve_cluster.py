@@ -1,7 +1,8 @@
 """`ottla serve -n 3`: a whole cluster on this machine, in one terminal.
 
-One ZooKeeper and n brokers, each a process of its own as on machines of their own, all ended by one Ctrl-C.
-What they say on standard error comes out here, with the name of who said it.
+One ZooKeeper and n brokers, each a process of its own as on machines of their own, all ended by one Ctrl-C:
+the brokers first, then ZooKeeper. A broker that crashes is started again after a while; one that was stopped
+on purpose (exit code 0) is not. What they say on standard error comes out here, with the name of who said it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from ottla.common.processes import die_with_parent
 
 READY_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 60.0
+RESTART_AFTER_S = 10.0
+"""Longer than a session by default: that others lead in place of a broker can be seen."""
 MOST_REPLICAS = 3
 
 
@@ -50,13 +53,20 @@ class ClusterPlan:
     """`text`, which is told apart by names, or `json`, which tells by itself who speaks."""
     metrics: str = METRICS_AUTO
     """`ottla.metrics.listen` of the first broker; the others have the ports after it."""
+    first_id: int = 1
+    """The node id of the first broker; the others have those after it."""
 
-    def arguments(self, number: int, zookeeper: str) -> list[str]:
-        """Return the command line of one broker."""
-        port = self.port + number - 1 if self.port else 0
+    def name(self, number: int) -> str:
+        """Return the name of one broker, counted from 1: that of its data, and of its log lines."""
+        return f"broker-{self.first_id + number - 1}"
+
+    def arguments(self, number: int, zookeeper: str, free_port: int = 0) -> list[str]:
+        """Return the command line of one broker; `free_port` is what it got before if it takes any."""
+        port = self.port + number - 1 if self.port else free_port
+        node_id = str(self.first_id + number - 1)
         replicas = str(min(self.brokers, MOST_REPLICAS))
         defaults = {"default.replication.factor": replicas, "offsets.topic.replication.factor": replicas}
-        arguments = ["serve", "--node-id", str(number), "--data", str(self.data / f"broker-{number}")]
+        arguments = ["serve", "--node-id", node_id, "--data", str(self.data / self.name(number))]
         arguments += ["--listen", f"{self.host}:{port}", "--zookeeper", zookeeper]
         arguments += ["--log-level", self.log_level, "--log-format", self.log_format]
         arguments += ["--metrics", metrics_of(self.metrics, number)]
@@ -65,6 +75,9 @@ class ClusterPlan:
         for key, value in {**defaults, **self.settings}.items():
             if key == "ottla.metrics.listen":
                 continue  # said above, for each broker
+            if key == "broker.rack":
+                racks = value.split(",")
+                value = racks[(number - 1) % len(racks)].strip()
             arguments += ["--set", f"{key}={value}"]
         return arguments
 
@@ -83,7 +96,8 @@ def metrics_of(place: str, number: int) -> str:
 class _Child:
     """One broker process, and what it says."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log_format: str) -> None:
+    def __init__(self, number: int, name: str, process: asyncio.subprocess.Process, log_format: str) -> None:
+        self.number = number
         self.name = name
         self._speaks_json = log_format == JSON
         self.process = process
@@ -97,6 +111,13 @@ class _Child:
         if not self.address.done():
             self.address.set_exception(Problem(f"{self.name} ended with exit code {code}, see above"))
             self.address.exception()  # seen, even if nobody asks
+
+    @property
+    def port(self) -> int:
+        """Return where it listens, 0 if it never did."""
+        if not self.address.done() or self.address.exception() is not None:
+            return 0
+        return int(self.address.result().rpartition(":")[2])
 
     async def _read_stdout(self) -> None:
         assert self.process.stdout is not None
@@ -127,18 +148,16 @@ def run_cluster(plan: ClusterPlan, *, ephemeral: bool) -> int:
 
 async def _run(plan: ClusterPlan) -> int:
     stopping = asyncio.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, stopping.set)
     async with AsyncExitStack() as stack:
         zookeeper = plan.zookeeper or await _start_zookeeper(plan, stack)
         children: list[_Child] = []
         stack.push_async_callback(_stop, children)
         for number in range(1, plan.brokers + 1):  # one by one, so that those that started are stopped
-            children.append(  # noqa: PERF401
-                await _start_broker(number, plan.arguments(number, zookeeper), plan.log_format)
-            )
+            children.append(await _start_broker(number, plan, zookeeper))  # noqa: PERF401
         await _until_ready(children, zookeeper, stopping)
-        await _until_stopped(children, stopping)
+        await _until_stopped(children, plan, zookeeper, stopping)
     return 0
 
 
@@ -150,12 +169,12 @@ async def _start_zookeeper(plan: ClusterPlan, stack: AsyncExitStack) -> str:
     return server.address
 
 
-async def _start_broker(number: int, arguments: Sequence[str], log_format: str) -> _Child:
+async def _start_broker(number: int, plan: ClusterPlan, zookeeper: str, free_port: int = 0) -> _Child:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "ottla.cli.main",
-        *arguments,
+        *plan.arguments(number, zookeeper, free_port),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -163,7 +182,7 @@ async def _start_broker(number: int, arguments: Sequence[str], log_format: str) 
         preexec_fn=die_with_parent,
         limit=1 << 20,
     )
-    return _Child(f"broker-{number}", process, log_format)
+    return _Child(number, plan.name(number), process, plan.log_format)
 
 
 async def _until_ready(children: Sequence[_Child], zookeeper: str, stopping: asyncio.Event) -> None:
@@ -186,21 +205,41 @@ async def _until_ready(children: Sequence[_Child], zookeeper: str, stopping: asy
     click.echo(f"ready {' '.join(addresses)}")
 
 
-async def _until_stopped(children: Sequence[_Child], stopping: asyncio.Event) -> None:
-    """Wait for a signal. A broker that ends before it is missed, but the others go on: that is a cluster."""
-    ends: dict[asyncio.Future[Any], _Child] = {
-        asyncio.ensure_future(child.process.wait()): child for child in children
-    }
-    signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
-    while not stopping.is_set():
-        done, _ = await asyncio.wait([signalled, *ends], return_when=asyncio.FIRST_COMPLETED)
-        for end in done - {signalled}:
-            child = ends.pop(end)
-            talk(f"{child.name} has ended with exit code {child.process.returncode}; the others go on")
-        if not ends:
-            raise Problem("all brokers have ended")
-    for end in ends:
-        end.cancel()
+async def _until_stopped(
+    children: list[_Child], plan: ClusterPlan, zookeeper: str, stopping: asyncio.Event
+) -> None:
+    """Wait for a signal, and start brokers again that crash. The others go on: that is a cluster."""
+    keeping = asyncio.gather(
+        *(_keep_running(index, children, plan, zookeeper) for index in range(len(children)))
+    )
+    signalled = asyncio.ensure_future(stopping.wait())
+    either: list[asyncio.Future[Any]] = [signalled, keeping]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.is_set():
+            keeping.result()
+            raise Problem("all brokers have stopped")
+    finally:
+        signalled.cancel()
+        keeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeping
+
+
+async def _keep_running(index: int, children: list[_Child], plan: ClusterPlan, zookeeper: str) -> None:
+    """Start a broker again whenever it crashes, at the same address; return when it was stopped."""
+    port = 0
+    while True:
+        child = children[index]
+        code = await child.process.wait()
+        port = child.port or port
+        if code == 0:
+            talk(f"{child.name} was stopped; the others go on")
+            return
+        talk(f"{child.name} has ended with exit code {code}; it is started again in {RESTART_AFTER_S:g} s")
+        await asyncio.sleep(RESTART_AFTER_S)
+        children[index] = again = await _start_broker(child.number, plan, zookeeper, port)
+        talk(f"{again.name} is started again, process {again.process.pid}")
 
 
 async def _stop(children: Sequence[_Child]) -> None:

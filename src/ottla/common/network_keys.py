@@ -84,20 +84,18 @@ class NetworkKeys(Config):
     max_connections = Key(
         "max.connections",
         INT,
-        2000,
-        "How many connections may be open at once; more are closed as they come.",
+        MAX_INT,
+        "How many connections of clients may be open at once; the descriptor limit bounds them, too.",
         check=at_least(0),
         update=CLUSTER_WIDE,
-        kafka_default=str(MAX_INT),
     )
     max_connections_per_ip = Key(
         "max.connections.per.ip",
         INT,
-        200,
-        "How many connections may be open at once from one address.",
+        MAX_INT,
+        "How many connections of clients may be open at once from one address.",
         check=at_least(0),
         update=CLUSTER_WIDE,
-        kafka_default=str(MAX_INT),
     )
     connections_max_idle_ms = Key(
         "connections.max.idle.ms",

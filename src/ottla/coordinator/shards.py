@@ -186,7 +186,8 @@ class Shards(Generic[M]):
             raise CoordinatorNotAvailable(f"{self._topic} cannot be created: {made}")
         # Nothing is in them yet: this saves the first one who asks a second attempt.
         loading = [shard.loading for shard in self._shards.values() if shard.loading is not None]
-        await asyncio.gather(*loading, return_exceptions=True)
+        if loading:
+            await asyncio.wait(loading)  # who stops waiting does not stop them
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """Take over a new cluster image."""

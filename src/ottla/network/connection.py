@@ -51,7 +51,9 @@ class Connection(FrameReader):
         "_writer",
         "has_fetched",
         "host",
+        "is_client",
         "is_closing",
+        "is_unproven",
         "listener_name",
         "peer",
         "software",
@@ -68,6 +70,7 @@ class Connection(FrameReader):
         self.software = ""  # what the client calls itself, when the handler was told
         self.has_fetched = False  # noted by the handler
         self.is_closing = False
+        self.is_client = self.is_unproven = False  # noted by the table of connections
         self._is_open = False
         self._server = server
         self._handler = server.handler
@@ -111,6 +114,11 @@ class Connection(FrameReader):
         """Take note that the peer has read everything."""
         self._writer.resume()
 
+    @property
+    def is_held_up(self) -> bool:
+        """Return whether a request waits here for the answer to an earlier one."""
+        return self._paused and bool(self.unanswered.line)
+
     # Requests in, replies out
 
     def _dispatch(self, buffer: bytearray, end: int) -> None:
@@ -135,6 +143,8 @@ class Connection(FrameReader):
                 else:
                     frame = memoryview(self._large_frame(buffer, at, end, size))[SIZE_BYTES:]
                 at = stop
+                if self.is_unproven and not self._server.may_stay(self, frame):
+                    return
                 self._stats.requests += 1
                 reply = self._handler.handle(self, frame)
                 if type(reply) is bytes and not unanswered:

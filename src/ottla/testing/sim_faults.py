@@ -14,6 +14,7 @@ from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.testing.sim_client import SimClient
 from ottla.testing.sim_cluster import STORE_LATENCY_S, SimCluster
+from ottla.testing.sim_crowd import Crowd
 from ottla.testing.sim_network import DELAY_S
 from ottla.testing.sim_node import RECOVERY_S, SimNode
 from ottla.testing.sim_operator import SimOperator
@@ -47,6 +48,7 @@ class FaultMaker:
         self._cluster = cluster
         self._operator = operator
         self._topic = topic
+        self._crowd = Crowd(cluster)
         self._actions: dict[str, tuple[Callable[[Fault], None], Callable[[Fault], None]]] = {
             "kill": (lambda f: self._node(f).kill(), self._start),
             "power cut": (lambda f: self._node(f).kill(power_cut=True), self._start),
@@ -68,6 +70,7 @@ class FaultMaker:
             "slow recovery": (self._recover_slowly, self._recover_as_usual),
             "reassign": (self._reassign, self._stop_reassigning),
             "elect leaders": (self._elect, lambda f: None),
+            "connections exhausted": (self._exhaust, lambda f: self._crowd.leave(self._node(f))),
         }
         assert self._actions.keys() == WEIGHTS.keys()
         self._stops: dict[int, asyncio.Task[None]] = {}
@@ -94,6 +97,7 @@ class FaultMaker:
         for node_id, node in cluster.nodes.items():
             cluster.server.lose_answers(node_id, False)
             node.disk.heal()
+            self._crowd.leave(node)
             node.resume()
             node.heal_store()
             node.start()
@@ -172,6 +176,11 @@ class FaultMaker:
 
     def _reset(self, fault: Fault) -> None:
         self._cluster.network.reset_some(0.6, self._node(fault).host)
+
+    def _exhaust(self, fault: Fault) -> None:
+        """Fill the table of connections; whose connection breaks then has to find a place again."""
+        self._crowd.fill(self._node(fault))
+        self._reset(fault)
 
     def _slow_network(self, _: Fault) -> None:
         self._cluster.network.delay_s = (0.001, 0.15)
@@ -276,6 +285,7 @@ WEIGHTS = {
     "slow recovery": 2,
     "reassign": 2,
     "elect leaders": 1,
+    "connections exhausted": 1,
 }
 """Every kind of fault, and how often it is drawn."""
 

@@ -66,8 +66,6 @@ def test_a_default_is_that_of_kafka(name: str, value: str | None) -> None:
     [
         ("socket.request.max.bytes", "16777216", "104857600"),
         ("queued.max.request.bytes", "268435456", "-1"),
-        ("max.connections", "2000", "2147483647"),
-        ("max.connections.per.ip", "200", "2147483647"),
         ("listeners", "PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://:9092"),
         ("log.dir", "./ottla-data", "/tmp/kafka-logs"),
     ],

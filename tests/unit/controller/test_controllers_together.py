@@ -87,7 +87,7 @@ class Member:
             node_id=self.node_id, controller=self.controller, cluster=self.state, config=self.config
         )
         connection = SimpleNamespace(
-            peer="p", host="h", listener_name="PLAINTEXT", software="", has_fetched=False
+            peer="p", host="h", listener_name="PLAINTEXT", software="", has_fetched=False, is_held_up=False
         )
         ctx = RequestContext(cast(Any, services), connection, api_key, version, 7, "test")
         try:

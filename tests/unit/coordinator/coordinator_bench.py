@@ -47,7 +47,7 @@ class Client:
     host = "10.0.0.7"
     listener_name = "PLAINTEXT"
     software = ""
-    has_fetched = False
+    has_fetched = is_held_up = False
 
 
 class CoordinatorBench:

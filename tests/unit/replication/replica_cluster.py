@@ -79,6 +79,7 @@ class Link:
     listener_name: str = "PLAINTEXT"
     software: str = ""
     has_fetched: bool = False
+    is_held_up: bool = False
 
 
 class Node:
