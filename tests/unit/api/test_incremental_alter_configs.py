@@ -90,3 +90,27 @@ async def test_broker_configs_take_effect_at_once_and_the_broker_wins_over_the_c
     assert bench.services.config.message_max_bytes == 6000
     await bench.ask(request(resource(BROKER, "1", ("message.max.bytes", DELETE, None))))
     assert bench.services.config.message_max_bytes == 5000
+
+
+async def test_deleting_what_is_not_set_changes_nothing(bench: Any) -> None:
+    """What kafka-reassign-partitions does at the end of every move."""
+    await bench.create_topic("orders")
+    rates = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+    wanted = (
+        resource(BROKER, "1", *((key, DELETE, None) for key in rates)),
+        resource(TOPIC, "orders", ("leader.replication.throttled.replicas", DELETE, None), ("x", DELETE, "")),
+    )
+    before = bench.image
+    response = await bench.ask(request(*wanted))
+    assert [each.error_code for each in response.responses] == [ErrorCode.none] * 2
+    assert bench.image.configs == before.configs
+
+
+async def test_a_throttle_may_be_as_low_as_one_likes(bench: Any) -> None:
+    low = resource(BROKER, "1", ("leader.replication.throttled.rate", SET, "1"))
+    (answer,) = (await bench.ask(request(low))).responses
+    assert answer.error_code is ErrorCode.none

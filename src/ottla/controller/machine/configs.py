@@ -123,9 +123,8 @@ class _Resource:
 
     def _apply(self, change: ConfigChange, values: dict[str, str]) -> None:
         if change.operation == ConfigOperation.DELETE:
-            # A key that is unknown may still go, if an older or newer Ottla left it behind.
-            if values.pop(change.key, None) is None:
-                self._refusing(lambda: self._keys.key(change.key))
+            # Also of keys that are unknown or not set: Kafka's tools reset throttles that Ottla has not.
+            values.pop(change.key, None)
             return
         if change.value is None:
             raise InvalidRequest(f"{change.key}: needs a value; to reset it, delete it")
