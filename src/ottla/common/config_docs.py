@@ -9,6 +9,7 @@ from ottla.common.broker_keys import BrokerConfig
 from ottla.common.config import Key
 from ottla.common.config_types import BOOLEAN, INT, LONG
 from ottla.common.kafka_keys import (
+    KAFKA_DEFAULTS,
     UNIMPLEMENTED_BROKER_KEYS,
     UNIMPLEMENTED_PREFIXES,
     UNIMPLEMENTED_TOPIC_KEYS,
@@ -30,7 +31,8 @@ them; what is read-only is set where the broker is started. A topic's own settin
 defaults for topics, and can always be changed.
 
 Unknown keys are refused with the nearest name that is known, and Kafka's keys that Ottla does not
-implement yet are refused with that reason. No key is ignored.
+implement yet are refused with that reason. No key is ignored, except where it is given at Kafka's default
+(see the end of this page).
 """
 
 _SIZES = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
@@ -52,6 +54,9 @@ def configuration_page() -> str:
             f"Broker: {_names(UNIMPLEMENTED_BROKER_KEYS)}.\n",
             f"Broker, whole families: {_names(f'{prefix}*' for prefix in UNIMPLEMENTED_PREFIXES)}.\n",
             f"Topic: {_names(UNIMPLEMENTED_TOPIC_KEYS)}.\n",
+            "Some of the broker's are accepted at one value, Kafka's default: "
+            + ", ".join(f"`{name}={text}`" for name, text in sorted(KAFKA_DEFAULTS.items()))
+            + ".\n",
         )
     )
 

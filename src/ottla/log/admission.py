@@ -98,7 +98,7 @@ def look_inside(
     if config.is_compacted or inspect_times:
         _inspect_records(batch, config, now_ms, inspect_times, pace)
     if recompresses(header, config):
-        batch = _recompress(batch, header, _CODECS[config.compression_type])
+        batch = _recompress(batch, header, config)
         check_size(len(batch), config)
         header = decode_header(batch)
     return batch, header
@@ -159,9 +159,10 @@ def _refusal(keyless: list[int], misdated: list[int], now_ms: int) -> KafkaError
     return error
 
 
-def _recompress(batch: memoryview, header: BatchHeader, codec: int) -> memoryview:
+def _recompress(batch: memoryview, header: BatchHeader, config: LogConfig) -> memoryview:
+    codec = _CODECS[config.compression_type]
     data = decompress(header.codec, batch[HEADER_BYTES:], MAX_DECOMPRESSED_BYTES)
-    packed = compress(codec, data)
+    packed = compress(codec, data, config.compression_level)
     changed = header._replace(
         batch_length=HEADER_BYTES - LOG_OVERHEAD + len(packed),
         attributes=(header.attributes & ~CODEC_MASK) | codec,

@@ -94,3 +94,16 @@ def test_the_records_at_fault_are_named(codec: int) -> None:
     with pytest.raises(InvalidTimestamp, match="2 records") as late:
         admit(old, decode_header(old), limited, NOW_MS + 5_000)
     assert [number for number, _ in late.value.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_batches_are_compressed_anew_at_the_topics_level(codec: str) -> None:
+    words = [b"%d" % (number * 7919 % 1000) for number in range(5000)]
+    batch = memoryview(encode_batch([Record(at, NOW_MS, None, word) for at, word in enumerate(words)]))
+    sizes = []
+    for level in ("9", "12") if codec == "lz4" else ("1", "9"):
+        topic = config(compression_type=codec, **{f"compression_{codec}_level": level})
+        stored = admit(batch, decode_header(batch), topic, NOW_MS).batch
+        assert [record.value for record in iter_records(stored)] == words
+        sizes.append(len(stored))
+    assert sizes[1] < sizes[0]
