@@ -8,6 +8,7 @@ from typing import Any
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.config import Key
 from ottla.common.config_types import BOOLEAN, INT, LONG
+from ottla.common.group_keys import GroupConfig
 from ottla.common.kafka_keys import (
     KAFKA_DEFAULTS,
     UNIMPLEMENTED_BROKER_KEYS,
@@ -50,6 +51,10 @@ def configuration_page() -> str:
             _table(("key", "type", "default", "values", "importance", "change", "meaning"), broker_rows),
             "## Topic keys\n",
             _table(("key", "type", "default", "values", "broker's default", "meaning"), topic_rows),
+            "## Group keys\n",
+            "Set with IncrementalAlterConfigs on a resource of type group.\n",
+            *(f"- `{key.name}`: {key.doc} Default: {_default(key)}." for key in GroupConfig.KEYS.values()),
+            "",
             "## Kafka's keys that are not implemented yet\n",
             f"Broker: {_names(UNIMPLEMENTED_BROKER_KEYS)}.\n",
             f"Broker, whole families: {_names(f'{prefix}*' for prefix in UNIMPLEMENTED_PREFIXES)}.\n",
