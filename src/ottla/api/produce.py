@@ -195,7 +195,9 @@ def _count_failure(ctx: RequestContext, topic: UUID | str | None, batch: memoryv
 
 
 def _failure(index: int, error: KafkaError) -> ProducePartitionResult:
-    return ProducePartitionResult(index, int(error.code), error_message=error.message)
+    return ProducePartitionResult(
+        index, int(error.code), error_message=error.message, record_errors=error.record_errors
+    )
 
 
 def _refuse_silently(topics: list[ProduceTopicResult]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 from kio.schema.alter_partition_reassignments.v1 import (
     AlterPartitionReassignmentsRequest,
@@ -24,16 +25,22 @@ from kio.schema.unregister_broker.v0 import UnregisterBrokerRequest, UnregisterB
 
 from ottla.client.address import Address
 from ottla.client.cluster import Cluster, PartitionInfo, TopicInfo
-from ottla.client.connection import milliseconds
-from ottla.client.errors import raise_for
+from ottla.client.errors import ConnectionLost, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
 from ottla.protocol.types import BrokerId, TopicName, i8, i32
 
-_TIMEOUT = milliseconds(30_000)
-_PATIENCE_MS = 35_000
+if TYPE_CHECKING:
+    from kio.static.protocol import Payload
+
 BROKERS = i8(1)
 
+Answer = TypeVar(
+    "Answer",
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsResponse,
+)
 Outcomes = dict[TopicPartition, KafkaError | None]
 
 
@@ -104,13 +111,16 @@ class ClusterAdmin:
 
     async def describe(self) -> ClusterInfo:
         """Return the brokers, the partitions and the moves under way."""
+        return await self.cluster.retrying(self._describe, what="the cluster was not described")
+
+    async def _describe(self) -> ClusterInfo:
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=False, endpoint_type=BROKERS, include_fenced_brokers=True
         )
         connection = await self.cluster.any_broker()
-        response = await connection.request(request, DescribeClusterResponse, timeout_ms=_PATIENCE_MS)
+        response = await connection.request(request, DescribeClusterResponse)
         raise_for(response.error_code, response.error_message)
-        topics = await self.cluster.retrying(lambda: self.cluster.refresh(None))
+        topics = await self.cluster.refresh(None)
         brokers = {
             int(each.broker_id): BrokerInfo(
                 each.broker_id, Address(each.host, each.port), each.rack, not each.is_fenced
@@ -136,11 +146,11 @@ class ClusterAdmin:
                 for topic, indexes in _by_topic(partitions).items()
             )
         request = ElectLeadersRequest(
-            election_type=i8(1 if unclean else 0), topic_partitions=wanted, timeout=_TIMEOUT
+            election_type=i8(1 if unclean else 0),
+            topic_partitions=wanted,
+            timeout=self.cluster.broker_timeout,
         )
-        connection = await self.cluster.controller()
-        response = await connection.request(request, ElectLeadersResponse, timeout_ms=_PATIENCE_MS)
-        raise_for(response.error_code)
+        response = await self._ask_controller(request, ElectLeadersResponse, "the leaders were not elected")
         return {
             TopicPartition(topic.topic, each.partition_id): _error(each.error_code, each.error_message)
             for topic in response.replica_election_results
@@ -156,17 +166,15 @@ class ClusterAdmin:
                 ReassignablePartition(partition_index=i32(at.partition), replicas=brokers)
             )
         request = AlterPartitionReassignmentsRequest(
-            timeout=_TIMEOUT,
+            timeout=self.cluster.broker_timeout,
             topics=tuple(
                 ReassignableTopic(name=TopicName(name), partitions=tuple(each))
                 for name, each in topics.items()
             ),
         )
-        connection = await self.cluster.controller()
-        response = await connection.request(
-            request, AlterPartitionReassignmentsResponse, timeout_ms=_PATIENCE_MS
+        response = await self._ask_controller(
+            request, AlterPartitionReassignmentsResponse, "the partitions were not reassigned"
         )
-        raise_for(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, each.partition_index): _error(each.error_code, each.error_message)
             for topic in response.responses
@@ -175,12 +183,10 @@ class ClusterAdmin:
 
     async def moves(self) -> dict[TopicPartition, MoveInfo]:
         """Return the partitions that are on their way to other brokers."""
-        request = ListPartitionReassignmentsRequest(timeout=_TIMEOUT, topics=None)
-        connection = await self.cluster.controller()
-        response = await connection.request(
-            request, ListPartitionReassignmentsResponse, timeout_ms=_PATIENCE_MS
+        request = ListPartitionReassignmentsRequest(timeout=self.cluster.broker_timeout, topics=None)
+        response = await self._ask_controller(
+            request, ListPartitionReassignmentsResponse, "the moves under way were not told"
         )
-        raise_for(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, each.partition_index): MoveInfo(
                 tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
@@ -201,9 +207,14 @@ class ClusterAdmin:
                 for topic, indexes in _by_topic(partitions).items()
             )
         )
-        connection = await self.cluster.broker(node_id)
-        response = await connection.request(request, DescribeLogDirsResponse, timeout_ms=_PATIENCE_MS)
-        raise_for(response.error_code)
+
+        async def attempt() -> DescribeLogDirsResponse:
+            connection = await self.cluster.broker(node_id)
+            response = await connection.request(request, DescribeLogDirsResponse)
+            raise_for(response.error_code)
+            return response
+
+        response = await self.cluster.retrying(attempt, what=f"broker {node_id} did not tell its log sizes")
         return {
             TopicPartition(topic.name, each.partition_index): each.partition_size
             for directory in response.results
@@ -214,9 +225,31 @@ class ClusterAdmin:
     async def unregister(self, node_id: int) -> None:
         """Let the cluster forget a broker that is gone."""
         request = UnregisterBrokerRequest(broker_id=BrokerId(node_id))
-        connection = await self.cluster.controller()
-        response = await connection.request(request, UnregisterBrokerResponse, timeout_ms=_PATIENCE_MS)
-        raise_for(response.error_code, response.error_message)
+        is_lost = False
+
+        async def attempt() -> None:
+            nonlocal is_lost
+            connection = await self.cluster.controller()
+            try:
+                response = await connection.request(request, UnregisterBrokerResponse)
+            except ConnectionLost:
+                is_lost = True
+                raise
+            if not (is_lost and response.error_code == ErrorCode.broker_id_not_registered):
+                raise_for(response.error_code, response.error_message)
+
+        await self.cluster.retrying(attempt, what=f"broker {node_id} was not unregistered")
+
+    async def _ask_controller(self, request: Payload, response_type: type[Answer], what: str) -> Answer:
+        """Return the controller's answer; repeat the request until it comes, which does no harm."""
+
+        async def attempt() -> Answer:
+            connection = await self.cluster.controller()
+            response = await connection.request(request, response_type)
+            raise_for(response.error_code, getattr(response, "error_message", None))
+            return response
+
+        return await self.cluster.retrying(attempt, what=what)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

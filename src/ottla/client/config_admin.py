@@ -1,8 +1,7 @@
 """Configs of topics and brokers.
 
-Changes are asked for once. If the connection breaks before the answer, the caller is told so,
-rather than the change being sent again: the second answer would be about the first attempt.
-Only NotController is retried, because the broker that answers it has done nothing.
+Changes are repeated like questions: until the controller answers, for `default_api_timeout_ms`. If an answer
+was lost, the change may have been made all the same, and the next attempt finds it made: see `_change`.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TypeVar
 
 from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
@@ -22,11 +22,9 @@ from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, Alt
 
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.errors import raise_for
-from ottla.protocol.errors import NotController
+from ottla.client.errors import ConnectionLost, raise_for
 from ottla.protocol.types import i8
 
-PATIENCE_MS = 35_000
 _TOPIC, _BROKER = i8(2), i8(4)
 _SET, _DELETE = i8(0), i8(1)
 _TOPICS_PER_REQUEST = 500
@@ -68,15 +66,16 @@ class ConfigAdmin:
 
     async def topic_configs(self, name: str, *, documentation: bool = False) -> list[ConfigEntry]:
         """Return every config of a topic, defaults included, sorted by name."""
-        return await self._configs(await self.cluster.any_broker(), _TOPIC, name, documentation)
+        return await self._configs(self.cluster.any_broker, _TOPIC, name, documentation)
 
     async def broker_configs(
         self, node_id: int | None = None, *, documentation: bool = False
     ) -> list[ConfigEntry]:
         """Return every config of a broker, or (None) those that were set for all brokers while they ran."""
         if node_id is None:
-            return await self._configs(await self.cluster.any_broker(), _BROKER, "", documentation)
-        return await self._configs(await self.cluster.broker(node_id), _BROKER, str(node_id), documentation)
+            return await self._configs(self.cluster.any_broker, _BROKER, "", documentation)
+        connect = partial(self.cluster.broker, node_id)
+        return await self._configs(connect, _BROKER, str(node_id), documentation)
 
     async def topics_config(self, key: str, topics: Sequence[str]) -> dict[str, str]:
         """Return the value of one config for each of many topics; those that are gone are left out."""
@@ -90,8 +89,7 @@ class ConfigAdmin:
                     for name in topics[first : first + _TOPICS_PER_REQUEST]
                 )
             )
-            connection = await self.cluster.any_broker()
-            response = await connection.request(request, DescribeConfigsResponse, timeout_ms=PATIENCE_MS)
+            response = await self._describe(self.cluster.any_broker, request)
             for result in response.results:
                 for entry in result.configs:
                     if entry.value is not None:
@@ -122,13 +120,13 @@ class ConfigAdmin:
         await self._alter_configs(_BROKER, name, set_to or {}, unset, validate_only)
 
     async def _configs(
-        self, connection: Connection, resource_type: i8, name: str, documentation: bool
+        self, connect: Callable[[], Awaitable[Connection]], resource_type: i8, name: str, documentation: bool
     ) -> list[ConfigEntry]:
         resource = DescribeConfigsResource(
             resource_type=resource_type, resource_name=name, configuration_keys=None
         )
         request = DescribeConfigsRequest(resources=(resource,), include_documentation=documentation)
-        response = await connection.request(request, DescribeConfigsResponse, timeout_ms=PATIENCE_MS)
+        response = await self._describe(connect, request)
         result = response.results[0]
         raise_for(result.error_code, result.error_message)
         entries = [
@@ -161,21 +159,37 @@ class ConfigAdmin:
         )
         request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
 
-        async def attempt() -> None:
+        async def attempt(_: bool) -> None:
             connection = await self.cluster.controller()
-            response = await connection.request(
-                request, IncrementalAlterConfigsResponse, timeout_ms=PATIENCE_MS
-            )
+            response = await connection.request(request, IncrementalAlterConfigsResponse)
             raise_for(response.responses[0].error_code, response.responses[0].error_message)
 
-        await self._change(attempt)
+        await self._change(attempt, "the configs were not changed")
 
-    async def _change(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        try:
-            return await attempt()
-        except NotController:
-            await self.cluster.refresh([])
-            return await attempt()
+    async def _describe(
+        self, connect: Callable[[], Awaitable[Connection]], request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        async def attempt() -> DescribeConfigsResponse:
+            return await (await connect()).request(request, DescribeConfigsResponse)
+
+        return await self.cluster.retrying(attempt, what="the configs were not told")
+
+    async def _change(self, attempt: Callable[[bool], Awaitable[Result]], what: str) -> Result:
+        """Return what `attempt` returns; repeat it until the controller answers.
+
+        It is told whether the answer to an earlier attempt was lost: then the change may be made already.
+        """
+        is_lost = False
+
+        async def once() -> Result:
+            nonlocal is_lost
+            try:
+                return await attempt(is_lost)
+            except ConnectionLost:
+                is_lost = True
+                raise
+
+        return await self.cluster.retrying(once, what=what)
 
 
 def _source(number: int) -> ConfigSource:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_RESPONSE_BYTES", "Connection", "Reply", "milliseconds"]
 
-DEFAULT_TIMEOUT_MS = 30_000
+REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_MS = 5_000
 
@@ -56,6 +56,8 @@ class Connection(asyncio.BufferedProtocol):
         """What the broker said when we came: its versions and features, and until when the login holds."""
         self.last_used = 0.0
         """When, by the loop's clock, something was last sent or received."""
+        self.request_timeout_ms = REQUEST_TIMEOUT_MS
+        """How long a request may stay unanswered, unless it says otherwise."""
         self._heads = RequestHeads(client_id)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -81,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms: int = CONNECT_TIMEOUT_MS,
         security: Security | None = None,
         socket_options: Sequence[tuple[int, int, int]] = (),
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> Self:
         """Connect, agree on versions and log in; raise BrokerUnreachable, NotKafka, TlsFailed or
         AuthenticationFailed if that fails."""
@@ -89,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = await dial(address, lambda: cls(address, client_id), security, socket_options)
                 connection._security = security
+                connection.request_timeout_ms = request_timeout_ms
                 connection.session = await shake_hands(connection, security)
         except TimeoutError:
             if connection is not None:
@@ -143,10 +147,14 @@ class Connection(asyncio.BufferedProtocol):
         request: Payload,
         response_type: type[Response],
         *,
-        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        timeout_ms: float | None = None,
         version: int | None = None,
     ) -> Response:
-        """Send `request`, wait for its reply and return it; in `version`, or the newest that both know."""
+        """Send `request`, wait for its reply and return it; in `version`, or the newest that both know.
+
+        By default it may stay unanswered for `request_timeout_ms`.
+        """
+        timeout_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
         if version is None:
             version = self.version_of(request.__api_key__, request.__version__)
         await self.ready()

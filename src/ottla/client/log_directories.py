@@ -13,7 +13,6 @@ from kio.schema.describe_topic_partitions.v0 import (
 from kio.schema.describe_topic_partitions.v0.request import Cursor, TopicRequest
 
 from ottla.client.cluster import Cluster
-from ottla.client.config_admin import PATIENCE_MS
 from ottla.client.errors import error_for, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
@@ -58,6 +57,15 @@ async def describe_log_dirs(
     cluster: Cluster, node_ids: Iterable[int] | None
 ) -> dict[int, list[LogDirectory]]:
     """Return the log directories of these brokers, or of all."""
+    wanted = None if node_ids is None else list(node_ids)
+    return await cluster.retrying(
+        lambda: _describe_log_dirs(cluster, wanted), what="the log directories were not told"
+    )
+
+
+async def _describe_log_dirs(
+    cluster: Cluster, node_ids: Sequence[int] | None
+) -> dict[int, list[LogDirectory]]:
     if node_ids is None:
         await cluster.refresh([])
         node_ids = sorted(cluster.brokers)
@@ -65,7 +73,7 @@ async def describe_log_dirs(
     for node_id in node_ids:
         connection = await cluster.broker(node_id)
         request = DescribeLogDirsRequest(topics=None)
-        response = await connection.request(request, DescribeLogDirsResponse, timeout_ms=PATIENCE_MS)
+        response = await connection.request(request, DescribeLogDirsResponse)
         raise_for(response.error_code)
         found[node_id] = [
             LogDirectory(
@@ -90,13 +98,21 @@ async def describe_partitions(
     cluster: Cluster, topics: Sequence[str]
 ) -> dict[TopicPartition, PartitionDescription]:
     """Return the partitions of topics, with all that the controller knows of their replicas."""
+    return await cluster.retrying(
+        lambda: _describe_partitions(cluster, topics), what="the partitions were not told"
+    )
+
+
+async def _describe_partitions(
+    cluster: Cluster, topics: Sequence[str]
+) -> dict[TopicPartition, PartitionDescription]:
     asked = tuple(TopicRequest(name=TopicName(each)) for each in sorted(set(topics)))
     found: dict[TopicPartition, PartitionDescription] = {}
     cursor: Cursor | None = None
     while True:
         connection = await cluster.any_broker()
         request = DescribeTopicPartitionsRequest(topics=asked, cursor=cursor)
-        response = await connection.request(request, DescribeTopicPartitionsResponse, timeout_ms=PATIENCE_MS)
+        response = await connection.request(request, DescribeTopicPartitionsResponse)
         for topic in response.topics:
             raise_for(topic.error_code, topic.name)
             for each in topic.partitions:

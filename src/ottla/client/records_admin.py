@@ -8,14 +8,10 @@ from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResp
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
 
 from ottla.client.cluster import Cluster
-from ottla.client.config_admin import PATIENCE_MS
-from ottla.client.connection import milliseconds
 from ottla.client.errors import raise_for
 from ottla.client.offsets import by_leader
 from ottla.common.ids import TopicPartition
 from ottla.protocol.types import TopicName, i32, i64
-
-_TIMEOUT = milliseconds(30_000)
 
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -29,8 +25,8 @@ async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int])
         left = [each for each in before if each not in starts]
         for node_id, partitions in (await by_leader(cluster, left)).items():
             connection = await cluster.broker(node_id)
-            request = _request({each: before[each] for each in partitions})
-            response = await connection.request(request, DeleteRecordsResponse, timeout_ms=PATIENCE_MS)
+            request = _request(cluster, {each: before[each] for each in partitions})
+            response = await connection.request(request, DeleteRecordsResponse)
             for topic in response.topics:
                 for each in topic.partitions:
                     partition = TopicPartition(topic.name, each.partition_index)
@@ -43,7 +39,7 @@ async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int])
     return await cluster.retrying(attempt)
 
 
-def _request(before: Mapping[TopicPartition, int]) -> DeleteRecordsRequest:
+def _request(cluster: Cluster, before: Mapping[TopicPartition, int]) -> DeleteRecordsRequest:
     topics: dict[str, list[DeleteRecordsPartition]] = {}
     for (topic, index), offset in before.items():
         topics.setdefault(topic, []).append(
@@ -53,5 +49,5 @@ def _request(before: Mapping[TopicPartition, int]) -> DeleteRecordsRequest:
         topics=tuple(
             DeleteRecordsTopic(name=TopicName(name), partitions=tuple(each)) for name, each in topics.items()
         ),
-        timeout=_TIMEOUT,
+        timeout=cluster.broker_timeout,
     )

@@ -18,22 +18,21 @@ from kio.schema.create_topics.v7.request import (
     CreatableTopic,
     CreatableTopicConfig,
 )
+from kio.schema.create_topics.v7.response import CreatableTopicResult
 from kio.schema.delete_topics.v5 import DeleteTopicsRequest, DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
 
 from ottla.client.cluster import TopicInfo
-from ottla.client.config_admin import PATIENCE_MS, ConfigAdmin
-from ottla.client.connection import milliseconds
-from ottla.client.errors import error_for
+from ottla.client.config_admin import ConfigAdmin
+from ottla.client.errors import error_for, raise_for
 from ottla.client.offsets import OffsetAndTime, list_offsets, offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, NotController
 from ottla.protocol.types import BrokerId, TopicName, i16, i32
 
-TIMEOUT = milliseconds(30_000)
-"""What the controller may take."""
-
 Outcome = TypeVar("Outcome")
+
+_GONE = frozenset({ErrorCode.unknown_topic_or_partition})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +108,23 @@ class TopicAdmin(ConfigAdmin):
     ) -> dict[str, CreatedTopic | KafkaError]:
         """Create topics; return what became of each, or why it was refused."""
         request = CreateTopicsRequest(
-            topics=tuple(map(_creatable, topics)), timeout=TIMEOUT, validate_only=validate_only
+            topics=tuple(map(_creatable, topics)),
+            timeout=self.cluster.broker_timeout,
+            validate_only=validate_only,
         )
 
-        async def attempt() -> dict[str, CreatedTopic | KafkaError]:
+        async def attempt(is_lost: bool) -> dict[str, CreatedTopic | KafkaError]:
             connection = await self.cluster.controller()
-            response = await connection.request(request, CreateTopicsResponse, timeout_ms=PATIENCE_MS)
+            response = await connection.request(request, CreateTopicsResponse)
             _check_controller(each.error_code for each in response.topics)
             return {
-                each.name: error_for(each.error_code, each.error_message)
+                each.name: error_for(each.error_code, _creation_error(each, is_lost))
                 if each.error_code
                 else CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
                 for each in response.topics
             }
 
-        return await self._change(attempt)
+        return await self._change(attempt, "the topics were not created")
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and everything in it."""
@@ -131,18 +132,22 @@ class TopicAdmin(ConfigAdmin):
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
         """Delete topics and everything in them; return why each was refused, or None."""
-        request = DeleteTopicsRequest(topic_names=tuple(map(TopicName, names)), timeout=TIMEOUT)
+        request = DeleteTopicsRequest(
+            topic_names=tuple(map(TopicName, names)), timeout=self.cluster.broker_timeout
+        )
 
-        async def attempt() -> dict[str, KafkaError | None]:
+        async def attempt(is_lost: bool) -> dict[str, KafkaError | None]:
             connection = await self.cluster.controller()
-            response = await connection.request(request, DeleteTopicsResponse, timeout_ms=PATIENCE_MS)
+            response = await connection.request(request, DeleteTopicsResponse)
             _check_controller(each.error_code for each in response.responses)
             return {
-                each.name or "": error_for(each.error_code, each.error_message) if each.error_code else None
+                each.name or "": error_for(each.error_code, each.error_message)
+                if each.error_code and not (is_lost and each.error_code in _GONE)
+                else None
                 for each in response.responses
             }
 
-        outcomes = await self._change(attempt)
+        outcomes = await self._change(attempt, "the topics were not deleted")
         for name in outcomes:
             self.cluster.forget(name)
         return outcomes
@@ -160,16 +165,21 @@ class TopicAdmin(ConfigAdmin):
             CreatePartitionsAssignment(broker_ids=tuple(map(BrokerId, each))) for each in replicas or ()
         )
         topic = CreatePartitionsTopic(name=TopicName(name), count=i32(total), assignments=new or None)
-        request = CreatePartitionsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=validate_only)
+        request = CreatePartitionsRequest(
+            topics=(topic,), timeout=self.cluster.broker_timeout, validate_only=validate_only
+        )
 
-        async def attempt() -> None:
+        async def attempt(is_lost: bool) -> None:
             connection = await self.cluster.controller()
-            response = await connection.request(request, CreatePartitionsResponse, timeout_ms=PATIENCE_MS)
+            response = await connection.request(request, CreatePartitionsResponse)
             result = response.results[0]
-            if result.error_code:
-                raise error_for(result.error_code, result.error_message)
+            if is_lost and result.error_code == ErrorCode.invalid_partitions:
+                found = await self.cluster.refresh([name])
+                if len(found[name].partitions) == total:
+                    return
+            raise_for(result.error_code, result.error_message)
 
-        await self._change(attempt)
+        await self._change(attempt, f"{name} did not get its partitions")
         self.cluster.forget(name)
 
 
@@ -184,6 +194,12 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         ),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()),
     )
+
+
+def _creation_error(result: CreatableTopicResult, is_lost: bool) -> str | None:
+    if is_lost and result.error_code == ErrorCode.topic_already_exists:
+        return f"{result.error_message} (perhaps made by the first attempt, whose answer was lost)"
+    return result.error_message
 
 
 def _check_controller(codes: Iterable[ErrorCode]) -> None:

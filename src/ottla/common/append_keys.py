@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.common.config import Config, Importance, Key, Update
-from ottla.common.config_types import INT, LONG, STRING, at_least, one_of
+from ottla.common.config_types import INT, LONG, STRING, Check, at_least, between, one_of
 from ottla.common.units import DAY_MS, HOUR_MS, MAX_LONG, MIB, MINUTE_MS
 
 CLUSTER_WIDE = Update.CLUSTER_WIDE
@@ -35,6 +35,33 @@ class AppendKeys(Config):
         update=CLUSTER_WIDE,
         importance=HIGH,
         topic="compression.type",
+    )
+    compression_gzip_level = Key(
+        "compression.gzip.level",
+        INT,
+        -1,
+        "The level with which batches are compressed anew, where `compression.type` is `gzip`; -1 is zlib's.",
+        check=Check("-1, or between 1 and 9", lambda value: value == -1 or 1 <= value <= 9),
+        update=CLUSTER_WIDE,
+        topic="compression.gzip.level",
+    )
+    compression_lz4_level = Key(
+        "compression.lz4.level",
+        INT,
+        9,
+        "The level with which batches are compressed anew, where `compression.type` is `lz4`; 9 is fast.",
+        check=between(1, 17),
+        update=CLUSTER_WIDE,
+        topic="compression.lz4.level",
+    )
+    compression_zstd_level = Key(
+        "compression.zstd.level",
+        INT,
+        3,
+        "The level with which batches are compressed anew, where `compression.type` is `zstd`.",
+        check=between(-131_072, 22),
+        update=CLUSTER_WIDE,
+        topic="compression.zstd.level",
     )
     log_message_timestamp_type = Key(
         "log.message.timestamp.type",

@@ -30,7 +30,7 @@ from ottla.common.coordinator_keys import (
     OffsetKeys,
     check_group_limits,
 )
-from ottla.common.kafka_keys import UNIMPLEMENTED_BROKER_KEYS, UNIMPLEMENTED_PREFIXES
+from ottla.common.kafka_keys import KAFKA_DEFAULTS, UNIMPLEMENTED_BROKER_KEYS, UNIMPLEMENTED_PREFIXES
 from ottla.common.listeners import Listener, parse_listeners
 from ottla.common.log_keys import SegmentKeys
 from ottla.common.metrics_keys import MetricsKeys, check_metrics
@@ -140,6 +140,7 @@ class BrokerConfig(
     LEVEL = "broker"
     UNIMPLEMENTED = UNIMPLEMENTED_BROKER_KEYS
     UNIMPLEMENTED_PREFIXES = UNIMPLEMENTED_PREFIXES
+    KAFKA_DEFAULTS = KAFKA_DEFAULTS
 
     layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...]
     """Everything that was set, by source, the strongest first."""
@@ -186,7 +187,7 @@ class BrokerConfig(
         return [
             self._entry(key, (Synonym(name, key.shown(text), source),))
             for name, text in texts.items()
-            for key in (self.KEYS[name],)
+            if (key := self.KEYS.get(name)) is not None
         ]
 
     def synonyms(self, keys: tuple[Key[Any], ...]) -> Iterator[Synonym]:
@@ -254,6 +255,8 @@ def check_dynamic_broker_config(changes: Mapping[str, str], *, per_broker: bool)
     `per_broker` tells a setting of one broker from one of the whole cluster.
     """
     for name, text in changes.items():
+        if BrokerConfig.is_kafka_default(name, text):
+            continue
         key = BrokerConfig.key(name)
         if key.update is Update.READ_ONLY:
             raise ConfigError(name, "cannot be changed while the broker runs; set it where it is started")

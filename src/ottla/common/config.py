@@ -23,8 +23,8 @@ T = TypeVar("T")
 class ConfigError(ValueError):
     """A key is unknown or not implemented, or a value does not fit; says why and what would do."""
 
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key}: {reason}")
+    def __init__(self, key: str, reason: str, message: str | None = None) -> None:
+        super().__init__(message or f"{key}: {reason}")
         self.key = key
         self.reason = reason
 
@@ -53,6 +53,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,10 @@ class Config:
     LEVEL: ClassVar[str]
     UNIMPLEMENTED: ClassVar[frozenset[str]] = frozenset()
     UNIMPLEMENTED_PREFIXES: ClassVar[tuple[str, ...]] = ()
+    KAFKA_DEFAULTS: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Keys without effect here that may be given at Kafka's default, and nothing else."""
+    UNKNOWN: ClassVar[str | None] = None
+    """Kafka's words before the name of a key that does not exist, where tools look for them."""
     KEYS: ClassVar[Mapping[str, Key[Any]]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
@@ -154,19 +160,32 @@ class Config:
         """Return the key called `name`, or raise ConfigError that says what to type instead."""
         key = cls.KEYS.get(name)
         if key is None:
-            raise ConfigError(name, cls._why_refused(name))
+            raise cls._refusal(name)
         return key
+
+    @classmethod
+    def is_kafka_default(cls, name: str, text: str) -> bool:
+        """Return whether this is Kafka's default of a key that has no effect here: it is left out."""
+        return cls.KAFKA_DEFAULTS.get(name) == text.strip()
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> dict[str, Any]:
         """Return the values of `texts` by the Python names of their keys."""
-        return {(key := cls.key(name)).attribute: key.parse(text) for name, text in texts.items()}
+        return {
+            (key := cls.key(name)).attribute: key.parse(text)
+            for name, text in texts.items()
+            if not cls.is_kafka_default(name, text)
+        }
 
     @classmethod
-    def _why_refused(cls, name: str) -> str:
+    def _refusal(cls, name: str) -> ConfigError:
+        if name in cls.KAFKA_DEFAULTS:
+            only = cls.KAFKA_DEFAULTS[name]
+            return ConfigError(name, f"Kafka key not implemented by Ottla yet; only {only!r} is accepted")
         if name in cls.UNIMPLEMENTED or name.startswith(cls.UNIMPLEMENTED_PREFIXES):
-            return "Kafka key not implemented by Ottla yet"
-        return cls._elsewhere(name) or f"unknown {cls.LEVEL} key{did_you_mean(name, cls.KEYS)}"
+            return ConfigError(name, "Kafka key not implemented by Ottla yet")
+        reason = cls._elsewhere(name) or f"unknown {cls.LEVEL} key{did_you_mean(name, cls.KEYS)}"
+        return ConfigError(name, reason, None if cls.UNKNOWN is None else f"{cls.UNKNOWN}: {name} ({reason})")
 
     @classmethod
     def _elsewhere(cls, name: str) -> str | None:

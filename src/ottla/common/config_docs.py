@@ -8,7 +8,9 @@ from typing import Any
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.config import Key
 from ottla.common.config_types import BOOLEAN, INT, LONG
+from ottla.common.group_keys import GroupConfig
 from ottla.common.kafka_keys import (
+    KAFKA_DEFAULTS,
     UNIMPLEMENTED_BROKER_KEYS,
     UNIMPLEMENTED_PREFIXES,
     UNIMPLEMENTED_TOPIC_KEYS,
@@ -30,7 +32,8 @@ them; what is read-only is set where the broker is started. A topic's own settin
 defaults for topics, and can always be changed.
 
 Unknown keys are refused with the nearest name that is known, and Kafka's keys that Ottla does not
-implement yet are refused with that reason. No key is ignored.
+implement yet are refused with that reason. No key is ignored, except where it is given at Kafka's default
+(see the end of this page).
 """
 
 _SIZES = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
@@ -48,10 +51,17 @@ def configuration_page() -> str:
             _table(("key", "type", "default", "values", "importance", "change", "meaning"), broker_rows),
             "## Topic keys\n",
             _table(("key", "type", "default", "values", "broker's default", "meaning"), topic_rows),
+            "## Group keys\n",
+            "Set with IncrementalAlterConfigs on a resource of type group.\n",
+            *(f"- `{key.name}`: {key.doc} Default: {_default(key)}." for key in GroupConfig.KEYS.values()),
+            "",
             "## Kafka's keys that are not implemented yet\n",
             f"Broker: {_names(UNIMPLEMENTED_BROKER_KEYS)}.\n",
             f"Broker, whole families: {_names(f'{prefix}*' for prefix in UNIMPLEMENTED_PREFIXES)}.\n",
             f"Topic: {_names(UNIMPLEMENTED_TOPIC_KEYS)}.\n",
+            "Some of the broker's are accepted at one value, Kafka's default: "
+            + ", ".join(f"`{name}={text}`" for name, text in sorted(KAFKA_DEFAULTS.items()))
+            + ".\n",
         )
     )
 

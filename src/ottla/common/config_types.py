@@ -114,5 +114,11 @@ def list_of(*choices: str) -> Check:
     return Check(f"a comma-separated list of {', '.join(choices)}", lambda value: set(value) <= set(choices))
 
 
+def only(value: object, because: str) -> Check:
+    """Accept one value only, of a key that is there so that Kafka's default can be given."""
+    shown = _write_boolean(value) if isinstance(value, bool) else str(value)
+    return Check(f"{shown} ({because})", lambda given: given == value)
+
+
 NOT_ZERO: Final = Check("negative (no limit) or at least 1", lambda value: value != 0)
 """For retention times, where Kafka reads every negative number as "no limit"."""

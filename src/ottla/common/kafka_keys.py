@@ -1,11 +1,13 @@
 """Names of Kafka's configuration keys that Ottla does not implement.
 
-Each is refused with that reason rather than ignored: whoever sets a key expects it to do something.
+Each is refused with that reason rather than ignored: whoever sets a key expects it to do something. Those in
+`KAFKA_DEFAULTS` may be given at Kafka's default, as files made for Kafka and its tools do.
 Kafka 3.9 to 4.1; a key leaves this list when it is declared in *_keys.py.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 _GENERAL = """
@@ -24,10 +26,9 @@ _NETWORK = """
 """
 
 _LOG = """
-    compression.gzip.level compression.lz4.level compression.zstd.level log.dir.failure.timeout.ms
-    log.cleaner.io.buffer.size log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
+    log.dir.failure.timeout.ms log.cleaner.io.buffer.size log.initial.task.delay.ms
     log.message.downconversion.enable log.message.format.version
-    log.message.timestamp.difference.max.ms log.preallocate num.recovery.threads.per.data.dir
+    log.message.timestamp.difference.max.ms num.recovery.threads.per.data.dir
     num.replica.alter.log.dirs.threads
     producer.id.expiration.check.interval.ms
 """
@@ -100,10 +101,7 @@ _METADATA = """
 """
 
 _TOPIC = """
-    compression.gzip.level compression.lz4.level compression.zstd.level
-    local.retention.bytes local.retention.ms message.downconversion.enable message.format.version
-    message.timestamp.difference.max.ms preallocate remote.log.copy.disable
-    remote.log.delete.on.disable remote.storage.enable
+    message.downconversion.enable message.format.version message.timestamp.difference.max.ms
 """
 
 UNIMPLEMENTED_BROKER_KEYS: Final = frozenset(
@@ -136,5 +134,60 @@ UNIMPLEMENTED_PREFIXES: Final = (
     "ssl.",
 )
 """Families of broker keys of which Ottla implements none."""
+
+KAFKA_DEFAULTS: Final = MappingProxyType(
+    {
+        "alter.log.dirs.replication.quota.window.num": "11",
+        "alter.log.dirs.replication.quota.window.size.seconds": "1",
+        "auto.include.jmx.reporter": "true",
+        "background.threads": "10",
+        "broker.heartbeat.interval.ms": "2000",
+        "broker.id.generation.enable": "true",
+        "broker.session.timeout.ms": "9000",
+        "connection.failed.authentication.delay.ms": "100",
+        "controlled.shutdown.max.retries": "3",
+        "controlled.shutdown.retry.backoff.ms": "5000",
+        "controller.quota.window.num": "11",
+        "controller.quota.window.size.seconds": "1",
+        "controller.socket.timeout.ms": "30000",
+        "delete.records.purgatory.purge.interval.requests": "1",
+        "fetch.purgatory.purge.interval.requests": "1000",
+        "log.cleaner.io.buffer.size": "524288",
+        "log.dir.failure.timeout.ms": "30000",
+        "log.initial.task.delay.ms": "30000",
+        "log.message.downconversion.enable": "true",
+        "max.connection.creation.rate": "2147483647",
+        "metrics.num.samples": "2",
+        "metrics.recording.level": "INFO",
+        "metrics.sample.window.ms": "30000",
+        "num.io.threads": "8",
+        "num.network.threads": "3",
+        "num.recovery.threads.per.data.dir": "2",
+        "num.replica.fetchers": "1",
+        "offsets.load.buffer.size": "5242880",
+        "producer.id.expiration.check.interval.ms": "600000",
+        "producer.purgatory.purge.interval.requests": "1000",
+        "quota.window.num": "11",
+        "quota.window.size.seconds": "1",
+        "replica.alter.log.dirs.io.max.bytes.per.second": "9223372036854775807",
+        "replica.socket.receive.buffer.bytes": "65536",
+        "replication.quota.window.num": "11",
+        "replication.quota.window.size.seconds": "1",
+        "request.timeout.ms": "30000",
+        "reserved.broker.max.id": "1000",
+        "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
+        "sasl.kerberos.min.time.before.relogin": "60000",
+        "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+        "sasl.kerberos.ticket.renew.jitter": "0.05",
+        "sasl.kerberos.ticket.renew.window.factor": "0.8",
+        "socket.connection.setup.timeout.max.ms": "30000",
+        "socket.connection.setup.timeout.ms": "10000",
+        "socket.listen.backlog.size": "50",
+        "telemetry.max.bytes": "1048576",
+        "transaction.state.log.load.buffer.size": "5242880",
+        "unclean.leader.election.interval.ms": "300000",
+    }
+)
+"""Broker keys without effect that may be given at these values, which are Kafka's defaults."""
 
 UNIMPLEMENTED_TOPIC_KEYS: Final = frozenset(_TOPIC.split())

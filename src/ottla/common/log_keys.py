@@ -8,7 +8,7 @@ Ottla does not, so that tests can roll often.
 from __future__ import annotations
 
 from ottla.common.config import Config, Importance, Key, Update
-from ottla.common.config_types import INT, LIST, LONG, NOT_ZERO, STRING, at_least, list_of
+from ottla.common.config_types import BOOLEAN, INT, LIST, LONG, NOT_ZERO, STRING, at_least, list_of, only
 from ottla.common.units import GIB, KIB, MIB, MINUTE_MS
 
 CLUSTER_WIDE = Update.CLUSTER_WIDE
@@ -32,6 +32,33 @@ class SegmentKeys(Config):
         None,
         "The directory of all data; if unset, that of `log.dir`. Only one is implemented yet.",
         importance=HIGH,
+    )
+    log_preallocate = Key(
+        "log.preallocate",
+        BOOLEAN,
+        False,
+        "Whether the files of a new segment are made at their full size.",
+        check=only(False, "files are not preallocated"),
+        update=CLUSTER_WIDE,
+        topic="preallocate",
+    )
+    log_local_retention_ms = Key(
+        "log.local.retention.ms",
+        LONG,
+        -2,
+        "How long segments stay here once they are in remote storage; -2: as `log.retention.ms` says.",
+        check=only(-2, "there is no remote storage"),
+        update=CLUSTER_WIDE,
+        topic="local.retention.ms",
+    )
+    log_local_retention_bytes = Key(
+        "log.local.retention.bytes",
+        LONG,
+        -2,
+        "How much stays here once it is in remote storage; -2: as `log.retention.bytes` says.",
+        check=only(-2, "there is no remote storage"),
+        update=CLUSTER_WIDE,
+        topic="local.retention.bytes",
     )
     log_segment_bytes = Key(
         "log.segment.bytes",

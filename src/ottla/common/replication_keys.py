@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.common.config import Config, ConfigError, Importance, Key, Update
 from ottla.common.config_types import INT, LONG, STRING, Check, at_least
-from ottla.common.units import KIB, MAX_LONG, MIB, SECOND_MS
+from ottla.common.units import MAX_LONG, MIB, SECOND_MS
 
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
@@ -115,7 +115,7 @@ class ReplicationKeys(Config):
         MAX_LONG,
         "Bytes a second that this broker sends to followers of the partitions that "
         "`leader.replication.throttled.replicas` names, as long as they are not in sync.",
-        check=at_least(1 * KIB),
+        check=at_least(0),
         update=Update.PER_BROKER,
     )
     follower_replication_throttled_rate = Key(
@@ -124,7 +124,7 @@ class ReplicationKeys(Config):
         MAX_LONG,
         "Bytes a second that this broker fetches of the partitions that "
         "`follower.replication.throttled.replicas` names, as long as they are not in sync.",
-        check=at_least(1 * KIB),
+        check=at_least(0),
         update=Update.PER_BROKER,
     )
 

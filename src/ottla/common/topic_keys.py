@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ottla.common.broker_keys import BrokerConfig
 from ottla.common.config import Config, ConfigEntry, ConfigError, ConfigSource, Key, Synonym
-from ottla.common.config_types import LIST, LONG, Check, at_least
+from ottla.common.config_types import BOOLEAN, LIST, LONG, Check, at_least, only
 from ottla.common.kafka_keys import UNIMPLEMENTED_TOPIC_KEYS
 from ottla.common.replication_keys import THROTTLED_REPLICAS
 from ottla.common.units import HOUR_MS, MINUTE_MS
@@ -71,14 +71,23 @@ def _first_of(check: Check, strongest: Key[int | None], *others: tuple[Key[Any],
     )
 
 
+def _never(name: str, doc: str) -> TopicKey[bool]:
+    """Return a topic key of remote storage, which there is not: it can only be false."""
+    return TopicKey(name, BOOLEAN, False, doc, check=only(False, "there is no remote storage"))
+
+
 class TopicConfig(Config):
     """All of a topic's values. Raises ConfigError for keys and values that will not do."""
 
     LEVEL = "topic"
     UNIMPLEMENTED = UNIMPLEMENTED_TOPIC_KEYS
+    UNKNOWN = "Unknown topic config name"
 
     cleanup_policy = _same_as(BrokerConfig.log_cleanup_policy)
+    compression_gzip_level = _same_as(BrokerConfig.compression_gzip_level)
+    compression_lz4_level = _same_as(BrokerConfig.compression_lz4_level)
     compression_type = _same_as(BrokerConfig.compression_type)
+    compression_zstd_level = _same_as(BrokerConfig.compression_zstd_level)
     delete_retention_ms = _same_as(BrokerConfig.log_cleaner_delete_retention_ms)
     file_delete_delay_ms = _same_as(BrokerConfig.log_segment_delete_delay_ms)
     flush_messages = _same_as(BrokerConfig.log_flush_interval_messages)
@@ -104,6 +113,8 @@ class TopicConfig(Config):
         "commas, or `*` for all.",
         check=THROTTLED_REPLICAS,
     )
+    local_retention_bytes = _same_as(BrokerConfig.log_local_retention_bytes)
+    local_retention_ms = _same_as(BrokerConfig.log_local_retention_ms)
     max_compaction_lag_ms = _same_as(BrokerConfig.log_cleaner_max_compaction_lag_ms)
     max_message_bytes = _same_as(BrokerConfig.message_max_bytes)
     message_timestamp_after_max_ms = _same_as(BrokerConfig.log_message_timestamp_after_max_ms)
@@ -112,6 +123,12 @@ class TopicConfig(Config):
     min_cleanable_dirty_ratio = _same_as(BrokerConfig.log_cleaner_min_cleanable_ratio)
     min_compaction_lag_ms = _same_as(BrokerConfig.log_cleaner_min_compaction_lag_ms)
     min_insync_replicas = _same_as(BrokerConfig.min_insync_replicas)
+    preallocate = _same_as(BrokerConfig.log_preallocate)
+    remote_log_copy_disable = _never("remote.log.copy.disable", "Whether segments are not copied there.")
+    remote_log_delete_on_disable = _never(
+        "remote.log.delete.on.disable", "Whether they are deleted there when remote storage is switched off."
+    )
+    remote_storage_enable = _never("remote.storage.enable", "Whether segments go to remote storage.")
     retention_bytes = _same_as(BrokerConfig.log_retention_bytes)
     retention_ms = _first_of(
         at_least(-1),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.log.log_config import LONG_MAX, LogConfig
 from ottla.protocol.compression import CODEC_NAMES, compress, decompress
-from ottla.protocol.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
+from ottla.protocol.errors import InvalidRecord, InvalidTimestamp, KafkaError, MessageTooLarge
 from ottla.protocol.record_batch import (
     CODEC_MASK,
     HEADER,
@@ -29,6 +29,9 @@ from ottla.protocol.records import MAX_DECOMPRESSED_BYTES, skim_records
 
 MOST_RECORDS_AT_ONCE = 100
 """Records of a batch that are read on the loop; compressed ones are not, as they may be very many."""
+
+MOST_NAMED_RECORDS = 1_000
+"""Records at fault that an error names: no small batch of bad records makes a huge answer."""
 
 Pace = Callable[[], None]
 
@@ -95,7 +98,7 @@ def look_inside(
     if config.is_compacted or inspect_times:
         _inspect_records(batch, config, now_ms, inspect_times, pace)
     if recompresses(header, config):
-        batch = _recompress(batch, header, _CODECS[config.compression_type])
+        batch = _recompress(batch, header, config)
         check_size(len(batch), config)
         header = decode_header(batch)
     return batch, header
@@ -128,22 +131,38 @@ def _inspect_records(
 ) -> None:
     oldest_ms = now_ms - config.timestamp_before_max_ms
     latest_ms = now_ms + config.timestamp_after_max_ms
-    for number, record in enumerate(skim_records(batch), start=1):
-        if pace is not None and number % _RECORDS_AT_A_STRETCH == 0:
+    keyless: list[int] = []
+    misdated: list[int] = []
+    for number, record in enumerate(skim_records(batch)):
+        if pace is not None and (number + 1) % _RECORDS_AT_A_STRETCH == 0:
             pace()
         if config.is_compacted and record.key_bytes < 0:
-            raise InvalidRecord("a compacted topic takes no records without a key")
+            keyless.append(number)
         is_dated = inspect_times and record.timestamp != NO_TIMESTAMP
         if is_dated and not oldest_ms <= record.timestamp <= latest_ms:
-            raise InvalidTimestamp(
-                f"timestamp {record.timestamp} is outside of what "
-                f"message.timestamp.before.max.ms and after.max.ms allow at {now_ms}"
-            )
+            misdated.append(number)
+    if keyless or misdated:
+        raise _refusal(keyless, misdated, now_ms)
 
 
-def _recompress(batch: memoryview, header: BatchHeader, codec: int) -> memoryview:
+def _refusal(keyless: list[int], misdated: list[int], now_ms: int) -> KafkaError:
+    """Return the error of a batch, which names the records that are at fault: the first so many of them."""
+    no_key = "a compacted topic takes no records without a key"
+    no_time = (
+        f"a timestamp is outside of what message.timestamp.before.max.ms and after.max.ms allow at {now_ms}"
+    )
+    count = len(keyless) + len(misdated)
+    named = [(number, no_key) for number in keyless] + [(number, no_time) for number in misdated]
+    why = no_time if misdated else no_key
+    error = (InvalidTimestamp if misdated else InvalidRecord)(f"{count} records were refused: {why}")
+    error.record_errors = sorted(named)[:MOST_NAMED_RECORDS]
+    return error
+
+
+def _recompress(batch: memoryview, header: BatchHeader, config: LogConfig) -> memoryview:
+    codec = _CODECS[config.compression_type]
     data = decompress(header.codec, batch[HEADER_BYTES:], MAX_DECOMPRESSED_BYTES)
-    packed = compress(codec, data)
+    packed = compress(codec, data, config.compression_level)
     changed = header._replace(
         batch_length=HEADER_BYTES - LOG_OVERHEAD + len(packed),
         attributes=(header.attributes & ~CODEC_MASK) | codec,

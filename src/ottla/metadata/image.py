@@ -89,6 +89,14 @@ class ClusterImage:
         """Return the configs set on the topic itself."""
         return self.configs.get((ConfigResource.TOPIC, name), NOTHING)
 
+    def group_overrides(self, group_id: str) -> Mapping[str, str]:
+        """Return the configs set on a group."""
+        return self.configs.get((ConfigResource.GROUP, group_id), NOTHING)
+
+    def client_metrics_overrides(self, name: str) -> Mapping[str, str]:
+        """Return the configs of a subscription to client metrics."""
+        return self.configs.get((ConfigResource.CLIENT_METRICS, name), NOTHING)
+
     def broker_overrides(self, node_id: int | str = "") -> Mapping[str, str]:
         """Return the configs set dynamically on one broker, or with "" on all of them."""
         return self.configs.get((ConfigResource.BROKER, str(node_id)), NOTHING)

@@ -33,6 +33,8 @@ class ConfigResource(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class Endpoint(NamedTuple):

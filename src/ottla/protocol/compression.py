@@ -30,8 +30,11 @@ CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 _GZIP_WINDOW = 31
+_GZIP_LEVEL = -1
 _ZSTD_LEVEL = 3
-_LZ4_LEVEL = 1
+_FAST_LZ4 = 1
+LZ4_DEFAULT_LEVEL = 9
+"""What Kafka calls its default level is not the ninth: it stands for the fast compressor."""
 _FIRST_GUESS_BYTES = 65_536
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -41,21 +44,25 @@ _XERIAL_MAX_BLOCKS = 16_384
 _BLOCK_SIZE = Struct(">i")
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """Return `data` as the codec writes it."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Return `data` as the codec writes it; at a level of its own (gzip, lz4, zstd), or the usual one."""
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
-        compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+        compressor = zlib.compressobj(_GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW)
         return compressor.compress(data) + compressor.flush()
     if codec == SNAPPY:
         return _compress_snappy(memoryview(data))
     if codec == LZ4:
-        frame = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
+        frame = cramjam.lz4.Compressor(
+            level=_FAST_LZ4 if level in (None, LZ4_DEFAULT_LEVEL) else level,
+            content_checksum=False,
+            block_linked=False,
+        )
         frame.compress(bytes(data))
         return bytes(frame.finish())
     if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
     raise UnsupportedCompressionType(f"there is no codec {codec}")
 
 

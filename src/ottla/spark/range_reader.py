@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from ottla.client.cluster import TRANSIENT, Cluster
 from ottla.client.consumer.record import Batch
 from ottla.client.consumer.visible import visible_batches
-from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NoLeader, error_for
+from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NoLeader, TimedOut, error_for
 from ottla.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, list_offsets
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
@@ -46,7 +46,7 @@ from ottla.spark.planning import OffsetRange
 ANSWER_BYTES = 16 * 1024 * 1024
 WAIT_MS = 500
 
-AWAY = (ConnectionLost, BrokerUnreachable, NoLeader)
+AWAY = (ConnectionLost, BrokerUnreachable, NoLeader, TimedOut)
 TOPIC_GONE = frozenset(
     {
         ErrorCode.unknown_topic_id,

@@ -138,17 +138,22 @@ class AdminBench:
         handler = serving.load()
         if serving.kind == BYTES:
             reply = handler(memoryview(frame), 0, ctx)
-            answer = bytes(cast(bytes, await reply if isawaitable(reply) else reply))
-            assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-            flexible = bool(request_class(api_key, version).__flexible__)
-            return response_decoder(api_key, version, newest)(
-                answer, FRAME_SIZE_AND_CORRELATION_ID + flexible
+            return _unframed(
+                bytes(cast(bytes, await reply if isawaitable(reply) else reply)), api_key, version, newest
             )
         response = handler(request_decoder(api_key, version, newest)(frame, 0), ctx)
         if isawaitable(response):
             response = await response
+        if isinstance(response, bytes):
+            return _unframed(response, api_key, version, newest)
         body = response_encoder(api_key, version, newest)(response)
         return response_decoder(api_key, version, newest)(body, 0)
+
+
+def _unframed(answer: bytes, api_key: int, version: int, newest: int) -> Any:
+    assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+    flexible = bool(request_class(api_key, version).__flexible__)
+    return response_decoder(api_key, version, newest)(answer, FRAME_SIZE_AND_CORRELATION_ID + flexible)
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from datetime import timedelta
+from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from ottla.api.produce import produce
 from ottla.api.produce_turns import ProduceTurns
 from ottla.log.log_types import Appended
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
+from ottla.protocol.errors import InvalidRecord, KafkaStorageError, UnknownTopicOrPartition
 from ottla.protocol.messages import request_encoder, response_decoder
 from ottla.protocol.records import Record, encode_batch
 from ottla.protocol.types import TopicName, i16, i32
@@ -64,6 +64,11 @@ class Bench:
 
     async def send(self, *indexes: int, timeout_ms: int = 60_000) -> list[tuple[ErrorCode, int]]:
         """Return the error and the base offset of each partition."""
+        answers = await self.ask(*indexes, timeout_ms=timeout_ms)
+        return [(each.error_code, each.base_offset) for each in answers]
+
+    async def ask(self, *indexes: int, timeout_ms: int = 60_000) -> Any:
+        """Return the answer for each partition."""
         records = cast(Any, bytes(encode_batch([Record(0, 0, None, b"value")])))
         data = tuple(PartitionProduceData(index=i32(index), records=records) for index in indexes)
         request = ProduceRequest(
@@ -75,11 +80,12 @@ class Bench:
         frame = bytearray(request_encoder(ApiKey.PRODUCE, VERSION, VERSION)(request))
         services = cast(Any, SimpleNamespace(partitions=self, produce_turns=ProduceTurns()))
         ctx = RequestContext(services, cast(Any, None), ApiKey.PRODUCE, VERSION, 7, "test")
-        reply = cast(Awaitable[bytes], produce(memoryview(frame), 0, ctx))
+        reply = produce(memoryview(frame), 0, ctx)
         decode = response_decoder(ApiKey.PRODUCE, VERSION, VERSION)
-        response: Any = decode(await reply, SIZE_AND_HEADER_BYTES)
+        frame_of_reply = cast(bytes, await reply if isawaitable(reply) else reply)
+        response: Any = decode(frame_of_reply, SIZE_AND_HEADER_BYTES)
         (topic,) = response.responses
-        return [(each.error_code, each.base_offset) for each in topic.partition_responses]
+        return topic.partition_responses
 
 
 async def test_one_partition_that_fails_does_not_fail_the_others() -> None:
@@ -103,4 +109,21 @@ async def test_only_what_is_not_committed_in_time_has_timed_out() -> None:
     assert await Bench(at_once, never).send(0, 1, timeout_ms=1) == [
         (ErrorCode.none, 40),
         (ErrorCode.request_timed_out, -1),
+    ]
+
+
+async def test_the_answer_names_the_records_at_fault() -> None:
+    partition = PretendedPartition(0)
+
+    def refuse(*_: object) -> Appended:
+        error = InvalidRecord("2 records were refused")
+        error.record_errors = [(1, "no key"), (4, None)]
+        raise error
+
+    partition.append = refuse  # type: ignore[method-assign]
+    (answer,) = await Bench(partition).ask(0)
+    assert answer.error_code is ErrorCode.invalid_record
+    assert [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors] == [
+        (1, "no key"),
+        (4, None),
     ]

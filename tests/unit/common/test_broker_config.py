@@ -187,7 +187,8 @@ def test_log_dirs_wins_over_log_dir() -> None:
         ({"log.cleaner.min.cleanable.ratio": "1.1"}, "between 0 and 1"),
         ({"fetch.max.bytes": "1023"}, "at least 1024"),
         ({"node.id": "-1"}, "at least 0"),
-        ({"num.io.threads": "8"}, "Kafka key not implemented by Ottla yet"),
+        ({"num.io.threads": "9"}, "Kafka key not implemented by Ottla yet; only '8' is accepted"),
+        ({"sasl.kerberos.kinit.cmd": "/bin/x"}, "Kafka key not implemented by Ottla yet"),
         ({"zookeeper.max.in.flight.requests": "9"}, "Kafka key not implemented by Ottla yet"),
         ({"listener.name.internal.ssl.keystore.location": "x"}, "Kafka key not implemented by Ottla yet"),
         ({"log.retention.msec": "1"}, r"did you mean log\.retention\.ms\?"),
@@ -222,3 +223,13 @@ def test_what_can_change_at_run_time_is_what_kafka_lets_change() -> None:
     assert (
         not {"log.retention.ms", "min.insync.replicas", "max.connections", "log.cleaner.threads"} & read_only
     )
+
+
+def test_keys_without_effect_are_taken_at_kafkas_default_everywhere() -> None:
+    some = {"background.threads": "10", "sasl.kerberos.ticket.renew.jitter": " 0.05 "}
+    config = BrokerConfig({**BrokerConfig.KAFKA_DEFAULTS}, some, some)
+    assert config.describe_cluster_defaults() == []
+    assert not BrokerConfig.KEYS.keys() & BrokerConfig.KAFKA_DEFAULTS.keys()
+    prefixes = BrokerConfig.UNIMPLEMENTED_PREFIXES
+    for name in BrokerConfig.KAFKA_DEFAULTS:
+        assert name in BrokerConfig.UNIMPLEMENTED or name.startswith(prefixes)

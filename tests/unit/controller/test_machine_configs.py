@@ -98,7 +98,6 @@ def test_append_and_subtract_are_union_and_difference(current: list[str], operan
         ([change("retention.mss", "5")], InvalidConfig),
         ([change("retention.ms", "soon")], InvalidConfig),
         ([change("log.retention.ms", "5")], InvalidConfig),
-        ([change("retention.mss", None, DELETE)], InvalidConfig),
         ([change("retention.ms", "5", APPEND)], InvalidConfig),
         ([change("retention.ms", "5", SUBTRACT)], InvalidConfig),
         ([change("cleanup.policy", "sometimes", APPEND)], InvalidConfig),

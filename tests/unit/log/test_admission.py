@@ -12,7 +12,7 @@ from ottla.common.broker_keys import BrokerConfig
 from ottla.common.topic_keys import TopicConfig
 from ottla.log.admission import MOST_RECORDS_AT_ONCE, admit, is_costly, look_inside
 from ottla.log.log_config import LogConfig
-from ottla.protocol.errors import InvalidRecord
+from ottla.protocol.errors import InvalidRecord, InvalidTimestamp
 from ottla.protocol.record_batch import decode_header
 from ottla.protocol.records import Record, encode_batch, iter_records
 
@@ -79,3 +79,31 @@ def test_a_thread_that_reads_many_records_pauses_now_and_then() -> None:
         batch, decode_header(batch), config(cleanup_policy="compact"), NOW_MS, lambda: naps.append(None)
     )
     assert len(naps) == 10
+
+
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_the_records_at_fault_are_named(codec: int) -> None:
+    bad = set(range(3, 100, 10))
+    records = [Record(at, NOW_MS, None if at in bad else b"key", b"value") for at in range(100)]
+    batch = memoryview(encode_batch(records, codec=codec))
+    with pytest.raises(InvalidRecord, match="10 records were refused: a compacted topic") as caught:
+        admit(batch, decode_header(batch), config(cleanup_policy="compact"), NOW_MS)
+    assert {number for number, _ in caught.value.record_errors} == bad
+    old = batch_of(2)
+    limited = config(cleanup_policy="compact", message_timestamp_before_max_ms="1000")
+    with pytest.raises(InvalidTimestamp, match="2 records") as late:
+        admit(old, decode_header(old), limited, NOW_MS + 5_000)
+    assert [number for number, _ in late.value.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_batches_are_compressed_anew_at_the_topics_level(codec: str) -> None:
+    words = [b"%d" % (number * 7919 % 1000) for number in range(5000)]
+    batch = memoryview(encode_batch([Record(at, NOW_MS, None, word) for at, word in enumerate(words)]))
+    sizes = []
+    for level in ("9", "12") if codec == "lz4" else ("1", "9"):
+        topic = config(compression_type=codec, **{f"compression_{codec}_level": level})
+        stored = admit(batch, decode_header(batch), topic, NOW_MS).batch
+        assert [record.value for record in iter_records(stored)] == words
+        sizes.append(len(stored))
+    assert sizes[1] < sizes[0]

@@ -31,9 +31,9 @@ class Admin(TopicCalls):
             print(admin.group_lag("billing"))
 
     What a broker refuses is raised as the error of its code (`TopicAlreadyExists`, ...); methods that change
-    many things at once return the error of each. Questions are repeated while leaders and coordinators
-    move. Changes of topics, configs and brokers are asked for once: if the answer is lost, ConnectionLost
-    says so. Threads may share it.
+    many things at once return the error of each. Calls are repeated while brokers are away
+    and while leaders, coordinators and the controller move, for `default_api_timeout_ms`: then TimedOut says
+    why. No broker has to be up yet when it is made. Threads may share it.
     """
 
     @accepts(AdminOptions)

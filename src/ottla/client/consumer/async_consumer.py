@@ -88,7 +88,10 @@ class AsyncConsumer:
                 yield more
 
     async def start(self) -> None:
-        """Connect to the cluster; raise BrokerUnreachable, AuthenticationFailed or the like if that fails."""
+        """Connect to the cluster; if no broker is up, go on trying in the background.
+
+        Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
+        """
         if self._running is None:
             core = ConsumerCore(self.options, self._cluster, self._clock, self._caller)
             try:
@@ -270,11 +273,14 @@ class AsyncConsumer:
 
     async def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
-        return list((await self._core.cluster.topic(topic)).partitions.values())
+        cluster = self._core.cluster
+        found = await cluster.retrying(lambda: cluster.topic(topic), patient=True)
+        return list(found.partitions.values())
 
     async def topics(self) -> frozenset[str]:
         """Return the names of all topics that this client may see."""
-        return frozenset(await self._core.cluster.refresh(None))
+        cluster = self._core.cluster
+        return frozenset(await cluster.retrying(lambda: cluster.refresh(None), patient=True))
 
     @property
     def _core(self) -> ConsumerCore:

@@ -47,7 +47,7 @@ class ConsumerCore(Calls):
         super().__init__()
         self.options = options
         self.clock = clock or SystemClock()
-        self.cluster = cluster or Cluster(options=options)
+        self.cluster = cluster or Cluster(options=options, is_patient=True)
         self._owns_cluster = cluster is None
         self._thread = threading.get_ident()
         resets = options.auto_offset_reset != "none"
@@ -92,9 +92,9 @@ class ConsumerCore(Calls):
         )
 
     async def start(self) -> None:
-        """Connect, and begin to fetch in the background."""
+        """Connect if a broker is up, and begin to fetch in the background."""
         if self._owns_cluster:
-            await self.cluster.start()
+            await self.cluster.start_lazily()
         self._spawn("fetcher", self.fetcher.run())
         self._spawn("positions", self.positions.run())
         if self.group is not None:

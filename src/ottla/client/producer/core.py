@@ -11,7 +11,6 @@ from collections import deque
 from inspect import iscoroutine
 
 from ottla.client.cluster import Cluster
-from ottla.client.deadlines import within
 from ottla.client.errors import ClientClosed, ClientError, TimedOut, WrongTransactionState
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
@@ -29,6 +28,13 @@ log = logging.getLogger(__name__)
 REMEMBERED_FAILURES = 100
 
 
+def no_room(core: ProducerCore) -> TimedOut:
+    """Return the error of who waits in vain for room in the buffer."""
+    kept = f"{core.accumulator.buffered_bytes} bytes of records wait to be delivered"
+    limit = f"{core.options.max_block_ms / 1000:g} s (max_block_ms)"
+    return TimedOut(f"no room in the buffer within {limit}: {kept}; are the brokers up?")
+
+
 class ProducerCore:
     """A producer without a face."""
 
@@ -38,7 +44,7 @@ class ProducerCore:
         self.options = options
         keep_for_reuse(options.max_in_flight_requests_per_connection * options.max_request_size)
         self.loop = asyncio.get_running_loop()
-        self.cluster = cluster or Cluster(options=options)
+        self.cluster = cluster or Cluster(options=options, is_patient=True)
         self._owns_cluster = cluster is None
         self._problem: Exception | None = None
         """Why nothing can be sent any more."""
@@ -71,9 +77,9 @@ class ProducerCore:
         self._failed: deque[Batch] = deque(maxlen=REMEMBERED_FAILURES)
 
     async def start(self) -> None:
-        """Connect, and begin to send in the background."""
+        """Connect if a broker is up, and begin to send in the background."""
         if self._owns_cluster:
-            await self.cluster.start()
+            await self.cluster.start_lazily()
         self._runner = self.loop.create_task(self._run(), name="ottla producer")
         try:
             await self._started.wait()
@@ -104,7 +110,7 @@ class ProducerCore:
 
     async def partitions_for(self, name: str) -> list[PartitionInfo]:
         """Return the partitions of a topic; what is said here holds for the next record."""
-        info = await self.cluster.topic(name, create=True)
+        info = await self._ask_about(name)
         if name in self.intake.topics:
             self.intake.adopt(info)
         return list(info.partitions.values())
@@ -112,10 +118,12 @@ class ProducerCore:
     async def _ask_about(self, name: str) -> TopicInfo:
         most_ms = self.options.max_block_ms
         try:
-            async with within(most_ms, f"no broker has answered what topic {name!r} is,"):
-                return await self.cluster.retrying(
-                    lambda: self.cluster.topic(name, create=True), patient=True, timeout_ms=most_ms
-                )
+            return await self.cluster.retrying(
+                lambda: self.cluster.topic(name, create=True),
+                patient=True,
+                timeout_ms=most_ms,
+                what=f"no broker has answered what topic {name!r} is,",
+            )
         except UnknownTopicOrPartition:
             raise UnknownTopicOrPartition(
                 f"there is no topic {name!r}, and the broker does not create it"

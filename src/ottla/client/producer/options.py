@@ -99,7 +99,10 @@ class ProducerOptions(ClientOptions):
         also=("message_send_max_retries",),
     )
     max_block_ms: int = option(
-        60_000, whole, "How long send waits to learn of a topic that it does not know.", check=at_least(0)
+        60_000,
+        whole,
+        "How long send waits for a topic that it does not know, and for room in the buffer.",
+        check=at_least(0),
     )
     partitioner: str | Partitioner = option(  # noqa: RUF009
         STICKY, _partitioner, f"Which partition a record goes to: {', '.join(PARTITIONERS)}, or a function."

@@ -18,7 +18,7 @@ from ottla.client.group_types import ConsumerGroupMetadata
 from ottla.client.metadata import PartitionInfo
 from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Callback, Delivery
-from ottla.client.producer.core import ProducerCore
+from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.intake import HeadersGiven, Prepared
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.stats import SenderStats
@@ -232,11 +232,13 @@ class Producer:
             raise RuntimeError("a callback cannot wait for room in its own producer: it would wait for ever")
         accumulator = self._core.accumulator
         has_waited = False
+        deadline = self._core.loop.time() + self.options.max_block_ms / 1000
         while True:
             turn = _Turn()
             accumulator.when_room(prepared.size_bytes, turn.come, has_waited)
             try:
-                turn.wait()
+                if not turn.wait(deadline - self._core.loop.time()):
+                    raise no_room(self._core)
             except BaseException:
                 turn.is_given_up = True
                 accumulator.wake_waiting()  # it was our turn, perhaps: let the next one have it
@@ -268,8 +270,8 @@ class _Turn:
         self._has_come.set()
         return True
 
-    def wait(self) -> None:
-        self._has_come.wait()
+    def wait(self, timeout_s: float) -> bool:
+        return self._has_come.wait(max(timeout_s, 0.0))
 
 
 async def _outcome_of(commit: asyncio.Future[None]) -> None:

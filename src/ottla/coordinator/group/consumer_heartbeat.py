@@ -42,7 +42,7 @@ def heartbeat(turn: ConsumerTurn, token: int, request: BeatRequest) -> None:
     assignment = None
     if request.member_epoch == 0 or request.is_full or is_news:
         assignment = to_record(updated.holding.assigned)
-    interval_ms = turn.config.group_consumer_heartbeat_interval_ms
+    interval_ms = turn.group_config.consumer_heartbeat_interval_ms
     turn.reply(token, Beat(updated.member_id, updated.holding.epoch, interval_ms, assignment))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.group_keys import GroupConfig
 from ottla.coordinator.effects import SetTimer
 from ottla.coordinator.group.consumer import ConsumerGroup
 from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState
@@ -51,10 +51,10 @@ def end_of_time(turn: ConsumerTurn, timer: str, member_id: str) -> None:
     remove_members(turn, [member])
 
 
-def session_timers(group: ConsumerGroup, now_ms: int, config: BrokerConfig) -> Iterator[SetTimer]:
+def session_timers(group: ConsumerGroup, now_ms: int, config: GroupConfig) -> Iterator[SetTimer]:
     """Give all members of a group that was loaded their time anew."""
     for member in group.members.values():
-        timeout_ms = member.session_timeout_ms(config.group_consumer_session_timeout_ms)
+        timeout_ms = member.session_timeout_ms(config.consumer_session_timeout_ms)
         yield SetTimer(("session", group.group_id, member.member_id), now_ms + timeout_ms)
         if not member.is_classic and member.holding.state is MemberState.UNREVOKED_PARTITIONS:
             at_ms = now_ms + member.wishes.rebalance_timeout_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.common.broker_keys import BrokerConfig
+from ottla.common.group_keys import GroupConfig
 from ottla.coordinator.effects import NOTHING, CancelTimer, Reply, SetTimer, Step, Timer, TimerKey
 from ottla.coordinator.group.consumer import ConsumerGroup, member_tombstones
 from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState, holding_record
@@ -114,11 +115,16 @@ class ConsumerTurn:
         elif before.state is MemberState.UNREVOKED_PARTITIONS:
             self.cancel_timer("revoke", member.member_id)
 
+    @property
+    def group_config(self) -> GroupConfig:
+        """The group's own configs over the broker's."""
+        return GroupConfig.of(self.image.group_overrides(self.group.group_id), self.config)
+
     # Timers
 
     def set_session_timer(self, member: ConsumerMember) -> None:
         """Expect the next sign of life within the member's session timeout."""
-        timeout_ms = member.session_timeout_ms(self.config.group_consumer_session_timeout_ms)
+        timeout_ms = member.session_timeout_ms(self.group_config.consumer_session_timeout_ms)
         self.set_timer("session", member.member_id, timeout_ms)
 
     def set_timer(self, name: str, member_id: str, timeout_ms: int) -> None:

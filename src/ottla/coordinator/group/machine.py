@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.common.broker_keys import BrokerConfig
+from ottla.common.group_keys import GroupConfig
 from ottla.coordinator.effects import NOTHING, Reply, SetTimer, Step, TimerKey
 from ottla.coordinator.group import (
     classic_join,
@@ -185,7 +186,8 @@ class GroupMachine:
                     classic_members.session_timer(group, each, now_ms) for each in group.members.values()
                 )
             elif isinstance(group, ConsumerGroup):
-                timers.extend(consumer_leave.session_timers(group, now_ms, self.config))
+                own = GroupConfig.of(self.image.group_overrides(group.group_id), self.config)
+                timers.extend(consumer_leave.session_timers(group, now_ms, own))
         # The last coordinator may have failed before it got round to it.
         gone = self.offsets.topics() - self.image.topics.keys()
         timers.extend(expiry.forget_timer(topic, now_ms) for topic in gone)

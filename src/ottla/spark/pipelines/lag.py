@@ -8,6 +8,9 @@ from typing import Any
 from ottla.client import Admin, ClientError, KafkaError, TopicPartition
 from ottla.client.offsets import LATEST
 
+PATIENCE_MS = 5_000
+"""What is shown is not worth waiting for longer."""
+
 
 class LagMeter:
     """Asks the cluster where topics end; connected when it is first asked, and again after a failure."""
@@ -15,6 +18,8 @@ class LagMeter:
     def __init__(self, bootstrap: str, client: Mapping[str, str] | None = None) -> None:
         self._bootstrap = bootstrap
         self._client: dict[str, Any] = dict(client or {})
+        if not {"default_api_timeout_ms", "default.api.timeout.ms"} & self._client.keys():
+            self._client["default_api_timeout_ms"] = PATIENCE_MS
         self._admin: Admin | None = None
 
     def __call__(self, offsets: dict[tuple[str, int], int]) -> int | None:
