@@ -20,12 +20,12 @@ from ottla.protocol.errors import (
     KafkaError,
     NewLeaderElected,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     StaleBrokerEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.replication.backlog import ACKS_ALL_LIMITS, SILENT_MS, TOTAL_LIMITS, Backlog, BrokerBacklog
 from ottla.replication.fencing import check_broker_epoch
 from ottla.replication.isr import InSyncReplicas
 
@@ -60,6 +60,11 @@ class Surroundings(Protocol):
     @property
     def lag_max_ms(self) -> int:
         """Return replica.lag.time.max.ms."""
+        ...
+
+    @property
+    def backlog(self) -> BrokerBacklog:
+        """Return what all partitions led here have appended and not committed."""
         ...
 
     def now_ms(self) -> int:
@@ -98,6 +103,10 @@ class Leading:
             image.partition_epoch,
             surroundings.now_ms(),
         )
+        self.acks_all_backlog = Backlog(ACKS_ALL_LIMITS, surroundings.backlog.acks_all)
+        """What producers wait for."""
+        self.total_backlog = Backlog(TOTAL_LIMITS, surroundings.backlog.total)
+        """With what nobody waits for."""
         self._surroundings = surroundings
         self._quiet_until_ms = 0
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
@@ -116,6 +125,20 @@ class Leading:
         """Refuse to append what could not be committed."""
         if len(self.state.isr) < self.min_insync:
             raise NotEnoughReplicas(f"{len(self.state.isr)} of {self.min_insync} replicas are in sync")
+
+    def full_backlog(self, acks: int) -> Backlog | None:
+        """Return the backlog that a produce request has to wait for, None if there is room."""
+        if acks < 0:
+            return self.acks_all_backlog if self.acks_all_backlog.is_full else None
+        return self.total_backlog if self.total_backlog.is_full and not self._is_any_silent() else None
+
+    def _is_any_silent(self) -> bool:
+        """Return whether a member of the ISR does not fetch: it may be gone, and hardly anybody waits."""
+        state, since_ms = self.state, self._surroundings.now_ms() - SILENT_MS
+        return any(
+            node_id in state.maximal and follower.fetched_ms < since_ms
+            for node_id, follower in state.followers.items()
+        )
 
     # What followers say
 
@@ -164,6 +187,8 @@ class Leading:
 
     def end(self) -> None:
         """Lead no longer."""
+        self.acks_all_backlog.close()
+        self.total_backlog.close()
         waiting, self._deletions = self._deletions, []
         for _, future in waiting:
             if not future.done():
@@ -258,11 +283,11 @@ class Leading:
             self.review()
 
     def review(self) -> None:
-        """Look again at what is committed: the members, or how many there must be, have changed."""
+        """Look again at what is committed: the members, or how many there must be, have changed.
+
+        With too few in sync, requests that are not appended yet are refused. Those that are appended wait: their
+        records are committed when there are enough again (decision 89).
+        """
         if len(self.state.isr) < self.min_insync:
-            self.partition.fail_waiting(
-                NotEnoughReplicasAfterAppend(
-                    f"{len(self.state.isr)} of {self.min_insync} replicas are in sync"
-                )
-            )
+            self.acks_all_backlog.admit_all()
         self.advance()
