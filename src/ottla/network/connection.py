@@ -4,7 +4,8 @@ Requests are dispatched one at a time, except that overlapping kinds (Produce) m
 side. A request that has to wait stays in the bytes kept aside, and the socket is left unread until
 it had its turn: that is all the queueing there is. What it may wait for: earlier requests, a peer
 that does not read its replies, the broker's budgets, the other connections' turn, or a handler that
-holds the connection because it cannot keep up. A handler that answers at once costs neither a task nor a future.
+holds the connection because it cannot keep up. A handler that answers at once costs neither a task
+nor a future.
 """
 
 from __future__ import annotations

@@ -1,39 +1,30 @@
-"""Bounds how far a leader gets ahead of its in-sync followers: produce requests wait before they are appended.
+"""Bounds how far a leader gets ahead of its in-sync followers: produce requests wait before the append.
 
-Problem: a producer that keeps many requests in flight is faster than replication when CPU is scarce. Whatever
-is appended too early is committed late: requests time out, clients that are not idempotent send their records
-twice, and followers fall out of sync.
+Problem: a producer that keeps many requests in flight is faster than replication when CPU is scarce. What
+is appended too early is committed late: requests time out, clients that are not idempotent send their
+records twice, and followers fall out of sync.
 
-Solution: a partition has a backlog, the bytes that were appended and are not committed. While it is full, the
-next request waits, and its connection is not read. Requests with acks=all have a small limit. Those with acks=0
-or 1 may be far ahead, and do not wait for followers that have fallen silent (decision 88).
+Solution: a partition has a backlog, the bytes that were appended and are not committed. While it is full,
+the next request waits, and its connection is not read. Requests with acks=0 or 1 wait only while a follower
+lags for so long that it may fall out of sync, and fetches (decision 88).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
 
 from ottla.replication.log_end import Uncommitted
 
-
-class BacklogLimits(NamedTuple):
-    """How many bytes may be appended and not committed."""
-
-    partition_bytes: int
-    """In one partition."""
-    broker_bytes: int
-    """In all partitions of a broker; when these are used up, a partition may have `reserved_bytes`."""
-    reserved_bytes: int
-
-
-ACKS_ALL_LIMITS = BacklogLimits(4 << 20, 64 << 20, 1 << 20)
-"""For records whose producers wait for the commit."""
-TOTAL_LIMITS = BacklogLimits(64 << 20, 256 << 20, 4 << 20)
-"""For all records; this holds up producers with acks=0 and 1."""
+PARTITION_BYTES = 4 << 20
+"""How much of one partition may be appended and not committed."""
+BROKER_BYTES = 64 << 20
+"""How much of all partitions; beyond, a partition may have RESERVED_BYTES."""
+RESERVED_BYTES = 1 << 20
+LATE_FRACTION = 8
+"""Requests with acks=0 or 1 wait if a follower lags by this fraction of replica.lag.time.max.ms."""
 SILENT_MS = 1_000
-"""How long producers with acks=0 and 1 wait for a follower that does not fetch."""
+"""How long requests with acks=0 or 1 wait at most; a follower that has not fetched since then is silent."""
 
 
 class BrokerBacklog:
@@ -56,16 +47,20 @@ class BacklogSum:
 
 
 class Backlog:
-    """The uncommitted bytes of one partition, and the requests that wait for room, first come first served."""
+    """The uncommitted bytes of one partition, and the requests that wait for room, in their order."""
 
-    def __init__(self, limits: BacklogLimits, broker: BacklogSum) -> None:
+    def __init__(self, broker: BacklogSum) -> None:
         self.size_bytes = 0
-        self._limits = limits
         self._broker = broker
         self._uncommitted = Uncommitted()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._admitted_bytes = 0
         """Of requests that were woken and have not been appended yet."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Return whether requests wait."""
+        return bool(self._waiting)
 
     @property
     def is_full(self) -> bool:
@@ -116,9 +111,7 @@ class Backlog:
         self.admit_all()
 
     def _room(self) -> int:
-        limits = self._limits
-        is_plenty = self._broker.size_bytes < limits.broker_bytes
-        limit = limits.partition_bytes if is_plenty else limits.reserved_bytes
+        limit = PARTITION_BYTES if self._broker.size_bytes < BROKER_BYTES else RESERVED_BYTES
         return limit - self.size_bytes - self._admitted_bytes
 
     def _admit(self) -> None:

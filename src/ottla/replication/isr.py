@@ -209,10 +209,7 @@ class InSyncReplicas:
             node_id
             for node_id in self.isr
             if node_id == self.node_id
-            or (
-                (follower := self.followers.get(node_id))
-                and follower.keeps_up(log_end, lag_max_ms, now_ms)
-            )
+            or ((follower := self.followers.get(node_id)) and follower.keeps_up(log_end, lag_max_ms, now_ms))
         ]
         wanted += [
             node_id

@@ -25,7 +25,7 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.replication.backlog import ACKS_ALL_LIMITS, SILENT_MS, TOTAL_LIMITS, Backlog, BrokerBacklog
+from ottla.replication.backlog import LATE_FRACTION, SILENT_MS, Backlog, BrokerBacklog
 from ottla.replication.fencing import check_broker_epoch
 from ottla.replication.isr import InSyncReplicas
 
@@ -103,9 +103,9 @@ class Leading:
             image.partition_epoch,
             surroundings.now_ms(),
         )
-        self.acks_all_backlog = Backlog(ACKS_ALL_LIMITS, surroundings.backlog.acks_all)
+        self.acks_all_backlog = Backlog(surroundings.backlog.acks_all)
         """What producers wait for."""
-        self.total_backlog = Backlog(TOTAL_LIMITS, surroundings.backlog.total)
+        self.total_backlog = Backlog(surroundings.backlog.total)
         """With what nobody waits for."""
         self._surroundings = surroundings
         self._quiet_until_ms = 0
@@ -130,14 +130,18 @@ class Leading:
         """Return the backlog that a produce request has to wait for, None if there is room."""
         if acks < 0:
             return self.acks_all_backlog if self.acks_all_backlog.is_full else None
-        return self.total_backlog if self.total_backlog.is_full and not self._is_any_silent() else None
+        return self.total_backlog if self.total_backlog.is_full and self._is_any_late() else None
 
-    def _is_any_silent(self) -> bool:
-        """Return whether a member of the ISR does not fetch: it may be gone, and hardly anybody waits."""
-        state, since_ms = self.state, self._surroundings.now_ms() - SILENT_MS
-        return any(
-            node_id in state.maximal and follower.fetched_ms < since_ms
-            for node_id, follower in state.followers.items()
+    def _is_any_late(self) -> bool:
+        """Return whether a member of the ISR lags so much that it may have to leave, and all of them fetch.
+
+        Nobody who need not waits for a member that has fallen silent: it may be gone.
+        """
+        state, here = self.state, self._surroundings
+        now_ms, log_end = here.now_ms(), self.partition.log.log_end_offset
+        members = [each for node_id, each in state.followers.items() if node_id in state.maximal]
+        return all(each.is_heard_from(SILENT_MS, now_ms) for each in members) and not all(
+            each.keeps_up(log_end, here.lag_max_ms // LATE_FRACTION, now_ms) for each in members
         )
 
     # What followers say
@@ -159,6 +163,8 @@ class Leading:
         follower.fetched(offset, log_start_offset, log_end, broker_epoch, now_ms)
         if offset != before:
             self.advance()
+            if self.total_backlog.has_waiting and not self._is_any_late():
+                self.total_backlog.admit_all()
         if state.is_waiting_to_join(node_id, partition.high_watermark):
             self.review_members()
         if self._deletions:
@@ -285,8 +291,8 @@ class Leading:
     def review(self) -> None:
         """Look again at what is committed: the members, or how many there must be, have changed.
 
-        With too few in sync, requests that are not appended yet are refused. Those that are appended wait: their
-        records are committed when there are enough again (decision 89).
+        With too few in sync, requests that are not appended yet are refused. Those that are appended wait:
+        their records are committed when there are enough again (decision 89).
         """
         if len(self.state.isr) < self.min_insync:
             self.acks_all_backlog.admit_all()
