@@ -33,6 +33,7 @@ class Follower:
     """What a leader knows of one follower, in its own leader epoch."""
 
     __slots__ = (
+        "_mark_every_ms",
         "_marks",
         "broker_epoch",
         "caught_up_ms",
@@ -55,6 +56,7 @@ class Follower:
         """A time whose whole log it has: it lags by no more than the time since then."""
         self._marks: deque[tuple[int, int]] = deque()
         """Earlier fetches of a follower that is behind: the leader's log end, and when."""
+        self._mark_every_ms = 1
         self.fetched_ms = UNKNOWN
         self.leader_end_at_fetch = UNKNOWN
 
@@ -78,13 +80,17 @@ class Follower:
     def _mark(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Find out which of the leader's earlier log ends it has reached, and remember the present one."""
         marks = self._marks
-        if offset >= leader_end_offset:
-            marks.clear()
-            return
         while marks and marks[0][0] <= offset:
             self.lag_start_ms = max(self.lag_start_ms, marks.popleft()[1])
-        if len(marks) >= MAX_MARKS:
+        if offset >= leader_end_offset:
+            return
+        if not marks:
+            self._mark_every_ms = 1
+        elif now_ms < marks[-1][1] + self._mark_every_ms:
+            return
+        elif len(marks) >= MAX_MARKS:
             marks = self._marks = deque(islice(marks, 0, None, 2))
+            self._mark_every_ms *= 2
         marks.append((leader_end_offset, now_ms))
 
     def is_heard_from(self, lag_max_ms: int, now_ms: int) -> bool:

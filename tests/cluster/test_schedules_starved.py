@@ -1,0 +1,98 @@
+"""Brokers with hardly any CPU time, and a producer that could send far more than they can replicate.
+
+The producer is not idempotent. It has no timeouts of its own that count here, and no broker is lost: what is
+in the log twice, a broker made it send twice. The brokers are starved by stopping and continuing their
+processes, which works everywhere; a cgroup with a CPU quota does the same to them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from tests.cluster.load import client_config, create_topic
+
+from ottla.testing.cluster_process import ClusterProcess, wait_until
+
+pytestmark = [pytest.mark.cluster]
+
+RECORD = os.urandom(100_000)
+RUN_S, STOP_S = 0.01, 0.09
+LOAD_S = 10.0
+SETTINGS = {"replica.lag.time.max.ms": "4000"}
+SESSION_TIMEOUT_MS = 30_000
+
+
+@contextmanager
+def starved(cluster: ClusterProcess) -> Iterator[None]:
+    """Let the brokers run for a tenth of the time."""
+    ending = threading.Event()
+    pids = [broker.pid for broker in cluster.running()]
+
+    def tell(what: signal.Signals) -> None:
+        for pid in pids:
+            os.kill(pid, what)
+
+    def starve() -> None:
+        while not ending.wait(RUN_S):
+            tell(signal.SIGSTOP)
+            ending.wait(STOP_S)
+            tell(signal.SIGCONT)
+
+    thread = threading.Thread(target=starve, name="starve", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_starved_brokers_stay_in_sync_and_nothing_is_doubled(tmp_path: Path, acks: str) -> None:
+    failures: list[str] = []
+    acked = 0
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        nonlocal acked
+        acked += error is None
+        if error is not None:
+            failures.append(str(error))
+
+    with ClusterProcess(tmp_path, settings=SETTINGS, session_timeout_ms=SESSION_TIMEOUT_MS) as cluster:
+        create_topic(cluster.bootstrap, "t", 1, {"min.insync.replicas": "2"}, replicas=3)
+        cluster.wait_until_in_sync()
+        leader = cluster.leader_of("t", 0)
+        config = {"enable.idempotence": False, "acks": acks, "socket.timeout.ms": 120_000}
+        config["queue.buffering.max.kbytes"] = 70_000
+        producer = Producer(client_config(cluster.bootstrap, config))
+        with starved(cluster):
+            end = time.monotonic() + LOAD_S
+            while time.monotonic() < end:
+                try:
+                    producer.produce("t", RECORD, on_delivery=delivered)
+                except BufferError:
+                    producer.poll(0.05)
+                producer.poll(0)
+            assert producer.flush(120) == 0
+        cluster.wait_until_in_sync()
+        reader = Consumer(client_config(cluster.bootstrap, {"group.id": "none"}))
+
+        def in_log() -> int:
+            return int(reader.get_watermark_offsets(TopicPartition("t", 0), timeout=30)[1])
+
+        wait_until(lambda: in_log() >= acked)
+        doubled = in_log() - acked
+        reader.close()
+        changes = cluster.brokers[leader].stderr_tail(10_000).count("t-0, epoch 0: asking for the ISR")
+    print(f"acks={acks}: {acked} records acknowledged, {doubled} doubled, {changes} changes of the ISR")
+    assert not failures
+    assert doubled == 0
+    assert changes == 0, "followers that make progress stay in sync"
