@@ -76,6 +76,12 @@ class Client:
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
 
+    def hold(self) -> None:
+        """Do nothing: what is sent is not read from a socket."""
+
+    def release(self) -> None:
+        """Do nothing, as in `hold`."""
+
 
 class Waiting(NamedTuple):
     """A frame that was not answered at once."""

@@ -39,6 +39,14 @@ class Peer(Protocol):
     has_fetched: bool
     """Whether it is a consumer's: it has asked for records."""
 
+    def hold(self) -> None:
+        """Take no more requests from it until `release`."""
+        ...
+
+    def release(self) -> None:
+        """Take requests again; called once for every `hold`."""
+        ...
+
     @property
     def is_held_up(self) -> bool:
         """Return whether another request of this connection waits for the answer to an earlier one."""

@@ -28,6 +28,12 @@ class ForwardedClient:
         self.software = ""
         self.has_fetched = self.is_held_up = False
 
+    def hold(self) -> None:
+        """Do nothing: what is forwarded does not have to be held up."""
+
+    def release(self) -> None:
+        """Do nothing, as in `hold`."""
+
 
 async def envelope(request: EnvelopeRequest, ctx: RequestContext) -> EnvelopeResponse:
     """Serve the request inside."""

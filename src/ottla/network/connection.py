@@ -3,8 +3,9 @@
 Requests are dispatched one at a time, except that overlapping kinds (Produce) may run side by
 side. A request that has to wait stays in the bytes kept aside, and the socket is left unread until
 it had its turn: that is all the queueing there is. What it may wait for: earlier requests, a peer
-that does not read its replies, the broker's budgets, or the other connections' turn. A handler that
-answers at once costs neither a task nor a future.
+that does not read its replies, the broker's budgets, the other connections' turn, or a handler that
+holds the connection because it cannot keep up. A handler that answers at once costs neither a task
+nor a future.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Connection(FrameReader):
 
     __slots__ = (
         "_handler",
+        "_holds",
         "_is_open",
         "_patience",
         "_paused",
@@ -76,6 +78,7 @@ class Connection(FrameReader):
         self._handler = server.handler
         self._requests = server.requests
         self._paused = False  # a request waits in _leftover, and the socket is left unread
+        self._holds = 0  # handlers of unanswered requests that want no more of them now
         self.unanswered = Unanswered(server.requests)
         self._patience = Patience(server.clock.mono_ms())
 
@@ -200,7 +203,7 @@ class Connection(FrameReader):
 
     def _must_wait(self, api_key: int) -> bool:
         """Return whether a complete request has to wait; what it waits for will call _proceed."""
-        if self._writer.busy:
+        if self._writer.busy or self._holds:
             return True
         overlaps = self._handler.may_overlap(api_key)
         if self.unanswered.holds_back(overlaps, self._server.limits.max_requests_per_connection):
@@ -234,6 +237,16 @@ class Connection(FrameReader):
         self._proceed()
 
     # Waiting and closing
+
+    def hold(self) -> None:
+        """Take no more requests until `release`; for a request that is not answered at once."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Take requests again; called once for every `hold`."""
+        self._holds -= 1
+        if not self._holds:
+            self._server.loop.call_soon(self._proceed)
 
     def _pause(self) -> None:
         self._paused = True

@@ -20,12 +20,12 @@ from ottla.protocol.errors import (
     KafkaError,
     NewLeaderElected,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     StaleBrokerEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.replication.backlog import LATE_FRACTION, SILENT_MS, Backlog, BrokerBacklog
 from ottla.replication.fencing import check_broker_epoch
 from ottla.replication.isr import InSyncReplicas
 
@@ -60,6 +60,11 @@ class Surroundings(Protocol):
     @property
     def lag_max_ms(self) -> int:
         """Return replica.lag.time.max.ms."""
+        ...
+
+    @property
+    def backlog(self) -> BrokerBacklog:
+        """Return what all partitions led here have appended and not committed."""
         ...
 
     def now_ms(self) -> int:
@@ -98,6 +103,10 @@ class Leading:
             image.partition_epoch,
             surroundings.now_ms(),
         )
+        self.acks_all_backlog = Backlog(surroundings.backlog.acks_all)
+        """What producers wait for."""
+        self.total_backlog = Backlog(surroundings.backlog.total)
+        """With what nobody waits for."""
         self._surroundings = surroundings
         self._quiet_until_ms = 0
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
@@ -121,6 +130,24 @@ class Leading:
         if len(self.state.isr) < self.min_insync:
             raise NotEnoughReplicas(f"{len(self.state.isr)} of {self.min_insync} replicas are in sync")
 
+    def full_backlog(self, acks: int) -> Backlog | None:
+        """Return the backlog that a produce request has to wait for, None if there is room."""
+        if acks < 0:
+            return self.acks_all_backlog if self.acks_all_backlog.is_full else None
+        return self.total_backlog if self.total_backlog.is_full and self._is_any_late() else None
+
+    def _is_any_late(self) -> bool:
+        """Return whether a member of the ISR lags so much that it may have to leave, and all of them fetch.
+
+        Nobody who need not waits for a member that has fallen silent: it may be gone.
+        """
+        state, here = self.state, self._surroundings
+        now_ms, log_end = here.now_ms(), self.partition.log.log_end_offset
+        members = [each for node_id, each in state.followers.items() if node_id in state.maximal]
+        return all(each.is_heard_from(SILENT_MS, now_ms) for each in members) and not all(
+            each.keeps_up(log_end, here.lag_max_ms // LATE_FRACTION, now_ms) for each in members
+        )
+
     # What followers say
 
     def check_fetch(self, node_id: int, broker_epoch: int) -> None:
@@ -140,6 +167,8 @@ class Leading:
         follower.fetched(offset, log_start_offset, log_end, broker_epoch, now_ms)
         if offset != before:
             self.advance()
+            if self.total_backlog.has_waiting and not self._is_any_late():
+                self.total_backlog.admit_all()
         if state.is_waiting_to_join(node_id, partition.high_watermark):
             self.review_members()
         if self._deletions:
@@ -168,6 +197,8 @@ class Leading:
 
     def end(self) -> None:
         """Lead no longer."""
+        self.acks_all_backlog.close()
+        self.total_backlog.close()
         waiting, self._deletions = self._deletions, []
         for _, future in waiting:
             if not future.done():
@@ -262,11 +293,11 @@ class Leading:
             self.review()
 
     def review(self) -> None:
-        """Look again at what is committed: the members, or how many there must be, have changed."""
+        """Look again at what is committed: the members, or how many there must be, have changed.
+
+        With too few in sync, requests that are not appended yet are refused. Those that are appended wait:
+        their records are committed when there are enough again (decision 89).
+        """
         if len(self.state.isr) < self.min_insync:
-            self.partition.fail_waiting(
-                NotEnoughReplicasAfterAppend(
-                    f"{len(self.state.isr)} of {self.min_insync} replicas are in sync"
-                )
-            )
+            self.acks_all_backlog.admit_all()
         self.advance()

@@ -257,6 +257,9 @@ class Partition:
     def commit(self, high_watermark: int) -> None:
         """Count everything below `high_watermark` as committed."""
         size_bytes = self._uncommitted.commit(high_watermark)
+        if self.replication is not None:
+            self.replication.acks_all_backlog.commit(high_watermark)
+            self.replication.total_backlog.commit(high_watermark)
         if high_watermark > self.high_watermark:
             self._advance(high_watermark, max(1, size_bytes))
             transactions = self.log.producers.transactions
@@ -316,6 +319,7 @@ class Partition:
             return
         log = self.log
         self._uncommitted.add(log.log_end_offset, size_bytes)
+        replication.total_backlog.add(log.log_end_offset, size_bytes)
         if self.log_end.watchers:
             self.log_end.grown(size_bytes)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:

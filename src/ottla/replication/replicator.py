@@ -18,6 +18,7 @@ from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.state import ClusterState
 from ottla.network.peer import Peers
+from ottla.replication.backlog import BrokerBacklog
 from ottla.replication.follower import Following
 from ottla.replication.isr_changes import IsrChanges, PartitionAlterer
 from ottla.replication.leader import Leading
@@ -59,6 +60,7 @@ class Replicator:
         self.step_down: Callable[[Partition], None] = lambda partition: partition.follow(
             partition.leader_epoch
         )
+        self.backlog = BrokerBacklog()
         self.leader_rate = Rate(lambda: config().leader_replication_throttled_rate, clock)
         self.follower_rate = Rate(lambda: config().follower_replication_throttled_rate, clock)
         self._peers = peers

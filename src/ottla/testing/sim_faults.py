@@ -20,6 +20,8 @@ from ottla.testing.sim_node import RECOVERY_S, SimNode
 from ottla.testing.sim_operator import SimOperator
 
 HOUR_MS = 3_600_000
+STARVED_CALLBACK_S = (0.0005, 0.002, 0.005)
+"""How long a callback may take on a node that is starved of CPU time."""
 
 
 LEADER, FOLLOWER, CONTROLLER, COORDINATOR = 0, -1, -2, -3
@@ -53,6 +55,7 @@ class FaultMaker:
             "kill": (lambda f: self._node(f).kill(), self._start),
             "power cut": (lambda f: self._node(f).kill(power_cut=True), self._start),
             "pause": (lambda f: self._node(f).pause(), lambda f: self._node(f).resume()),
+            "starve": (self._starve, lambda f: self._node(f).starve(0)),
             "restart": (self._stop, self._start),
             "cut": (lambda f: self._cut(f, one_way=False), self._heal),
             "cut one way": (lambda f: self._cut(f, one_way=True), self._heal),
@@ -99,6 +102,7 @@ class FaultMaker:
             node.disk.heal()
             self._crowd.leave(node)
             node.resume()
+            node.starve(0)
             node.heal_store()
             node.start()
         if self._operations:
@@ -143,6 +147,9 @@ class FaultMaker:
             del self._stops[fault.node]
 
         self._stops[fault.node] = self._cluster.loop.create_task(stop_and_start())
+
+    def _starve(self, fault: Fault) -> None:
+        self._node(fault).starve(self._cluster.loop.chance.choice(STARVED_CALLBACK_S))
 
     def _hosts(self, fault: Fault) -> tuple[str, str]:
         return self._cluster.nodes[fault.node].host, self._cluster.nodes[fault.other].host
@@ -286,7 +293,8 @@ WEIGHTS = {
     "reassign": 2,
     "elect leaders": 1,
     "connections exhausted": 1,
+    "starve": 0,
 }
-"""Every kind of fault, and how often it is drawn."""
+"""Every kind of fault, and how often it is drawn; nodes are starved for longer, and some at a time."""
 
 PAIRED = frozenset({"cut", "cut one way"})

@@ -8,6 +8,7 @@ follows from it: tasks, timers, callbacks. So a process can be stopped between t
 
     process.kill()       as SIGKILL: nothing of it ever runs again, not even a `finally`
     process.pause()      as SIGSTOP: what is due waits, in order, until `resume`
+    process.starve(s)    as with a CPU quota: every callback takes `s` seconds, until `starve(0)`
 
 Ready callbacks run first in, first out, as asyncio promises. What varies with the seed is how long things
 take: the network's delays (sim_network.py) and what an executor is asked to do.
@@ -37,6 +38,7 @@ Ts = TypeVarTuple("Ts")
 PROCESS: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar("process", default=None)
 """The process that runs now; None for the test itself."""
 
+NO_PROCESS = contextvars.Context()
 EXECUTOR_S = (0.0001, 0.004)
 MAX_CALLBACKS = 5_000_000
 MAX_TIME_S = 300.0
@@ -56,6 +58,10 @@ class SimProcess:
         self.is_dead = False
         self.is_halted = False
         """Nothing runs: dead, or paused."""
+        self.callback_s = 0.0
+        """How long a callback takes; 0 unless it is starved."""
+        self.is_busy = False
+        """A callback takes its time: what is due waits for it."""
         self.died: asyncio.Future[None] = loop.create_future()
         self.tasks: list[asyncio.Task[Any]] = []
         """What was running when it died; kept, or the collector would run their `finally`s."""
@@ -71,6 +77,26 @@ class SimProcess:
         """Keep what is due until the process runs again, or is buried."""
         self._held.append(handle)
 
+    def starve(self, callback_s: float) -> None:
+        """Take so long for every callback from now on."""
+        self.callback_s = 0.0 if self.is_dead else callback_s
+
+    def keep_busy(self) -> None:
+        """Let the time of one callback pass before the next one runs."""
+        self.is_busy = True
+        self.loop.call_at(self.loop.now + self.callback_s, self._run_next, context=NO_PROCESS)
+
+    def _run_next(self) -> None:
+        """Run the first callback that waits; the others wait for it."""
+        self.is_busy = False
+        while self._held and not self.is_halted:
+            handle = self._held.popleft()
+            if not handle._cancelled:
+                self.is_busy = True
+                handle._run()
+                self.keep_busy()
+                return
+
     def pause(self) -> None:
         """Stop running, as by SIGSTOP."""
         self.is_halted = True
@@ -83,6 +109,7 @@ class SimProcess:
     def kill(self) -> None:
         """Never run again."""
         self.is_dead = self.is_halted = True
+        self.callback_s = 0.0
         if not self.died.done():
             self.died.set_result(None)
         self.tasks = [task for task in self.loop.living_tasks() if task.process is self]
@@ -247,10 +274,12 @@ class SimLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
-            if process is not None and process.is_halted:
+            if process is not None and (process.is_halted or process.is_busy):
                 process.hold(handle)
-            else:
-                handle._run()
+                continue
+            handle._run()
+            if process is not None and process.callback_s:
+                process.keep_busy()
 
     def _drop_cancelled_timers(self) -> None:
         living = []

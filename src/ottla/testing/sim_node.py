@@ -3,6 +3,7 @@
 node.start()                     # and again after every end
 node.kill()                      # SIGKILL; with power_cut=True the disk loses what was not synced
 node.pause() / node.resume()     # SIGSTOP / SIGCONT
+node.starve(0.001)               # every callback takes a millisecond, until starve(0)
 node.stop()                      # as the operator does it: leaders move, logs are closed
 """
 
@@ -135,6 +136,11 @@ class SimNode:
         if self.process is not None and self.process.is_halted:
             self.process.resume()
             self._loop.call_later(self._loop.chance.uniform(*NOTICES_S), self.heal_store, "pause")
+
+    def starve(self, callback_s: float) -> None:
+        """Let every callback of the process take so long; 0 ends that."""
+        if self.process is not None:
+            self.process.starve(callback_s)
 
     def cut_store(self, reason: str = "cut") -> None:
         """Let the broker not reach the store; its session ends after a while."""

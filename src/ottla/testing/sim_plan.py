@@ -79,6 +79,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
     faults = _bearable(chance, faults, node_ids, any_power_cut=flush_on_ack, forgets_boots=forgets_boots)
     if flush_on_ack and chance.random() < 0.4:
         faults += _power_cut_of_all(chance, node_ids)
+    faults += _starved_nodes(Random(f"starved {seed}"), node_ids)
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -172,6 +173,16 @@ def _single_faults(chance: Random, nodes: Sequence[int]) -> list[Fault]:
         for_s = min(chance.choice((0.05, 0.3, 1.0, 2.5)) * chance.uniform(0.3, 1.3), FAULTS_UNTIL_S - at_s)
         faults.append(Fault(at_s, for_s, kind, node, other if kind in PAIRED else 0))
     return faults
+
+
+def _starved_nodes(chance: Random, nodes: Sequence[int]) -> list[Fault]:
+    """Some nodes get hardly any CPU time for a while, as in a container with a quota."""
+    if chance.random() < 0.8:
+        return []
+    at_s = chance.uniform(0.5, 3.0)
+    starved = chance.sample(nodes, chance.randint(1, len(nodes)))
+    for_s = chance.uniform(0.5, 3.0)
+    return [Fault(at_s + chance.uniform(0, 0.1), for_s, "starve", node) for node in starved]
 
 
 def _power_cut_of_all(chance: Random, nodes: Sequence[int]) -> list[Fault]:

@@ -20,10 +20,36 @@ from ottla.protocol.errors import InvalidRecord, KafkaStorageError, UnknownTopic
 from ottla.protocol.messages import request_encoder, response_decoder
 from ottla.protocol.records import Record, encode_batch
 from ottla.protocol.types import TopicName, i16, i32
+from ottla.replication.backlog import PARTITION_BYTES, Backlog, BacklogSum
 from ottla.replication.counters import TopicTraffic
 
 VERSION = 8
 SIZE_AND_HEADER_BYTES = 8
+
+
+class PretendedLeader:
+    """Has a backlog that is full."""
+
+    def __init__(self) -> None:
+        self.acks_all_backlog = Backlog(BacklogSum())
+        self.acks_all_backlog.add(40, PARTITION_BYTES)
+
+    def full_backlog(self, acks: int) -> Backlog | None:
+        assert acks == -1
+        return self.acks_all_backlog if self.acks_all_backlog.is_full else None
+
+
+class Connection:
+    """Knows whether it is held."""
+
+    def __init__(self) -> None:
+        self.holds = 0
+
+    def hold(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
 
 
 class PretendedPartition:
@@ -32,11 +58,14 @@ class PretendedPartition:
     def __init__(self, index: int, *, commits_at_once: bool = False) -> None:
         self.topic_partition = SimpleNamespace(topic="orders", partition=index)
         self.log = SimpleNamespace(inspects=False)
+        self.replication: PretendedLeader | None = None
+        self.appends = 0
         self.is_committed: asyncio.Future[None] | None = None
         if not commits_at_once:
             self.is_committed = asyncio.get_running_loop().create_future()
 
     def append(self, _batch: memoryview, _header: object, _is_inspected: bool) -> Appended:
+        self.appends += 1
         return Appended(40, 40, -1, 0, False)
 
     def check_in_sync(self) -> None:
@@ -52,6 +81,7 @@ class Bench:
 
     def __init__(self, *partitions: PretendedPartition) -> None:
         self._partitions = dict(enumerate(partitions))
+        self.connection = Connection()
         self.traffic = TopicTraffic()
 
     def traffic_of(self, _topic: object) -> TopicTraffic:
@@ -79,7 +109,7 @@ class Bench:
         )
         frame = bytearray(request_encoder(ApiKey.PRODUCE, VERSION, VERSION)(request))
         services = cast(Any, SimpleNamespace(partitions=self, produce_turns=ProduceTurns()))
-        ctx = RequestContext(services, cast(Any, None), ApiKey.PRODUCE, VERSION, 7, "test")
+        ctx = RequestContext(services, cast(Any, self.connection), ApiKey.PRODUCE, VERSION, 7, "test")
         reply = produce(memoryview(frame), 0, ctx)
         decode = response_decoder(ApiKey.PRODUCE, VERSION, VERSION)
         frame_of_reply = cast(bytes, await reply if isawaitable(reply) else reply)
@@ -127,3 +157,38 @@ async def test_the_answer_names_the_records_at_fault() -> None:
         (1, "no key"),
         (4, None),
     ]
+
+
+async def test_nothing_is_appended_and_the_connection_is_held_while_followers_are_too_far_behind() -> None:
+    partition = PretendedPartition(0, commits_at_once=True)
+    partition.replication = leader = PretendedLeader()
+    bench = Bench(partition)
+    answer = asyncio.create_task(bench.send(0))
+    await asyncio.sleep(0.001)
+    assert (partition.appends, bench.connection.holds) == (0, 1)
+    leader.acks_all_backlog.commit(40)
+    assert await answer == [(ErrorCode.none, 40)]
+    assert (partition.appends, bench.connection.holds) == (1, 0)
+
+
+async def test_a_request_that_waited_for_too_long_is_not_appended() -> None:
+    """It may be sent again, and is not in the log twice then."""
+    partition = PretendedPartition(0)
+    partition.replication = PretendedLeader()
+    bench = Bench(partition)
+    assert await bench.send(0, timeout_ms=2) == [(ErrorCode.request_timed_out, -1)]
+    assert (partition.appends, bench.connection.holds) == (0, 0)
+
+
+async def test_what_a_producer_waits_for_is_counted() -> None:
+    partition = PretendedPartition(0)
+    partition.replication = leader = PretendedLeader()
+    leader.acks_all_backlog.commit(40)
+    answer = asyncio.create_task(Bench(partition).send(0))
+    await asyncio.sleep(0)
+    assert leader.acks_all_backlog.size_bytes > 0
+    leader.acks_all_backlog.commit(41)
+    assert leader.acks_all_backlog.size_bytes == 0
+    assert partition.is_committed is not None
+    partition.is_committed.set_result(None)
+    assert await answer == [(ErrorCode.none, 40)]

@@ -49,6 +49,12 @@ class Client:
     software = ""
     has_fetched = is_held_up = False
 
+    def hold(self) -> None:
+        """Do nothing: what is sent is not read from a socket."""
+
+    def release(self) -> None:
+        """Do nothing, as in `hold`."""
+
 
 class CoordinatorBench:
     """One broker. `kill` and `start` again are a crash of its process."""

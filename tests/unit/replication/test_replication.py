@@ -13,7 +13,6 @@ from ottla.protocol.errors import (
     IneligibleReplica,
     KafkaError,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
 )
 from ottla.protocol.record_batch import iter_batches
@@ -90,12 +89,16 @@ def test_with_too_few_in_sync_producers_with_acks_all_are_refused() -> None:
             leader = cluster.partition(1)
             cut_off(cluster, 2)
             cut_off(cluster, 3)
-            error = await failure_of(leader.committed(append(leader, b"a")))
-            assert isinstance(error, NotEnoughReplicasAfterAppend)
-            assert cluster.partition_image.isr == (1,)
+            waiting = leader.committed(append(leader, b"a"))
+            await until(lambda: cluster.partition_image.isr == (1,))
             with pytest.raises(NotEnoughReplicas):
                 leader.check_in_sync()
             assert leader.high_watermark == 0, "strict: what too few have is not committed"
+            assert waiting is not None
+            assert not waiting.done(), "what is appended may be committed yet"
+            cluster.cut.clear()
+            await waiting
+            assert leader.high_watermark == 1
 
     run(scenario())
 
@@ -455,9 +458,11 @@ def test_more_in_sync_replicas_can_be_asked_for_at_any_time() -> None:
             await produce(cluster.partition(1), b"a")
             waiting = cluster.partition(1).committed(append(cluster.partition(1), b"b"))
             await cluster.change(ConfigChanged(ConfigResource.TOPIC, "orders", "min.insync.replicas", "3"))
-            assert isinstance(await failure_of(waiting), NotEnoughReplicasAfterAppend)
+            await asyncio.sleep(2)
+            assert waiting is not None
+            assert not waiting.done()
             await cluster.change(ConfigChanged(ConfigResource.TOPIC, "orders", "min.insync.replicas", "2"))
-            await until(lambda: cluster.partition(1).high_watermark == 2)
+            await waiting
 
     run(scenario())
 

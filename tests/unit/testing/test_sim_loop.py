@@ -74,6 +74,31 @@ def test_a_paused_process_stands_still_and_goes_on_where_it_was() -> None:
     assert ticks == [1, 11.5, 12.5]
 
 
+def test_a_starved_process_takes_its_time_for_every_callback_and_keeps_their_order() -> None:
+    loop = SimLoop(1)
+    ran: list[tuple[str, float]] = []
+    process = SimProcess(loop, "slow")
+
+    async def count(name: str) -> None:
+        for _ in range(2):
+            ran.append((name, loop.now))
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        process.starve(0.5)
+        tasks = [process.spawn(count(name)) for name in "ab"]
+        await asyncio.wait(tasks)
+        process.starve(0)
+        await asyncio.sleep(1)
+        start = loop.now
+        await process.spawn(count("c"))
+        assert loop.now == start
+
+    loop.run(main())
+    assert [(name, now) for name, now in ran if name != "c"] == [("a", 0), ("b", 0.5), ("a", 1), ("b", 1.5)]
+    loop.close()
+
+
 def test_a_killed_process_never_runs_again_not_even_to_clean_up() -> None:
     loop = SimLoop(1)
     did: list[str] = []
