@@ -54,7 +54,7 @@ class WriteMarkers(NamedTuple):
     partitions: frozenset[TopicPartition]
     version: int
     retires_producer_id: bool = False
-    """When they are written: a partition has seen a higher epoch of the producer id, so it is used no more."""
+    """Known once they are written: a partition has seen a higher epoch of the producer id."""
 
 
 class ListedTransaction(NamedTuple):
