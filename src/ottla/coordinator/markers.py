@@ -179,7 +179,7 @@ class MarkerWriter:
     ) -> Problems:
         """Send markers to all leaders; take out of `missing` what is done; return what went wrong."""
         by_leader: dict[int, list[TopicPartition]] = {}
-        for each in list(missing):
+        for each in sorted(missing):
             found = self._cluster.image.partition(each.topic, each.partition)
             if found is None:
                 missing.discard(each)  # deleted

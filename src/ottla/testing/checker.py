@@ -12,7 +12,7 @@
     nonmonotonic-poll      a reader stepped back
     backward-watermark     the high watermark fell, under one leader, or below what was handed out
     backward-commit        a committed offset fell within a generation, or is ahead of the log
-    lost-commit            a confirmed commit is gone
+    lost-commit            a confirmed commit is gone: at the end, or when a member asked for it
 
 The logs are compared as they are: without compaction and transactions, offsets have no gaps.
 """
@@ -26,6 +26,7 @@ from typing import NamedTuple
 from ottla.common.ids import TopicPartition
 from ottla.testing.history import (
     Acked,
+    CommitRead,
     Committed,
     Committing,
     Failed,
@@ -63,6 +64,7 @@ def check(history: History, logs: Logs, commits: Commits | None = None) -> list[
         *_check_order(facts, logs),
         *_check_polls(facts, logs),
         *_check_commits(facts, logs, commits),
+        *_check_commit_reads(history),
     ]
     return _at_most(found)
 
@@ -262,3 +264,27 @@ def _check_commits(facts: _Facts, logs: Logs, commits: Commits | None) -> Iterat
         if commits.get(key) not in possible:
             detail = f"{each.group} committed {each.offset} of {each.place}, but {commits.get(key)} is there"
             yield Violation("lost-commit", detail)
+
+
+def _check_commit_reads(history: History) -> Iterator[Violation]:
+    """What members are told is committed is the last that was confirmed before they asked, or newer."""
+    tried: dict[tuple[str, TopicPartition], list[Committing]] = defaultdict(list)
+    by_number: dict[int, Committing] = {}
+    confirmed: dict[tuple[str, TopicPartition], list[tuple[int, Committing]]] = defaultdict(list)
+    for at, event in enumerate(history.events):
+        match event:
+            case Committing():
+                by_number[event.number] = event
+                tried[event.group, event.place].append(event)
+            case Committed(_, number):
+                commit = by_number[number]
+                confirmed[commit.group, commit.place].append((at, commit))
+            case CommitRead(_, group, place, offset, since):
+                last = next((each for at, each in reversed(confirmed[group, place]) if at < since), None)
+                newer = {
+                    each.offset for each in tried[group, place] if last is None or each.number > last.number
+                }
+                if offset not in newer | {0 if last is None else last.offset}:
+                    what = "nothing" if last is None else f"{last.offset} in generation {last.generation}"
+                    detail = f"{group} had committed {what} of {place}, and was told {offset}"
+                    yield Violation("lost-commit", f"{detail} at {event.at_s:.3f} s")

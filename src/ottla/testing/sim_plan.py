@@ -34,7 +34,7 @@ class Plan:
     hasty: bool = False
     """Whether a producer does not wait for the followers (acks=1)."""
     group: bool = False
-    """Whether a consumer group reads, too."""
+    """Whether a consumer group reads and commits, too."""
     loses_decisions: bool = False
     """Whether the power fails everywhere, and only the topic with the records is flushed before an answer."""
     racks: bool = False
@@ -80,7 +80,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
         segment_bytes=chance.choice((None, None, 1_000, 4_000)),
         session_timeout_s=session_timeout_s,
         racks=chance.random() < 0.25,
-        group=nodes > 1 and chance.random() < 0.3,
+        group=True,
         hasty=chance.random() < 0.15,
         settings=_settings(chance) | ({"log.flush.interval.messages": "1"} if flush_on_ack else {}),
         faults=tuple(sorted(faults)),
@@ -250,7 +250,7 @@ def _lost_coordinators(chance: Random) -> list[Fault]:
     return faults
 
 
-def _half_heard(chance: Random) -> list[Fault]:
+def _half_heard(chance: Random, session_s: float = 0.0) -> list[Fault]:
     """What a leader says last reaches one follower only, and the other one may be the next leader."""
     faults = []
     for at_s in (1.2, 3.0, 4.8):
@@ -278,4 +278,6 @@ STORMS: tuple[Callable[[Random, float], list[Fault]], ...] = (
     _rolling_restart,
     _revenant,
     _full_disks,
+    _half_heard,
+    _half_heard,
 )

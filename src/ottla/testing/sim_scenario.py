@@ -28,7 +28,7 @@ GROUP_ENDS_WITHIN_S = 2.0
 ATTEMPTS = 100
 GROUP_SETTINGS = {
     "offsets.topic.replication.factor": "3",
-    "offsets.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": "1",
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "100",
 }
