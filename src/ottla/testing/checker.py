@@ -20,7 +20,7 @@ The logs are compared as they are: without compaction and transactions, offsets 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
@@ -54,12 +54,20 @@ class Violation(NamedTuple):
         return f"{self.name}: {self.detail}"
 
 
-def check(history: History, logs: Logs, commits: Commits | None = None) -> list[Violation]:
-    """Return all that is wrong; `logs` and `commits` are what is there in the end."""
+def check(
+    history: History,
+    logs: Logs,
+    commits: Commits | None = None,
+    steady: Collection[TopicPartition] = (),
+) -> list[Violation]:
+    """Return all that is wrong; `logs` and `commits` are what is there in the end.
+
+    Partitions that had one leader all the time are `steady`: they keep what was acknowledged with acks=1, too.
+    """
     facts = _Facts(history)
     found = [
         *_check_offsets(facts, logs),
-        *_check_acks(facts, logs),
+        *_check_acks(facts, logs, steady),
         *_check_values(facts, logs),
         *_check_order(facts, logs),
         *_check_polls(facts, logs),
@@ -145,15 +153,16 @@ def _check_offsets(facts: _Facts, logs: Logs) -> Iterator[Violation]:
                 yield from see(event.place, offset, value, f"{event.reader} (at {event.at_s:.3f} s)")
 
 
-def _check_acks(facts: _Facts, logs: Logs) -> Iterator[Violation]:
+def _check_acks(facts: _Facts, logs: Logs, steady: Collection[TopicPartition]) -> Iterator[Violation]:
     there = {place: {value for _, value in records} for place, records in logs.items()}
     for ack in facts.acks:
         sent = facts.sends[ack.number]
         what = f"acknowledged to {sent.producer} at {ack.at_s:.3f} s: {sent.place} offset {ack.base_offset}"
         known = facts.known_before[ack.number]
-        if sent.is_safe:  # what was acknowledged without followers, by a leader of old perhaps, may be lost
-            if 0 <= ack.base_offset <= known:
-                yield Violation("old-offset", f"{what}, but offset {known} was known before it was sent")
+        # What was acknowledged without followers, by a leader of old perhaps, may be lost.
+        if sent.is_safe and 0 <= ack.base_offset <= known:
+            yield Violation("old-offset", f"{what}, but offset {known} was known before it was sent")
+        if sent.is_safe or sent.place in steady:
             for value in sent.values:
                 if value not in there.get(sent.place, ()):
                     yield Violation("lost-write", f"{what}, {value!r}")

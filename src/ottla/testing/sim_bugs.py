@@ -13,10 +13,10 @@ from typing import Any
 from ottla.api.fetch_sessions import Wanted
 from ottla.api.replica_fetch import ReplicaReading
 from ottla.controller.machine import election
-from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.protocol.fetch_codec import FetchPartitionResult
 from ottla.replication import follower, isr
 from ottla.replication.partition import Partition
+from ottla.testing.sim_delivery_bugs import DELIVERY_BUGS
 from ottla.testing.sim_transactions_bugs import TRANSACTION_BUGS
 
 Patch = tuple[Any, str, Any]
@@ -75,11 +75,6 @@ def unclean_last_replica() -> list[Patch]:
     return [(election, "without_lost", lambda partition, lost: partition)]
 
 
-def early_answers() -> list[Patch]:
-    """A coordinator answers when its record is in its own log, before it is committed."""
-    return [(PartitionWriter, "committed", lambda writer, offset: None)]
-
-
 BUGS: dict[str, Callable[[], list[Patch]]] = {
     each.__name__.replace("_", "-"): each
     for each in (
@@ -88,13 +83,12 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
         early_isr_join,
         no_maximal_isr,
         unclean_last_replica,
-        early_answers,
     )
 }
 """By the names that `python -m ottla.testing.simulate --plant` takes."""
 
-ALL_BUGS = BUGS | TRANSACTION_BUGS
-"""With those that only transactions suffer from."""
+ALL_BUGS = BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
+"""With those against the promises of docs/delivery.md, and those that only transactions suffer from."""
 
 
 def plant(name: str) -> Callable[[], None]:

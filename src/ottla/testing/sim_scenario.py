@@ -130,7 +130,9 @@ class Scenario:
         return await self._read_everything()
 
     def _judge(self, logs: dict[TopicPartition, list[Read]]) -> list[Violation]:
-        return check(self.history, logs, self._commits)
+        topic = self.cluster.image.topics[TOPIC]
+        steady = [TopicPartition(TOPIC, each.index) for each in topic.partitions if each.leader_epoch == 0]
+        return check(self.history, logs, self._commits, steady)
 
     async def _start_clients(self) -> list[asyncio.Task[None]]:
         cluster, plan = self.cluster, self.plan
