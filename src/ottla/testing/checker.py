@@ -62,7 +62,7 @@ def check(
 ) -> list[Violation]:
     """Return all that is wrong; `logs` and `commits` are what is there in the end.
 
-    Partitions that had one leader all the time are `steady`: they keep what was acknowledged with acks=1, too.
+    Partitions that had one leader all the time are `steady`: they keep what was acknowledged with acks=1.
     """
     facts = _Facts(history)
     found = [

@@ -6,16 +6,17 @@ docs/simulation.md says which promise each of them breaks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ottla.api import produce
-from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetKey, OffsetValue, Record
 from ottla.coordinator.in_transaction import InTransaction
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.log.flush import FlushJob
 from ottla.log.producer_state import ProducerState
+from ottla.protocol.produce_codec import ProducePartitionResult
 from ottla.replication.isr import InSyncReplicas
 from ottla.replication.leader import Leading
 from ottla.replication.partition import Partition
@@ -26,7 +27,7 @@ Bug = Callable[[], list[Patch]]
 
 def ack_before_followers() -> list[Patch]:
     """acks=all is answered when the leader has the records."""
-    append = produce._append
+    append: Any = produce._append
 
     def append_hastily(*args: Any) -> Any:
         return append(*args[:-1], abs(args[-1]))
@@ -60,13 +61,13 @@ def ack_before_flush() -> list[Patch]:
 
 def leader_drops_records() -> list[Patch]:
     """acks=1 is answered, and now and then the leader has not appended anything."""
-    append = produce._append
+    append: Any = produce._append
 
     def append_some(partition: Partition, *args: Any) -> Any:
         header, acks = args[2], args[-1]
         if acks == 1 and header.base_sequence % 5 == 4:
             end = partition.log.log_end_offset
-            return produce.ProducePartitionResult(args[0], 0, end, -1, partition.log_start_offset)
+            return ProducePartitionResult(args[0], 0, end, -1, partition.log_start_offset)
         return append(partition, *args)
 
     return [(produce, "_append", append_some)]
@@ -80,10 +81,9 @@ def no_sequence_check() -> list[Patch]:
 def uncommitted_reads() -> list[Patch]:
     """Consumers get what only the leader has."""
 
-    def read_all(partition: Partition, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> Any:
-        return partition.log.read(
-            offset, max_bytes, partition.log.log_end_offset, at_least_one=at_least_one
-        )
+    def read_all(partition: Partition, offset: int, max_bytes: int, _: int, at_least_one: bool) -> Any:
+        end_offset = partition.log.log_end_offset
+        return partition.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
 
     return [(Partition, "read", read_all)]
 
@@ -93,9 +93,19 @@ def early_answers() -> list[Patch]:
     return [(PartitionWriter, "committed", lambda writer, offset: None)]
 
 
-def commits_of_old_generations() -> list[Patch]:
-    """A group takes the commits of members that it has replaced."""
-    return [(ClassicGroup, "check_commit", lambda group, request: None)]
+def commits_one_too_many() -> list[Patch]:
+    """A coordinator that takes over a group counts one record more than was committed."""
+    load = PartitionWriter.load
+
+    async def load_more(writer: PartitionWriter, replay: Callable[[Any], None]) -> int:
+        def replay_more(record: Any) -> None:
+            if isinstance(record, Record) and isinstance(record.value, OffsetValue):
+                record = record._replace(value=replace(record.value, offset=record.value.offset + 1))
+            replay(record)
+
+        return await load(writer, replay_more)
+
+    return [(PartitionWriter, "load", load_more)]
 
 
 def offsets_at_once() -> list[Patch]:
@@ -120,7 +130,7 @@ DELIVERY_BUGS: dict[str, Bug] = {
         no_sequence_check,
         uncommitted_reads,
         early_answers,
-        commits_of_old_generations,
+        commits_one_too_many,
         offsets_at_once,
     )
 }

@@ -1,8 +1,8 @@
 """Members of a consumer group in a simulation: they share partitions, read them and commit how far they are.
 
 One member in one generation is one reader of the history: it begins at what is committed, and need not see
-everything. What it was told to own, nobody else may own in that generation. What it is told is committed is held
-against what was confirmed before it asked.
+everything. What it was told to own, nobody else may own in that generation. What it is told is committed is
+held against what was confirmed before it asked.
 """
 
 from __future__ import annotations
