@@ -35,7 +35,7 @@ LAST_FOUND_BY_TRANSACTIONS = {
     "no-new-epoch-on-abort": 3,
     "no-index-on-followers": 0,
     "prepared-times-out": 1,
-    "forgotten-markers": 0,
+    "forgotten-markers": 1,
     "endless-markers": 7,
     "offsets-at-once": 1,
     "early-answers": 5,
