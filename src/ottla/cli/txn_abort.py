@@ -132,7 +132,7 @@ async def _check_hanging(transactions: Transactions, opened: OpenTransaction) ->
     """Raise Problem if a coordinator knows it: aborted here only, it could be committed elsewhere."""
     for listed in await transactions.list(producer_ids=[opened.producer_id]):
         found = await described(transactions, listed.transactional_id)
-        if found.producer_id == opened.producer_id and opened.partition in found.partitions:
+        if found.knows(opened):
             whose = f"{found.transactional_id} ({state_of(found)})"
             raise Problem(
                 f"that transaction does not hang: it is the one of {whose}",

@@ -8,7 +8,6 @@ committed records stop before it. It takes a marker by hand.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -67,6 +66,17 @@ class TransactionDescription:
     partitions: tuple[TopicPartition, ...]
     coordinator: int
     is_prepared: bool = False
+
+    def knows(self, opened: OpenTransaction) -> bool:
+        """Return whether the coordinator will end a transaction that is open in a partition.
+
+        It will not if the partition has seen a higher epoch: then the coordinator has lost its end.
+        """
+        return (
+            opened.producer_id == self.producer_id
+            and opened.producer_epoch <= self.producer_epoch
+            and opened.partition in self.partitions
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +186,12 @@ class Transactions:
         if not opened:
             return ()
         ids = {each.producer_id for each in opened}
-        known: dict[int, set[TopicPartition]] = defaultdict(set)
-        for listed in await self.list(producer_ids=ids):
-            described = await self.describe(listed.transactional_id)
-            known[described.producer_id].update(described.partitions)
-        return tuple(each for each in opened if each.partition not in known[each.producer_id])
+        listed = await self.list(producer_ids=ids)
+        described = [await self.describe(each.transactional_id) for each in listed]
+        known = {each.producer_id: each for each in described}
+        return tuple(
+            each for each in opened if (found := known.get(each.producer_id)) is None or not found.knows(each)
+        )
 
     async def abort_in(self, opened: OpenTransaction) -> None:
         """Write an abort marker for a transaction that no coordinator will end."""

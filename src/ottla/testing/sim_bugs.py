@@ -18,6 +18,7 @@ from ottla.controller.membership import Membership
 from ottla.protocol.fetch_codec import FetchPartitionResult
 from ottla.replication import follower, isr
 from ottla.replication.partition import Partition
+from ottla.testing.sim_delivery_bugs import DELIVERY_BUGS
 from ottla.testing.sim_transactions_bugs import TRANSACTION_BUGS
 
 Patch = tuple[Any, str, Any]
@@ -105,8 +106,8 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
 }
 """By the names that `python -m ottla.testing.simulate --plant` takes."""
 
-ALL_BUGS = BUGS | TRANSACTION_BUGS
-"""With those that only transactions suffer from."""
+ALL_BUGS = BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
+"""With those against the promises of docs/delivery.md, and those that only transactions suffer from."""
 
 
 def plant(name: str) -> Callable[[], None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
-from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
+from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.testing.sim_client import SimClient
 from ottla.testing.sim_cluster import STORE_LATENCY_S, SimCluster
 from ottla.testing.sim_crowd import Crowd
@@ -25,7 +25,8 @@ STARVED_CALLBACK_S = (0.0005, 0.002, 0.005)
 
 
 LEADER, FOLLOWER, CONTROLLER, COORDINATOR = 0, -1, -2, -3
-"""Nodes that are known only when the fault begins: of the first partition, the cluster, transactions."""
+"""Nodes that are known only when the fault begins: of the first partition, the cluster, transactions
+(where there are none: groups)."""
 
 
 class Fault(NamedTuple):
@@ -115,7 +116,7 @@ class FaultMaker:
         topics = self._cluster.image.topics
         topic = next(iter(topics.values()), None)
         if fault.node == COORDINATOR:
-            topic = topics.get(TRANSACTION_STATE_TOPIC, topic)
+            topic = topics.get(TRANSACTION_STATE_TOPIC) or topics.get(CONSUMER_OFFSETS_TOPIC, topic)
         session = self._cluster.server.controller
         if fault.node == CONTROLLER and session is not None:
             return fault._replace(node=session.node_id)

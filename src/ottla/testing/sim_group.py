@@ -1,7 +1,8 @@
 """Members of a consumer group in a simulation: they share partitions, read them and commit how far they are.
 
 One member in one generation is one reader of the history: it begins at what is committed, and need not see
-everything. What it was told to own, nobody else may own in that generation.
+everything. What it was told to own, nobody else may own in that generation. What it is told is committed is
+held against what was confirmed before it asked.
 """
 
 from __future__ import annotations
@@ -131,7 +132,10 @@ class SimGroupMember:
             owner = self._owners.setdefault((generation, place), self._name)
             if owner != self._name:
                 self.problems.append(f"{owner} and {self._name} own {place} in generation {generation}")
+        asked = len(self._history.events)
         committed = await fetch_committed(self._client, node_id, assigned)
+        for place, offset in committed.items():
+            self._history.commit_read(GROUP, place, offset, since=asked)
         reader = SimConsumer(self._client, self._history, f"{self._name}/{generation}", committed)
         reading = asyncio.ensure_future(reader.run())
         done = dict(committed)

@@ -1,4 +1,5 @@
-"""What an operator does to a simulated cluster while it is at work: moves replicas, elects leaders."""
+"""What an operator does to a simulated cluster while it is at work: moves replicas, elects leaders, ends
+transactions that hang."""
 
 from __future__ import annotations
 
@@ -10,15 +11,18 @@ from kio.schema.alter_partition_reassignments.v0.request import ReassignablePart
 from kio.schema.elect_leaders.v2 import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.request import TopicPartitions
 from kio.schema.types import BrokerId
+from kio.schema.write_txn_markers.v1 import WriteTxnMarkersRequest
+from kio.schema.write_txn_markers.v1.request import WritableTxnMarker, WritableTxnMarkerTopic
 
 from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.types import TopicName, i8, i32
+from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 from ottla.testing.sim_client import TIMEOUT_MS, SimClient
+from ottla.testing.sim_transactions_probe import Hanging
 
-REASSIGN_VERSION, ELECT_VERSION = 0, 2
+REASSIGN_VERSION, ELECT_VERSION, MARKERS_VERSION = 0, 2, 1
 ATTEMPTS = 5
 
 
@@ -52,6 +56,21 @@ class SimOperator:
             election_type=i8(1), topic_partitions=topics, timeout=milliseconds(TIMEOUT_MS)
         )
         await self._ask(ApiKey.ELECT_LEADERS, ELECT_VERSION, request)
+
+    async def abort(self, hanging: Hanging) -> None:
+        """End a transaction that no coordinator will end."""
+        place = hanging.place
+        topic = WritableTxnMarkerTopic(name=TopicName(place.topic), partition_indexes=(i32(place.partition),))
+        marker = WritableTxnMarker(
+            producer_id=ProducerId(hanging.producer_id),
+            producer_epoch=i16(hanging.producer_epoch),
+            transaction_result=False,
+            topics=(topic,),
+            coordinator_epoch=i32(hanging.coordinator_epoch),
+        )
+        leader = await self._client.leader(place)
+        request = WriteTxnMarkersRequest(markers=(marker,))
+        await self._client.call(leader.node_id, ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, request)
 
     async def _ask(self, api_key: ApiKey, version: int, request: Any) -> None:
         for _ in range(ATTEMPTS):

@@ -15,6 +15,8 @@ from random import Random
 from ottla.testing.sim_faults import CONTROLLER, COORDINATOR, FOLLOWER, LEADER, PAIRED, WEIGHTS, Fault
 
 FAULTS_UNTIL_S = 6.0
+LOSES_DECISIONS = 0.15
+"""How many plans of transactions let the coordinators forget what they decided last."""
 BROKEN = ("kill", "pause", "isolate", "cut from store", "restart")
 """What makes a leader lead no longer."""
 
@@ -34,7 +36,9 @@ class Plan:
     hasty: bool = False
     """Whether a producer does not wait for the followers (acks=1)."""
     group: bool = False
-    """Whether a consumer group reads, too."""
+    """Whether a consumer group reads and commits, too."""
+    loses_decisions: bool = False
+    """Whether the power fails everywhere, and only the topic with the records is flushed before an answer."""
     racks: bool = False
     """Whether readers read from a replica in their rack."""
     forgets_boots: bool = False
@@ -56,6 +60,7 @@ class Plan:
     def __str__(self) -> str:
         flush = ", flush on ack" if self.flush_on_ack else ""
         flush += ", every kill looks like a power cut" if self.forgets_boots else ""
+        flush += ", but for decisions" if self.loses_decisions else ""
         lines = [
             f"seed {self.seed}: {self.nodes} brokers, {self.partitions} partitions, {self.replicas} replicas,"
             f" min.insync {self.min_insync}{flush}, session {self.session_timeout_s:.2f} s, {self.settings}",
@@ -91,7 +96,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
         segment_bytes=chance.choice((None, None, 1_000, 4_000)),
         session_timeout_s=session_timeout_s,
         racks=chance.random() < 0.25,
-        group=nodes > 1 and chance.random() < 0.3,
+        group=True,
         hasty=chance.random() < 0.15,
         settings=_settings(chance) | ({"log.flush.interval.messages": "1"} if flush_on_ack else {}),
         faults=tuple(sorted(faults)),
@@ -117,13 +122,21 @@ def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
         faults += _half_heard(chance)
     if chance.random() < 0.5:
         faults += _late_requests(chance)
+    plan = replace(plan, group=False, settings=plan.settings | {k: str(v) for k, v in settings.items()})
+    if plan.nodes == 3 and chance.random() < LOSES_DECISIONS:
+        return _with_lost_decisions(chance, plan)
     return replace(
         plan,
-        group=False,
-        settings=plan.settings | {key: str(value) for key, value in settings.items()},
         faults=tuple(sorted(faults)),
         until_s=max([plan.until_s, *(each.at_s + each.for_s for each in faults)]),
     )
+
+
+def _with_lost_decisions(chance: Random, plan: Plan) -> Plan:
+    """Return the plan with another end: all brokers lose the tail of the coordinators' topics."""
+    settings = {key: value for key, value in plan.settings.items() if key != "log.flush.interval.messages"}
+    faults = _power_cut_of_all(chance, range(1, plan.nodes + 1))
+    return replace(plan, flush_on_ack=True, loses_decisions=True, settings=settings, faults=tuple(faults))
 
 
 def _settings(chance: Random) -> dict[str, str]:
@@ -299,7 +312,7 @@ def _lost_coordinators(chance: Random) -> list[Fault]:
     return faults
 
 
-def _half_heard(chance: Random) -> list[Fault]:
+def _half_heard(chance: Random, session_s: float = 0.0) -> list[Fault]:
     """What a leader says last reaches one follower only, and the other one may be the next leader."""
     faults = []
     for at_s in (1.2, 3.0, 4.8):
@@ -330,4 +343,6 @@ STORMS: tuple[Callable[[Random, float], list[Fault]], ...] = (
     _lost_disk,
     _lost_disk,
     _restart_with_store,
+    _half_heard,
+    _half_heard,
 )

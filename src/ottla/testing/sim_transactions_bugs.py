@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.coordinator.markers import MarkerWriter
 from ottla.coordinator.transaction import ending, machine, starting
 from ottla.coordinator.transaction.transaction import NOBODY, Producer, State, Transaction
 from ottla.log.log import Log
@@ -75,6 +76,15 @@ def forgotten_markers() -> list[Patch]:
     return [(machine.TransactionMachine, "loaded", loaded_without)]
 
 
+def endless_markers() -> list[Patch]:
+    """A coordinator that has lost the end of its log sends markers to partitions ahead of it for ever."""
+
+    async def never(*_: Any) -> dict[Any, Any]:
+        return {}
+
+    return [(MarkerWriter, "_fence", never)]
+
+
 TRANSACTION_BUGS: dict[str, Callable[[], list[Patch]]] = {
     each.__name__.replace("_", "-"): each
     for each in (
@@ -83,6 +93,7 @@ TRANSACTION_BUGS: dict[str, Callable[[], list[Patch]]] = {
         no_index_on_followers,
         prepared_times_out,
         forgotten_markers,
+        endless_markers,
     )
 }
 """By the names that `--plant` takes, with `--workload transactions`."""

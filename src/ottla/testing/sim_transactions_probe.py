@@ -10,6 +10,7 @@ What is stable is what any leader has ever told readers. A new leader may not kn
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
@@ -20,10 +21,20 @@ from ottla.testing.sim_cluster import SimCluster
 from ottla.testing.sim_probe import ENOUGH, LOOK_EVERY_S
 
 
-class TransactionProbe:
-    """Watches a cluster; `violations` is what it saw."""
+class Hanging(NamedTuple):
+    """A transaction that is open in a partition, and that no coordinator knows."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    place: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+class TransactionProbe:
+    """Watches a cluster; `violations` is what it saw. Topics that may lose their end are `unsafe`."""
+
+    def __init__(self, cluster: SimCluster, unsafe: frozenset[str] = frozenset()) -> None:
+        self._unsafe = unsafe
         self.violations: list[Violation] = []
         self._cluster = cluster
         self._stable: dict[TopicPartition, int] = {}
@@ -54,7 +65,7 @@ class TransactionProbe:
         if stable > partition.high_watermark:
             detail = f"{where}: {stable} is stable, {partition.high_watermark} committed"
             self.violations.append(Violation("unstable-end", detail))
-        if partition.is_end_known and stable < before:
+        if partition.is_end_known and stable < before and place.topic not in self._unsafe:
             self.violations.append(Violation("backward-stable", f"{where}: {stable} after {before}"))
         self._stable[place] = max(stable, before)
 
@@ -79,3 +90,22 @@ class TransactionProbe:
                         where = f"{partition.topic_partition} on broker {node.node_id}"
                         found.append(f"producer {producer_id} is open in {where}: {entry}")
         return found
+
+    def hanging(self) -> list[Hanging]:
+        """Return what is open in a partition to its leader, and to no coordinator."""
+        brokers = [node.broker for node in self._cluster.nodes.values() if node.broker is not None]
+        machines = [machine for broker in brokers for machine in broker.services.transactions.machines]
+        known = {
+            (place, each.producer.producer_id): each.producer.epoch
+            for machine in machines
+            for each in machine.open.values()
+            for place in each.partitions
+        }
+        led = [each for broker in brokers for each in broker.partitions if each.is_leader]
+        return [
+            Hanging(partition.topic_partition, producer_id, entry.epoch, max(0, entry.coordinator_epoch))
+            for partition in led
+            for producer_id, entry in partition.log.producers.producers.items()
+            if entry.txn_first_offset >= 0
+            and known.get((partition.topic_partition, producer_id), -1) < entry.epoch
+        ]

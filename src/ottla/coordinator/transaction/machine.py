@@ -24,6 +24,7 @@ from ottla.coordinator.transaction.ending import (
     check_principal,
     completed,
     end,
+    retired,
 )
 from ottla.coordinator.transaction.requests import (
     EndRequest,
@@ -164,7 +165,10 @@ class TransactionMachine:
         found = self.transactions.get(markers.transactional_id)
         if found is None or not found.state.is_ending or found.producer != markers.producer:
             return NOTHING
-        return Step((Record(markers.transactional_id, completed(found, now_ms)),))
+        made = completed(found, now_ms)
+        if markers.retires_producer_id:
+            made = retired(made, markers.producer.producer_id)
+        return Step((Record(markers.transactional_id, made),))
 
     # Time
 
