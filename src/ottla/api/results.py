@@ -8,6 +8,9 @@ from kio.schema.errors import ErrorCode
 
 from ottla.protocol.errors import KafkaError
 
+NO_AUTHORIZER = "No Authorizer is configured."
+"""Kafka's words for SECURITY_DISABLED, which tools look for."""
+
 
 def code_of(result: object) -> ErrorCode:
     """Return the code of a result that may be an error."""

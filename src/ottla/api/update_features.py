@@ -22,7 +22,7 @@ from ottla.protocol.types import NO_THROTTLE
 _LEVELS = {name: (oldest, newest) for name, oldest, newest in FEATURES}
 
 
-def update_features(request: v2.UpdateFeaturesRequest, _ctx: RequestContext) -> v2.UpdateFeaturesResponse:
+def update_features(request: v2.UpdateFeaturesRequest, ctx: RequestContext) -> v2.UpdateFeaturesResponse:
     """Accept the levels that are in use; refuse all if one is another."""
     wanted = [(each.feature, each.max_version_level) for each in request.feature_updates]
     error = _check_all(wanted) or next(filter(None, (_check(*each) for each in wanted)), None)
@@ -32,7 +32,7 @@ def update_features(request: v2.UpdateFeaturesRequest, _ctx: RequestContext) -> 
 
 
 def update_features_one_by_one(
-    request: v1.UpdateFeaturesRequest, _ctx: RequestContext
+    request: v1.UpdateFeaturesRequest, ctx: RequestContext
 ) -> v1.UpdateFeaturesResponse:
     """Accept the levels that are in use, and answer for each feature."""
     wanted = [(each.feature, each.max_version_level) for each in request.feature_updates]

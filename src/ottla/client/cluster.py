@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
@@ -325,6 +325,7 @@ class Cluster:
         try:
             async with limit:
                 while True:
+                    attempts.is_pausing = False
                     try:
                         return await attempt()
                     except (KafkaError, ClientError) as error:
@@ -338,6 +339,8 @@ class Cluster:
         except TimeoutError:
             if not limit.expired():
                 raise
+            if attempts.is_pausing:  # nothing is under way: it is the last failure that counts
+                attempts.give_up(patient)
             raise attempts.timed_out() from attempts.last
         finally:
             _under_way.reset(outer)
@@ -373,6 +376,7 @@ class _Attempts:
         self._began = self._loop.time()
         self.deadline = self._began + timeout_ms / 1000
         self.failures = 0
+        self.is_pausing = False
         self.last: KafkaError | ClientError | None = None
         self._outer = _under_way.get()
 
@@ -384,11 +388,17 @@ class _Attempts:
         """Return the seconds until the next attempt; raise if the time would be over then."""
         self._count(error)
         pause_s = self._backoff.pause_ms(self.failures) / 1000
+        self.is_pausing = True
         if self._loop.time() + pause_s > self.deadline:
-            if patient and isinstance(error, ClientError):
-                raise self.timed_out() from error
-            raise error
+            self.give_up(patient)
         return pause_s
+
+    def give_up(self, patient: bool) -> NoReturn:
+        """Raise the last failure; TimedOut for who is patient and got no answer."""
+        assert self.last is not None
+        if patient and isinstance(self.last, ClientError):
+            raise self.timed_out() from self.last
+        raise self.last
 
     def _count(self, error: KafkaError | ClientError) -> None:
         """Take note of a failure, also in the call that this one is a part of: it may end first."""

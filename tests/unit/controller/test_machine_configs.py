@@ -141,8 +141,8 @@ def test_one_bad_key_keeps_the_good_ones_of_its_resource_from_happening() -> Non
         (BROKER, "١", InvalidRequest),
         (ConfigResource.BROKER_LOGGER, "1", InvalidRequest),
         (0, "orders", InvalidRequest),
-        (16, "orders", InvalidRequest),
-        (32, "orders", InvalidRequest),
+        (16, "", InvalidRequest),
+        (32, "", InvalidRequest),
     ],
 )
 def test_a_resource_that_has_no_configs_is_refused(kind: int, name: str, error: type[KafkaError]) -> None:
