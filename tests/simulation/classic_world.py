@@ -12,7 +12,7 @@ from typing import Any
 from tests.simulation.classic_client import GROUP, PARTITIONS, TOPIC, Client
 from tests.simulation.coordinator_world import Answer, CoordinatorWorld
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Step
 from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.classic_member import State

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tests.simulation.coordinator_world import Answer, CoordinatorWorld
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Reply, Step
 from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.classic_member import State

@@ -22,7 +22,7 @@ from tests.simulation.transaction_network import Answer, Network, NoAnswer
 from tests.simulation.transaction_partition import DataPartition, SimPartition
 from tests.simulation.transaction_shard import SimShard
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, OffsetToCommit

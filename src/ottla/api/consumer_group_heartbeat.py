@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from ottla.api.context import RequestContext
 from ottla.api.group_calls import outcome, then
 from ottla.api.results import milliseconds
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid
 from ottla.coordinator.group import consumer_events
 from ottla.coordinator.group.consumer_partitions import grouped

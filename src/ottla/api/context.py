@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ottla.api.encoded_metadata import EncodedMetadata
     from ottla.api.fetch_sessions import FetchSessions
     from ottla.api.producer_ids import ProducerIds
-    from ottla.common.broker_keys import BrokerConfig
     from ottla.common.clock import Clock
+    from ottla.common.config.broker import BrokerConfig
     from ottla.controller.runner import Controller
     from ottla.coordinator.groups import GroupCoordinator
     from ottla.coordinator.transactions import TransactionCoordinator

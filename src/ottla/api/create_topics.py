@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
 from ottla.api.results import milliseconds
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.controller.machine import NewTopic
 from ottla.metadata.image import TopicImage
 from ottla.protocol.errors import KafkaError

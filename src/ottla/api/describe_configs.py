@@ -22,9 +22,9 @@ from kio.schema.errors import ErrorCode
 from ottla.api.context import RequestContext
 from ottla.api.long_response import encode_in_parts
 from ottla.api.table import Reply
-from ottla.common.config import ConfigEntry
-from ottla.common.group_keys import ClientMetricsConfig, GroupConfig
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.declaration import ConfigEntry
+from ottla.common.config.group_keys import ClientMetricsConfig, GroupConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.metadata.records import ConfigResource
 from ottla.metadata.topic_names import check_topic_name
 from ottla.protocol.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
-from ottla.common.transaction_keys import EVERYBODY
+from ottla.common.config.transaction_keys import EVERYBODY
 from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,

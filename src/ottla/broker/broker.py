@@ -31,11 +31,11 @@ from ottla.broker.settings import janitor_settings, network_limits
 from ottla.broker.stores import metadata_store
 from ottla.broker.stray_logs import set_stray_logs_aside
 from ottla.broker.transaction_peers import TransactionPeers
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.config import ConfigError
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.metrics_keys import OFF, metrics_place
 from ottla.common.ids import TopicPartition
-from ottla.common.metrics_keys import OFF, metrics_place
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.transactions import TransactionCoordinator

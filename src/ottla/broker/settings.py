@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.units import MAX_INT
 from ottla.log.compactor import CleanerSettings
 from ottla.log.file_pool import most_open_files

@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigError
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import MetadataStore
 

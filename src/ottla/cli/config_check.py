@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ottla.cli.problem_kinds import BAD_CONFIG
 from ottla.cli.problems import Problem
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigError
-from ottla.common.properties import read_properties
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.properties import read_properties
 
 Wrong = list[tuple[str, str]]
 

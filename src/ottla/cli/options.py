@@ -107,8 +107,8 @@ def _take_profile(ctx: click.Context, param: click.Parameter, name: str | None) 
 
 def _take_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
     if file is not None and not ctx.resilient_parsing:
-        from ottla.common.config import ConfigError
-        from ottla.common.properties import read_properties
+        from ottla.common.config.declaration import ConfigError
+        from ottla.common.config.properties import read_properties
 
         try:
             _settings(ctx).update(read_properties(file))

@@ -19,7 +19,7 @@ from ottla.cli.start_problems import could_not_start
 from ottla.common.log_format import AUTO, FORMATS, resolve, set_up_logging
 
 if TYPE_CHECKING:
-    from ottla.common.config import ConfigError
+    from ottla.common.config.declaration import ConfigError
 
 DEFAULT_DATA = "./ottla-data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -149,8 +149,8 @@ def serve(
         )
     from ottla import broker
     from ottla.cli.banner import announce
-    from ottla.common.config import ConfigError
-    from ottla.common.properties import read_properties
+    from ottla.common.config.declaration import ConfigError
+    from ottla.common.config.properties import read_properties
 
     try:
         from_file = read_properties(file) if file is not None else {}
@@ -188,8 +188,8 @@ def _serve_cluster(
     ephemeral: bool,
 ) -> int:
     from ottla.cli.serve_cluster import ClusterPlan, run_cluster
-    from ottla.common.config import ConfigError
-    from ottla.common.properties import read_properties
+    from ottla.common.config.declaration import ConfigError
+    from ottla.common.config.properties import read_properties
 
     try:
         from_file = read_properties(file) if file is not None else {}

@@ -25,9 +25,9 @@ from ottla.broker.zookeeper_server import ZooKeeperFailed, ZooKeeperServer
 from ottla.cli.output import talk
 from ottla.cli.problems import Problem
 from ottla.cli.start_problems import could_not_start
+from ottla.common.config.metrics_keys import AUTO as METRICS_AUTO
+from ottla.common.config.metrics_keys import METRICS_PORT, OFF
 from ottla.common.log_format import JSON, TEXT
-from ottla.common.metrics_keys import AUTO as METRICS_AUTO
-from ottla.common.metrics_keys import METRICS_PORT, OFF
 from ottla.common.processes import die_with_parent
 
 READY_WITHIN_S = 60.0

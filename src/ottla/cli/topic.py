@@ -254,7 +254,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str,
 
 def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
     """Return the words for a config that a broker refuses, with the nearest key that exists."""
-    from ottla.common.topic_keys import TopicConfig
+    from ottla.common.config.topic import TopicConfig
 
     what = str(error) or "the broker refused the configs"
     strange = [key for key in keys if key not in TopicConfig.KEYS]

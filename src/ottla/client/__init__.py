@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ottla.client.producer import ProducerOptions as ProducerOptions
     from ottla.client.producer import ProducerRecord as ProducerRecord
     from ottla.client.producer import RecordMetadata as RecordMetadata
-    from ottla.common.config import ConfigError as ConfigError
+    from ottla.common.config.declaration import ConfigError as ConfigError
     from ottla.common.ids import TopicPartition as TopicPartition
     from ottla.protocol.errors import KafkaError as KafkaError
 
@@ -80,7 +80,7 @@ _HOMES = {
     "ClientClosed": "ottla.client.errors",
     "ClientError": "ottla.client.errors",
     "CommitFailed": "ottla.client.consumer",
-    "ConfigError": "ottla.common.config",
+    "ConfigError": "ottla.common.config.declaration",
     "ConnectionLost": "ottla.client.errors",
     "Consumer": "ottla.client.consumer",
     "ConsumerGroupMetadata": "ottla.client.group_types",

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar, cast
 
-from ottla.common.config import ConfigError, did_you_mean
-from ottla.common.config_types import Check
+from ottla.common.config.declaration import ConfigError, did_you_mean
+from ottla.common.config.types import Check
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid, uuid_text
 from ottla.controller import machine
 from ottla.controller.machine import IsrChange, NewTopic

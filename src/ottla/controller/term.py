@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition, new_uuid, uuid_text
 from ottla.controller import machine
 from ottla.controller.office import Office

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import first_unread
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC

@@ -16,8 +16,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.controller.machine import NewTopic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.topic import TopicConfig
 
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1

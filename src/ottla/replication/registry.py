@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import TopicPartition
-from ottla.common.topic_keys import TopicConfig
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.log.flusher import Flusher
 from ottla.network.peer import Peers
 from ottla.protocol.api_keys import ApiKey

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Protocol
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectory

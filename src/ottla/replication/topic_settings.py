@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.replication.partition import Partition
 from ottla.replication.throttle import names_replica
 

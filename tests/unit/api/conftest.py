@@ -12,8 +12,8 @@ import pytest
 
 from ottla.api.context import RequestContext
 from ottla.api.table import APIS, BYTES
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller

@@ -6,8 +6,8 @@ from kio.schema.describe_configs.v4 import DescribeConfigsRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.controller.machine import ConfigAlteration, ConfigChange, NewTopic
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.api.dispatcher import Dispatcher
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import RequestHeader, encode_request_header
 

@@ -5,8 +5,8 @@ from ottla import broker
 from ottla.broker import BrokerAddresses, StartError
 from ottla.cli.banner import announce
 from ottla.cli.serve import raw_config
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigError
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
 from ottla.common.listeners import Address, parse_listeners
 
 

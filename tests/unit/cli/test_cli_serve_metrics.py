@@ -8,7 +8,7 @@ from ottla.broker import BrokerAddresses
 from ottla.cli import banner
 from ottla.cli.banner import announce
 from ottla.cli.serve_cluster import ClusterPlan, metrics_of
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.listeners import Address
 
 

@@ -7,7 +7,7 @@ from tests.unit.client.fake_broker import FakeBroker
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions, DeserializationFailed, NoOffset, WrongUse
 from ottla.client.consumer.mistakes import NotAssigned
 from ottla.client.errors import ClientClosed, TimedOut
-from ottla.common.config import ConfigError
+from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange

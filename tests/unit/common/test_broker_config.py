@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig, check_dynamic_broker_config
-from ottla.common.config import ConfigEntry, ConfigError, ConfigSource, Synonym, Update
+from ottla.common.config.broker import BrokerConfig, check_dynamic_broker_config
+from ottla.common.config.declaration import ConfigEntry, ConfigError, ConfigSource, Synonym, Update
 
 DEFAULT = ConfigSource.DEFAULT_CONFIG
 STATIC = ConfigSource.STATIC_BROKER_CONFIG

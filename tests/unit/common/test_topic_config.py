@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigEntry, ConfigError, ConfigSource, Synonym
-from ottla.common.topic_keys import TopicConfig, TopicKey
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigEntry, ConfigError, ConfigSource, Synonym
+from ottla.common.config.topic import TopicConfig, TopicKey
 
 BROKER = BrokerConfig({})
 HOUR_MS = 3_600_000

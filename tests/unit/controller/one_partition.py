@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller import machine
 from ottla.controller.machine import Decision, NewTopic
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage

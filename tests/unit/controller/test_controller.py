@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller import writer
 from ottla.controller.machine import ConfigAlteration, ConfigChange, NewPartitions, NewTopic, TopicSelector
 from ottla.controller.runner import Controller

@@ -12,8 +12,8 @@ import pytest
 from ottla.api.context import RequestContext
 from ottla.api.error_response import error_response
 from ottla.api.table import APIS
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import SystemClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller import membership, runner, term
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller import machine
 from ottla.controller.machine import ConfigAlteration, ConfigChange, ConfigOperation, NewTopic
 from ottla.metadata.image import EMPTY, ClusterImage

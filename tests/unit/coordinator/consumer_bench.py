@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Reply, SetTimer, Step, TimerKey
 from ottla.coordinator.group import consumer_events
 from ottla.coordinator.group.consumer import ConsumerGroup

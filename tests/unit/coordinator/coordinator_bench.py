@@ -12,8 +12,8 @@ from ottla.api.dispatcher import Dispatcher
 from ottla.api.produce_turns import ProduceTurns
 from ottla.api.producer_ids import ProducerIds
 from ottla.broker.transaction_peers import TransactionPeers
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.controller.machine import NewTopic, TopicSelector
 from ottla.controller.runner import Controller

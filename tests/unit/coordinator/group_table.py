@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import SetTimer, Step, TimerKey
 from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.machine import GroupMachine

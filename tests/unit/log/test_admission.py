@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.log.admission import MOST_RECORDS_AT_ONCE, admit, is_costly, look_inside
 from ottla.log.log_config import LogConfig
 from ottla.protocol.errors import InvalidRecord, InvalidTimestamp

@@ -15,7 +15,7 @@ from uuid import UUID
 from ottla.api.context import RequestContext
 from ottla.api.fetch import fetch
 from ottla.api.fetch_sessions import FetchSessions
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.file_range import FileRange
 from ottla.common.ids import new_uuid
 from ottla.log.flusher import Flusher

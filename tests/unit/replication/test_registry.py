@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig

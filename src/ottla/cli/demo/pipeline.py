@@ -22,8 +22,8 @@ from ottla.cli.session import connection_settings
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.producer import AsyncProducer
+from ottla.common.config.properties import as_properties
 from ottla.common.processes import die_with_parent
-from ottla.common.properties import as_properties
 
 SPARK_SETTINGS = ("--set", "spark.sql.shuffle.partitions=2", "--set", "spark.ui.enabled=false")
 STOPPED_WITHIN_S = 20.0

@@ -11,7 +11,7 @@ from ottla.client.option_kinds import function, number, one_of, text, whole, yes
 from ottla.client.options import ConfigError, option
 from ottla.client.producer.interceptors import ProducerInterceptor
 from ottla.client.producer.partitioners import PARTITIONERS, STICKY, Partitioner
-from ottla.common.config_types import at_least
+from ottla.common.config.types import at_least
 from ottla.protocol.compression import CODEC_NAMES
 
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller.machine.election import settle
 from ottla.controller.machine.electorates import Electorates
 from ottla.controller.machine.requests import Decision

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ottla.common.broker_keys import BrokerConfig, check_dynamic_broker_config
-from ottla.common.config import Config, ConfigError
-from ottla.common.config_types import LIST
-from ottla.common.group_keys import ClientMetricsConfig, GroupConfig
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig, check_dynamic_broker_config
+from ottla.common.config.declaration import Config, ConfigError
+from ottla.common.config.group_keys import ClientMetricsConfig, GroupConfig
+from ottla.common.config.topic import TopicConfig
+from ottla.common.config.types import LIST
 from ottla.controller.machine.requests import ConfigAlteration, ConfigChange, ConfigOperation, Decision
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigChanged, ConfigResource, MetadataRecord

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.controller.machine.election import Electorate
 from ottla.metadata.image import ClusterImage
 

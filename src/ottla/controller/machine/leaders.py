@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.controller.machine.election import NO_LEADER, Electorate, preferred_leader, settle
 from ottla.controller.machine.electorates import Electorates

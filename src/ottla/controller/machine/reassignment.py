@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller.machine.election import Electorate, least_in_sync, settle
 from ottla.controller.machine.electorates import Electorates
 from ottla.controller.machine.requests import Decision

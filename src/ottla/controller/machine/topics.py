@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.topic_names import SPARK_DECISIONS_TOPIC, collision_key
 from ottla.controller.machine.configs import check_topic_configs
 from ottla.controller.machine.placement import place

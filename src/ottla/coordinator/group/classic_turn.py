@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import CancelTimer, Reply, SetTimer, Step, Timer
 from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.classic_member import Member

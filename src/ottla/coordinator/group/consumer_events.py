@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Reply, Step
 from ottla.coordinator.group import consumer_describe, consumer_heartbeat, consumer_leave
 from ottla.coordinator.group.classic import ClassicGroup

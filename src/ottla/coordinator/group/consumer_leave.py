@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ottla.common.group_keys import GroupConfig
+from ottla.common.config.group_keys import GroupConfig
 from ottla.coordinator.effects import SetTimer
 from ottla.coordinator.group.consumer import ConsumerGroup
 from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.group_keys import GroupConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.group_keys import GroupConfig
 from ottla.coordinator.effects import NOTHING, CancelTimer, Reply, SetTimer, Step, Timer, TimerKey
 from ottla.coordinator.group.consumer import ConsumerGroup, member_tombstones
 from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState, holding_record

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import SetTimer, Step
 from ottla.coordinator.group.group import Group
 from ottla.coordinator.group.offsets import Offsets

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.group_keys import GroupConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.group_keys import GroupConfig
 from ottla.coordinator.effects import NOTHING, Reply, SetTimer, Step, TimerKey
 from ottla.coordinator.group import (
     classic_join,

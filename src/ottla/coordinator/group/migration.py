@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import ClassicGroup
 from ottla.coordinator.group.classic_member import Member, State
 from ottla.coordinator.group.classic_rebalance import prepare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.units import MINUTE_MS
 from ottla.coordinator.group.group import Group
 from ottla.coordinator.group.pending_offsets import PendingOffsets

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.effects import NOTHING, Reply, SetTimer, Step, TimerKey
 from ottla.coordinator.transaction.ending import (

@@ -1,8 +1,8 @@
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigError
-from ottla.common.metrics_keys import metrics_place
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.metrics_keys import metrics_place
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import Config, ConfigEntry, ConfigError, ConfigSource, Key, Synonym
-from ottla.common.config_types import INT, LIST, Check, between
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import Config, ConfigEntry, ConfigError, ConfigSource, Key, Synonym
+from ottla.common.config.types import INT, LIST, Check, between
 from ottla.common.units import HOUR_MS, MINUTE_MS
 
 _SESSION = BrokerConfig.group_consumer_session_timeout_ms

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.common.config import Config, ConfigError, Key, Update
-from ottla.common.config_types import INT, LONG, STRING, Check, at_least
+from ottla.common.config.declaration import Config, ConfigError, Key, Update
+from ottla.common.config.types import INT, LONG, STRING, Check, at_least
 from ottla.common.listeners import Listener
 
 CLUSTER_WIDE = Update.CLUSTER_WIDE

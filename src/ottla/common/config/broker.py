@@ -10,9 +10,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ottla.common.append_keys import AppendKeys
-from ottla.common.cleaner_keys import CleanerKeys
-from ottla.common.config import (
+from ottla.common.config.controller_keys import ControllerKeys
+from ottla.common.config.coordinator_keys import (
+    ClassicGroupKeys,
+    ConsumerGroupKeys,
+    OffsetKeys,
+    check_group_limits,
+)
+from ottla.common.config.declaration import (
     Config,
     ConfigEntry,
     ConfigError,
@@ -22,23 +27,20 @@ from ottla.common.config import (
     Synonym,
     Update,
 )
-from ottla.common.config_types import BOOLEAN, INT, STRING, at_least
-from ottla.common.controller_keys import ControllerKeys
-from ottla.common.coordinator_keys import (
-    ClassicGroupKeys,
-    ConsumerGroupKeys,
-    OffsetKeys,
-    check_group_limits,
+from ottla.common.config.log_keys import AppendKeys, CleanerKeys, SegmentKeys
+from ottla.common.config.metrics_keys import MetricsKeys, check_metrics
+from ottla.common.config.network_keys import NetworkKeys
+from ottla.common.config.replication_keys import ReplicationKeys, check_replication
+from ottla.common.config.transaction_keys import TransactionKeys
+from ottla.common.config.types import BOOLEAN, INT, STRING, at_least
+from ottla.common.config.unimplemented import (
+    KAFKA_DEFAULTS,
+    UNIMPLEMENTED_BROKER_KEYS,
+    UNIMPLEMENTED_PREFIXES,
 )
-from ottla.common.kafka_keys import KAFKA_DEFAULTS, UNIMPLEMENTED_BROKER_KEYS, UNIMPLEMENTED_PREFIXES
+from ottla.common.config.zookeeper_keys import ZooKeeperKeys
 from ottla.common.listeners import Listener, parse_listeners
-from ottla.common.log_keys import SegmentKeys
-from ottla.common.metrics_keys import MetricsKeys, check_metrics
-from ottla.common.network_keys import NetworkKeys
-from ottla.common.replication_keys import ReplicationKeys, check_replication
-from ottla.common.transaction_keys import TransactionKeys
 from ottla.common.units import MIB
-from ottla.common.zookeeper_keys import ZooKeeperKeys
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

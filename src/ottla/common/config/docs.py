@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import Key
-from ottla.common.config_types import BOOLEAN, INT, LONG
-from ottla.common.group_keys import GroupConfig
-from ottla.common.kafka_keys import (
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import Key
+from ottla.common.config.group_keys import GroupConfig
+from ottla.common.config.topic import TopicConfig, TopicKey
+from ottla.common.config.types import BOOLEAN, INT, LONG
+from ottla.common.config.unimplemented import (
     KAFKA_DEFAULTS,
     UNIMPLEMENTED_BROKER_KEYS,
     UNIMPLEMENTED_PREFIXES,
     UNIMPLEMENTED_TOPIC_KEYS,
 )
-from ottla.common.topic_keys import TopicConfig, TopicKey
 from ottla.common.units import DAY_MS, GIB, HOUR_MS, KIB, MAX_INT, MAX_LONG, MIB, MINUTE_MS, SECOND_MS
 
 _INTRODUCTION = """\

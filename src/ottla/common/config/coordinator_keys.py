@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ottla.common.config import Config, ConfigError, Importance, Key
-from ottla.common.config_types import INT, LIST, LONG, SHORT, STRING, at_least, between, list_of, one_of
+from ottla.common.config.declaration import Config, ConfigError, Importance, Key
+from ottla.common.config.types import INT, LIST, LONG, SHORT, STRING, at_least, between, list_of, one_of
 from ottla.common.units import DAY_MS, MIB, MINUTE_MS, SECOND_MS
 
 HIGH = Importance.HIGH

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.common.config import ConfigError
-from ottla.common.properties import as_properties, parse_properties, parse_setting, read_properties
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.properties import as_properties, parse_properties, parse_setting, read_properties
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ottla.common.config import ConfigError
+from ottla.common.config.declaration import ConfigError
 
 _BLANKS = " \t\f"
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigError
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
 
 
 def test_the_defaults_are_kafkas_except_for_the_size_of_a_group() -> None:

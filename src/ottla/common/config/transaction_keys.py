@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.common.config import Config, Importance, Key, Update
-from ottla.common.config_types import BOOLEAN, INT, LIST, SHORT, at_least
+from ottla.common.config.declaration import Config, Importance, Key, Update
+from ottla.common.config.types import BOOLEAN, INT, LIST, SHORT, at_least
 from ottla.common.units import DAY_MS, HOUR_MS, MIB, MINUTE_MS, SECOND_MS
 
 HIGH, LOW = Importance.HIGH, Importance.LOW

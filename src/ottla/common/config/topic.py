@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import Config, ConfigEntry, ConfigError, ConfigSource, Key, Synonym
-from ottla.common.config_types import BOOLEAN, LIST, LONG, Check, at_least, only
-from ottla.common.kafka_keys import UNIMPLEMENTED_TOPIC_KEYS
-from ottla.common.replication_keys import THROTTLED_REPLICAS
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import Config, ConfigEntry, ConfigError, ConfigSource, Key, Synonym
+from ottla.common.config.replication_keys import THROTTLED_REPLICAS
+from ottla.common.config.types import BOOLEAN, LIST, LONG, Check, at_least, only
+from ottla.common.config.unimplemented import UNIMPLEMENTED_TOPIC_KEYS
 from ottla.common.units import HOUR_MS, MINUTE_MS
 
 T = TypeVar("T")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.common.config import Config, Importance, Key, Update
-from ottla.common.config_types import INT, LONG, STRING, Check, at_least
+from ottla.common.config.declaration import Config, Importance, Key, Update
+from ottla.common.config.types import INT, LONG, STRING, Check, at_least
 from ottla.common.units import KIB, MAX_INT, MIB, MINUTE_MS
 
 CLUSTER_WIDE = Update.CLUSTER_WIDE

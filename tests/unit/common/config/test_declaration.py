@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.common.config import Config, ConfigError, Key, did_you_mean
-from ottla.common.config_types import (
+from ottla.common.config.declaration import Config, ConfigError, Key, did_you_mean
+from ottla.common.config.types import (
     BOOLEAN,
     DOUBLE,
     INT,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.common.config import Config, Importance, Key
-from ottla.common.config_types import BOOLEAN, INT, LONG, at_least
+from ottla.common.config.declaration import Config, Importance, Key
+from ottla.common.config.types import BOOLEAN, INT, LONG, at_least
 
 HIGH = Importance.HIGH
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.common.config import Config, ConfigError, Importance, Key, Update
-from ottla.common.config_types import INT, LONG, STRING, Check, at_least
+from ottla.common.config.declaration import Config, ConfigError, Importance, Key, Update
+from ottla.common.config.types import INT, LONG, STRING, Check, at_least
 from ottla.common.units import MAX_LONG, MIB, SECOND_MS
 
 HIGH, LOW = Importance.HIGH, Importance.LOW

@@ -5,8 +5,8 @@ The names are those that Kafka used while it kept its metadata there. Keys and c
 
 from __future__ import annotations
 
-from ottla.common.config import Config, Importance, Key
-from ottla.common.config_types import BOOLEAN, INT, PASSWORD, STRING, at_least
+from ottla.common.config.declaration import Config, Importance, Key
+from ottla.common.config.types import BOOLEAN, INT, PASSWORD, STRING, at_least
 
 HIGH = Importance.HIGH
 CONNECTION_TIMEOUT_MS = 18_000

@@ -15,7 +15,7 @@ from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar, overload
 
-from ottla.common.config_types import Check, Kind
+from ottla.common.config.types import Check, Kind
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """The page about configuration."""
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config_docs import configuration_page
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.docs import configuration_page
+from ottla.common.config.topic import TopicConfig
 
 PAGE = configuration_page()
 
