@@ -32,7 +32,7 @@ from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.controller.machine import ConfigAlteration, NewTopic, TopicSelector, topics
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages import request_class
+from ottla.protocol.schema.messages import request_class
 
 T = TypeVar("T")
 

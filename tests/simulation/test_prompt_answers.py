@@ -24,7 +24,7 @@ from ottla.client.connection import milliseconds
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import RequestHeader, encode_request_header
-from ottla.protocol.messages import request_encoder
+from ottla.protocol.schema.messages import request_encoder
 from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId, i8, i16
 from ottla.testing.sim_client import PORT, host_of
 from ottla.testing.sim_cluster import SimCluster

@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.messages import response_decoder
 from ottla.protocol.primitives import encode_string
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.protocol.schema.messages import response_decoder
 from ottla.testing.sim_client import SimClient
 from ottla.testing.sim_cluster import SimCluster
 from ottla.testing.sim_producer import _HEAD, _PARTITION, PRODUCE_VERSION

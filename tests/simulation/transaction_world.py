@@ -31,7 +31,6 @@ from ottla.coordinator.transaction.record_codec import decode_record, encode_rec
 from ottla.coordinator.transaction.requests import WriteMarkers
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.metadata.image import ClusterImage, TopicImage
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -40,6 +39,7 @@ from ottla.protocol.errors import (
     NotEnoughReplicas,
     TransactionCoordinatorFenced,
 )
+from ottla.protocol.records.control import Marker
 
 FAULTS = (0.1, 0.4, 1.0)
 ABORT_MS = 200

@@ -32,7 +32,7 @@ from ottla.protocol.errors import (
     KafkaError,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.messages import request_decoder
+from ottla.protocol.schema.messages import request_decoder
 from ottla.protocol.types import NO_THROTTLE, i8
 
 NEWEST = 4

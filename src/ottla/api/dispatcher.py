@@ -34,7 +34,7 @@ from ottla.protocol.errors import (
     UnsupportedVersion,
 )
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
-from ottla.protocol.messages import request_decoder, response_class, response_encoder
+from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
 
 log = logging.getLogger(__name__)
 

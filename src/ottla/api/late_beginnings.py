@@ -20,7 +20,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.protocol.errors import NotLeaderOrFollower
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 

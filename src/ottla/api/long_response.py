@@ -15,8 +15,8 @@ from typing import Any
 
 from ottla.api.context import RequestContext
 from ottla.protocol.frames import encode_frame, encode_response_header
-from ottla.protocol.messages import response_class, response_encoder
 from ottla.protocol.primitives import encode_uvarint
+from ottla.protocol.schema.messages import response_class, response_encoder
 
 _INT32 = Struct(">i")
 _THROTTLE_BYTES = 4

@@ -42,7 +42,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.frames import encode_frame, encode_response_header
-from ottla.protocol.messages import response_encoder
+from ottla.protocol.schema.messages import response_encoder
 from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
 
 log = logging.getLogger(__name__)

@@ -43,7 +43,7 @@ from ottla.protocol.produce_codec import (
     decode_produce_request,
     encode_produce_response,
 )
-from ottla.protocol.record_batch import BatchHeader, check_batch
+from ottla.protocol.records.batch import BatchHeader, check_batch
 from ottla.replication.backlog import SILENT_MS, Backlog
 from ottla.replication.partition import Partition
 

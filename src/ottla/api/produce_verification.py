@@ -38,7 +38,7 @@ from ottla.protocol.errors import (
     UnknownServerError,
 )
 from ottla.protocol.produce_codec import ProduceRequest
-from ottla.protocol.record_batch import CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT, decode_header
+from ottla.protocol.records.batch import CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT, decode_header
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from ottla.cli.records import bytes_as_json
 from ottla.log.dump import BatchReport, Report
 from ottla.log.dump_aborted import AbortedEntry
 from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
-from ottla.protocol.compression import CODEC_NAMES
-from ottla.protocol.record_batch import BatchHeader
-from ottla.protocol.records import Record
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.compression import CODEC_NAMES
+from ottla.protocol.records.records import Record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

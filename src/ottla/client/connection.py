@@ -27,8 +27,8 @@ from ottla.client.request_heads import RequestHeads
 from ottla.client.response_reader import MAX_RESPONSE_BYTES, BadFrame, ResponseReader
 from ottla.client.unanswered import Reply, Then, Unanswered, reply_of
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages import request_encoder, response_decoder
 from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 
 if TYPE_CHECKING:
     from kio.static.primitive import i32Timedelta

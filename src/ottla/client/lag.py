@@ -23,8 +23,8 @@ from ottla.protocol.errors import (
     LeaderNotAvailable,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.record_batch import iter_batches
-from ottla.protocol.records import skim_records
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.records import skim_records
 
 FETCHES_AT_ONCE = 16
 ONE_BATCH = FetchLimits(max_wait_ms=0, min_bytes=0, partition_max_bytes=1)

@@ -27,8 +27,8 @@ from ottla.coordinator.runtime import Runtime
 from ottla.coordinator.shards import Shard, Shards
 from ottla.metadata.image import ClusterImage, changes
 from ottla.metadata.state import ClusterState
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError, NotCoordinator
+from ottla.protocol.records.control import Marker
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
 

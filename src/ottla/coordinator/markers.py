@@ -34,8 +34,8 @@ from ottla.common.ids import TopicPartition
 from ottla.coordinator.transaction.requests import WriteMarkers
 from ottla.coordinator.transaction.transaction import LAST_EPOCH, Producer
 from ottla.metadata.state import ClusterState
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.control import Marker
 from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.log.log_config import LONG_MAX, LogConfig
-from ottla.protocol.compression import CODEC_NAMES, compress, decompress
 from ottla.protocol.errors import InvalidRecord, InvalidTimestamp, KafkaError, MessageTooLarge
-from ottla.protocol.record_batch import (
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     HEADER,
     HEADER_BYTES,
@@ -25,7 +24,8 @@ from ottla.protocol.record_batch import (
     decode_header,
     stamp_log_append_time,
 )
-from ottla.protocol.records import MAX_DECOMPRESSED_BYTES, skim_records
+from ottla.protocol.records.compression import CODEC_NAMES, compress, decompress
+from ottla.protocol.records.records import MAX_DECOMPRESSED_BYTES, skim_records
 
 MOST_RECORDS_AT_ONCE = 100
 """Records of a batch that are read on the loop; compressed ones are not, as they may be very many."""

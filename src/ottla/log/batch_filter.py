@@ -28,8 +28,8 @@ from ottla.log.key_map import KeyMap
 from ottla.log.producer_entry import ProducerEntry
 from ottla.log.transaction_scan import AbortedTransactions
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import BatchHeader, check_crc
-from ottla.protocol.records import Record, decode_records, encode_batch, iter_records
+from ottla.protocol.records.batch import BatchHeader, check_crc
+from ottla.protocol.records.records import Record, decode_records, encode_batch, iter_records
 
 Batch = memoryview | bytearray
 

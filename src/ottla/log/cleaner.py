@@ -31,8 +31,8 @@ from ottla.log.producer_entry import ProducerEntry
 from ottla.log.segment import Segment
 from ottla.log.transaction_scan import AbortedTransactions, KeptTransactions
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import BatchHeader, check_crc, decode_header
-from ottla.protocol.records import iter_records
+from ottla.protocol.records.batch import BatchHeader, check_crc, decode_header
+from ottla.protocol.records.records import iter_records
 
 
 class LogChanged(Exception):

@@ -20,8 +20,15 @@ from ottla.log import dump_entries, names
 from ottla.log.dump_aborted import AbortedEntry, dump_txn_index
 from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader, crc_of, decode_header
-from ottla.protocol.records import Record, decode_records
+from ottla.protocol.records.batch import (
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    BatchHeader,
+    crc_of,
+    decode_header,
+)
+from ottla.protocol.records.records import Record, decode_records
 
 _MAGIC = b"\x02"
 _MAGIC_AT = 16

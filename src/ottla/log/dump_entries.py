@@ -18,7 +18,7 @@ from crc32c import crc32c
 from ottla.log import names
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.time_index import TimeIndex
-from ottla.protocol.record_batch import HEADER_BYTES, decode_header
+from ottla.protocol.records.batch import HEADER_BYTES, decode_header
 
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")

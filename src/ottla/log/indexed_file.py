@@ -22,7 +22,7 @@ from ottla.log.segment_index import SegmentIndex
 from ottla.log.sparse_index import CorruptIndex
 from ottla.log.transaction_index import TransactionIndex
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import HEADER_BYTES, BatchHeader
+from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader
 
 logger = logging.getLogger(__name__)
 

@@ -25,9 +25,8 @@ from ottla.log.refused_batches import RefusedBatches
 from ottla.log.replay import aborted_of
 from ottla.log.segment import TornAppend
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.protocol.control_records import Marker, decode_marker, encode_marker
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
-from ottla.protocol.record_batch import (
+from ottla.protocol.records.batch import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -36,6 +35,7 @@ from ottla.protocol.record_batch import (
     iter_batches,
     stamp,
 )
+from ottla.protocol.records.control import Marker, decode_marker, encode_marker
 
 T = TypeVar("T")
 

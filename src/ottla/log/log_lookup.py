@@ -6,7 +6,7 @@ from ottla.common.file_range import FileRange
 from ottla.log.log_types import LogRead
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.protocol.record_batch import HEADER_BYTES
+from ottla.protocol.records.batch import HEADER_BYTES
 
 _MOST_BARE_BYTES = 64 * HEADER_BYTES
 

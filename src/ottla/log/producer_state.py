@@ -26,14 +26,14 @@ from collections.abc import Mapping
 from ottla.log.open_transactions import EndedTransaction, OpenTransactions
 from ottla.log.producer_entry import BATCHES_KEPT, BatchMark, ProducerEntry
 from ottla.log.producer_snapshot import SEQUENCE_MASK, decode_snapshot, encode_snapshot
-from ottla.protocol.control_records import Marker, decode_marker
 from ottla.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import Marker, decode_marker
 
 FIRST_WITH_EPOCH_PER_TRANSACTION = 2
 """The transaction version from which on a marker's epoch is larger than that of its transaction."""

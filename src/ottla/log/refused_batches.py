@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ottla.log.producer_entry import BatchMark
 from ottla.log.producer_state import ProducerState
 from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 

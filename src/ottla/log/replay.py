@@ -11,7 +11,7 @@ from ottla.log.producer_state import ProducerState
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 
 def producers_at(segments: Segments, snapshot_offsets: Iterable[int], end_offset: int) -> ProducerState:

@@ -9,13 +9,7 @@ from ottla.log.batch_walk import walk_batches
 from ottla.log.disk import OpenFile
 from ottla.log.log_config import INT_MAX, LONG_MAX
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import (
-    HEADER_BYTES,
-    MAGIC_POSITION,
-    BatchHeader,
-    check_crc,
-    decode_header,
-)
+from ottla.protocol.records.batch import HEADER_BYTES, MAGIC_POSITION, BatchHeader, check_crc, decode_header
 
 _WINDOW_BYTES = 1 << 20
 _HIGH_HALF = Struct(">I")

@@ -20,7 +20,7 @@ from ottla.log.segment_index import SegmentIndex
 from ottla.log.storage import Storage
 from ottla.log.time_index import NO_TIMESTAMP
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 _POSITIONS_KEPT = 16
 

@@ -12,7 +12,7 @@ from ottla.log.file_pool import PooledFile
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.sparse_index import CorruptIndex
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 
 class SegmentIndex:

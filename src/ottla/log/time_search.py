@@ -22,8 +22,8 @@ from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.time_index import NO_TIMESTAMP
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import BatchHeader
-from ottla.protocol.records import MAX_DECOMPRESSED_BYTES, skim_records
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.records import MAX_DECOMPRESSED_BYTES, skim_records
 
 Find = Callable[[], TimestampOffset | None]
 

@@ -12,8 +12,8 @@ from collections import defaultdict
 from operator import itemgetter
 
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.protocol.control_records import decode_marker
-from ottla.protocol.record_batch import BatchHeader, Buffer
+from ottla.protocol.records.batch import BatchHeader, Buffer
+from ottla.protocol.records.control import decode_marker
 
 _first_offset = itemgetter(0)
 

@@ -27,7 +27,7 @@ from ottla.protocol.frames import (
     encode_frame,
     encode_request_header,
 )
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 
 __all__ = ["CALLS", "CLIENT_ID", "PeerAddress", "Peers"]
 

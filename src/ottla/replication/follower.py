@@ -11,7 +11,7 @@ import logging
 from ottla.log.log import Log
 from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownServerError
 from ottla.protocol.fetch_request import FetchPartition
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 from ottla.protocol.replica_fetch import ReplicaFetchResult
 from ottla.replication.fencing import answers_this_epoch
 from ottla.replication.partition import Partition

@@ -22,7 +22,6 @@ from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_types import Appended, LogRead
-from ottla.protocol.control_records import MARKER_BYTES, Marker
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -31,7 +30,8 @@ from ottla.protocol.errors import (
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import MARKER_BYTES, Marker
 from ottla.replication.counters import TopicTraffic
 from ottla.replication.log_end import EndOfLog, Uncommitted
 from ottla.replication.truncation import EpochEnd, diverges

@@ -29,8 +29,8 @@ from ottla.protocol.fetch_client import (
     FINAL_EPOCH,
     LAST_VERSION,
     NO_SESSION,
-    Asked,
     Fetched,
+    FetchPartitionRequest,
     FetchReply,
     FetchSettings,
     Topic,
@@ -38,7 +38,7 @@ from ottla.protocol.fetch_client import (
     encode_fetch_request,
 )
 from ottla.protocol.fetch_response import TOPIC_IDS_FROM
-from ottla.protocol.record_batch import iter_batches
+from ottla.protocol.records.batch import iter_batches
 from ottla.spark.empty_answers import Empty, why_empty
 from ottla.spark.errors import DataLoss, SparkError
 from ottla.spark.planning import OffsetRange
@@ -182,10 +182,10 @@ class RangeReader:
         if not all(each.range.topic_id for each in readings.values()):
             version = min(version, TOPIC_IDS_FROM - 1)
         most = self._settings.partition_bytes
-        topics: dict[Topic, dict[int, Asked]] = defaultdict(dict)
+        topics: dict[Topic, dict[int, FetchPartitionRequest]] = defaultdict(dict)
         for (name, partition), each in readings.items():
             topic_id = UUID(each.range.topic_id) if each.range.topic_id else None
-            topics[Topic(name, topic_id)][partition] = Asked(each.position, -1, most)
+            topics[Topic(name, topic_id)][partition] = FetchPartitionRequest(each.position, -1, most)
         settings = FetchSettings(WAIT_MS, 1, ANSWER_BYTES, self._settings.isolation_level)
         body = encode_fetch_request(version, settings, (NO_SESSION, FINAL_EPOCH), topics, {})
         await connection.ready()

@@ -17,7 +17,7 @@ from ottla.protocol.fetch_client import (
     FINAL_EPOCH,
     LAST_VERSION,
     NO_SESSION,
-    Asked,
+    FetchPartitionRequest,
     FetchSettings,
     Topic,
     encode_fetch_request,
@@ -161,9 +161,9 @@ class TopicWatch:
         ids = {each.topic: self.topics[each.topic].topic_id for each in positions}
         if not all(ids.values()):
             version = min(version, TOPIC_IDS_FROM - 1)
-        topics: dict[Topic, dict[int, Asked]] = defaultdict(dict)
+        topics: dict[Topic, dict[int, FetchPartitionRequest]] = defaultdict(dict)
         for (name, partition), offset in positions.items():
-            topics[Topic(name, ids[name])][partition] = Asked(offset, -1, 1)
+            topics[Topic(name, ids[name])][partition] = FetchPartitionRequest(offset, -1, 1)
         settings = FetchSettings(wait_ms, 1, 1, self._options.isolation_level)
         body = encode_fetch_request(version, settings, (NO_SESSION, FINAL_EPOCH), topics, {})
         await connection.ready()

@@ -20,7 +20,7 @@ from ottla.protocol.frames import (
     encode_frame,
     encode_request_header,
 )
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 
 VERSION = 9
 TIMEOUT_S = 2.0

@@ -16,8 +16,8 @@ from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import check_crc, iter_batches
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.batch import check_crc, iter_batches
+from ottla.protocol.records.records import decode_records
 from ottla.protocol.types import TopicName, i32, i64
 from ottla.testing.history import History, Read
 from ottla.testing.sim_client import SimClient

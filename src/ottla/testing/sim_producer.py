@@ -19,9 +19,9 @@ from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages import response_decoder
 from ottla.protocol.primitives import encode_string
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.protocol.schema.messages import response_decoder
 from ottla.testing.history import History
 from ottla.testing.sim_client import TIMEOUT_MS, SimClient
 from ottla.testing.sim_clock import EPOCH_MS

@@ -32,9 +32,9 @@ from ottla.common.ids import TopicPartition
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages import request_encoder, response_decoder
 from ottla.protocol.own_messages import PrepareTransactionRequest
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId, i8, i16, i32, i64
 from ottla.testing.sim_client import TIMEOUT_MS, SimClient
 from ottla.testing.sim_clock import EPOCH_MS

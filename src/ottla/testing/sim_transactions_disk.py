@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ottla.log.disk import Disk
 from ottla.log.names import TXN_INDEX
 from ottla.log.transaction_index import ENTRY
-from ottla.protocol.control_records import decode_marker
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.control import decode_marker
+from ottla.protocol.records.records import decode_records
 from ottla.testing.checker import Violation
 from ottla.testing.history import Read
 from ottla.testing.replica_check import Replica

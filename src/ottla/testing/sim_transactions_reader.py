@@ -15,10 +15,10 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic
 from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.control_records import decode_marker
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import check_crc, iter_batches
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.batch import check_crc, iter_batches
+from ottla.protocol.records.control import decode_marker
+from ottla.protocol.records.records import decode_records
 from ottla.protocol.types import GroupId, TopicName, i8, i32, i64
 from ottla.testing.checker import Violation
 from ottla.testing.history import Read

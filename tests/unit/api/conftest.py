@@ -22,7 +22,7 @@ from ottla.metadata.memory import MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
-from ottla.protocol.messages import (
+from ottla.protocol.schema.messages import (
     request_class,
     request_decoder,
     request_encoder,

@@ -17,7 +17,7 @@ from ottla.api.fetch_sessions import FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.log.log_types import LogRead
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import TopicName, i8, i32, i64
 from ottla.replication.counters import TopicTraffic
 

@@ -7,8 +7,8 @@ import pytest
 from ottla.api import late_beginnings
 from ottla.api.late_beginnings import ABANDONED_MS, HELD_BACK_MS, MOST, LateBeginnings
 from ottla.protocol.errors import NotLeaderOrFollower
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record, encode_batch
 
 
 class Bench:

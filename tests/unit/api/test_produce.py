@@ -17,8 +17,8 @@ from ottla.api.produce_turns import ProduceTurns
 from ottla.log.log_types import Appended
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, KafkaStorageError, UnknownTopicOrPartition
-from ottla.protocol.messages import request_encoder, response_decoder
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import TopicName, i16, i32
 from ottla.replication.backlog import PARTITION_BYTES, Backlog, BacklogSum
 from ottla.replication.counters import TopicTraffic

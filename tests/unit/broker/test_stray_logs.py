@@ -7,8 +7,8 @@ from ottla.log.checkpoints import LOG_STARTS, decode_offsets
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.sim_disk import SimDisk
 
 

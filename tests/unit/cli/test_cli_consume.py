@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 VALUES = r"%v\n"
 

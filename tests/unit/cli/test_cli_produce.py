@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from ottla.client.producer.stats import SenderStats
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 produce_command = importlib.import_module("ottla.cli.produce")
 

@@ -12,7 +12,7 @@ from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.client.producer.transaction_state import State
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, ProducerFenced
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 
 @pytest.fixture

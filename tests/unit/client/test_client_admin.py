@@ -19,7 +19,7 @@ from ottla.protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 QUICK = {
     "retry_backoff_ms": 1,

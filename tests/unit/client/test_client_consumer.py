@@ -11,7 +11,7 @@ from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 ORDERS = TopicPartition("orders", 0)
 

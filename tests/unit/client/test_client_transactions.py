@@ -21,7 +21,7 @@ from ottla.client.producer.transaction_state import State
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, InvalidTxnState, ProducerFenced, TransactionAbortable
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ottla.client.consumer import record as module
 from ottla.client.consumer.record import ConsumerRecord, Decoder
 from ottla.common.ids import TopicPartition
-from ottla.protocol import compiled, record_decoder
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import HEADER_BYTES, decode_header, iter_batches
-from ottla.protocol.record_encoder import encode_new_batch
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records import compiled, record_decoder
+from ottla.protocol.records.batch import HEADER_BYTES, decode_header, iter_batches
+from ottla.protocol.records.record_encoder import encode_new_batch
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 PLACE = TopicPartition("orders", 3)
 TWIN = compiled.twin_of(record_decoder)

@@ -14,7 +14,7 @@ from ottla.client.producer.transaction_calls import TransactionCalls
 from ottla.client.unanswered import Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ProducerFenced
-from ottla.protocol.messages import response_encoder
+from ottla.protocol.schema.messages import response_encoder
 from ottla.protocol.types import NO_THROTTLE
 
 BEFORE, AFTER = Identity(7, 3), Identity(7, 4)

@@ -32,7 +32,7 @@ from ottla.protocol.errors import (
     RequestTimedOut,
     StaleBrokerEpoch,
 )
-from ottla.protocol.messages import (
+from ottla.protocol.schema.messages import (
     request_decoder,
     request_encoder,
     response_class,

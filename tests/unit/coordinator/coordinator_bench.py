@@ -32,9 +32,9 @@ from ottla.protocol.frames import (
     decode_response_header,
     encode_request_header,
 )
-from ottla.protocol.messages import request_encoder, response_decoder
-from ottla.protocol.record_batch import iter_batches
-from ottla.protocol.records import iter_records
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.records import iter_records
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.testing.sim_disk import SimDisk

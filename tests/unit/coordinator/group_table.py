@@ -17,8 +17,8 @@ from ottla.coordinator.group.records import Record
 from ottla.coordinator.group.requests import JoinRequest, SyncRequest
 from ottla.coordinator.in_transaction import InTransaction
 from ottla.metadata.image import ClusterImage
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError, MemberIdRequired
+from ottla.protocol.records.control import Marker
 
 START_MS = 1_000_000
 PARKED = object()

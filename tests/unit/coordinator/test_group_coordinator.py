@@ -17,9 +17,9 @@ from ottla.coordinator.group.requests import CommitRequest, FetchRequest, JoinRe
 from ottla.coordinator.partition_writer import BATCH_BYTES
 from ottla.coordinator.placement import partition_for
 from ottla.protocol.errors import CoordinatorNotAvailable, NotCoordinator
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record as LogRecord
-from ottla.protocol.records import encode_batch
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record as LogRecord
+from ottla.protocol.records.records import encode_batch
 
 
 def commit_of(group_id: str, *offsets: int, topic: str = "orders", metadata: str = "") -> CommitRequest:

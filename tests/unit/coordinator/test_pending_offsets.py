@@ -14,8 +14,8 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffset, FetchRequest
 from ottla.metadata.image import ClusterImage, changes
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import IllegalGeneration, UnknownMemberId, UnstableOffsetCommit
+from ottla.protocol.records.control import Marker
 
 
 def commit_in_transaction(

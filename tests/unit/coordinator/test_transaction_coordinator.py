@@ -23,7 +23,6 @@ from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.coordinator import shards
 from ottla.coordinator.transaction.requests import EndRequest, InitRequest, ListFilter
 from ottla.coordinator.transaction.transaction import LAST_EPOCH, Producer, State, Transaction
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
@@ -32,8 +31,9 @@ from ottla.protocol.errors import (
     ProducerFenced,
     TransactionalIdNotFound,
 )
-from ottla.protocol.record_batch import iter_batches
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.control import Marker
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.protocol.types import NO_THROTTLE, TopicName, TransactionalId, i32
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

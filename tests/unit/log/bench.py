@@ -15,8 +15,8 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_types import Appended
 from ottla.log.opening import create_log, open_log
 from ottla.log.storage import Storage
-from ottla.protocol.record_batch import BatchHeader, check_batch, iter_batches
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 from ottla.testing.sim_disk import SimDisk
 
 ROOT = "/data"

@@ -13,8 +13,8 @@ from ottla.common.config.topic import TopicConfig
 from ottla.log.admission import MOST_RECORDS_AT_ONCE, admit, is_costly, look_inside
 from ottla.log.log_config import LogConfig
 from ottla.protocol.errors import InvalidRecord, InvalidTimestamp
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record, encode_batch, iter_records
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record, encode_batch, iter_records
 
 NOW_MS = 1_700_000_000_000
 FEW, MANY = MOST_RECORDS_AT_ONCE, MOST_RECORDS_AT_ONCE + 1

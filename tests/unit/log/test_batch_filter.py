@@ -12,8 +12,8 @@ from ottla.log.key_map import KeyMap
 from ottla.log.producer_entry import BatchMark, ProducerEntry
 from ottla.log.transaction_scan import AbortedTransactions
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import BatchHeader, check_crc, decode_header
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import BatchHeader, check_crc, decode_header
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

@@ -13,8 +13,8 @@ from ottla.log.boots import BOOT
 from ottla.log.disk import RealDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.sim_disk import SimDisk
 
 PATH = "/data"

@@ -12,8 +12,8 @@ from tests.unit.log.compaction_rig import CONFIG, DAY, FOLDER, Killed, Rig, chec
 
 from ottla.log.cleaner import LogChanged, Uncleanable
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 
 def test_only_the_latest_value_of_each_key_stays_where_it_was() -> None:

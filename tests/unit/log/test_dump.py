@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.log.dump import BatchReport, NotALogFile, Report, dump
 from ottla.log.dump_aborted import AbortedEntry
 from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 NOW = 1_700_000_000_000
 NAME = "00000000000000000100"

@@ -11,9 +11,9 @@ from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.producer_limit import LOG_EVERY_MS, RECOUNT_MS
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.control import Marker
 from ottla.testing.sim_disk import SimDisk
 
 HOUR_MS = 3_600_000

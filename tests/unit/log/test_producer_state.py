@@ -12,8 +12,8 @@ from tests.unit.log.bench import idempotent
 from ottla.log.producer_snapshot import CorruptSnapshot
 from ottla.log.producer_state import ProducerState
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
-from ottla.protocol.record_batch import BatchHeader, decode_header
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import BatchHeader, decode_header
+from ottla.protocol.records.records import Record, encode_batch
 
 LAST_SEQUENCE = (1 << 31) - 1
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.log.disk import OpenFile
 from ottla.log.scan import BadRange, Expected, is_torn_append, scan
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.sim_disk import SimDisk
 
 

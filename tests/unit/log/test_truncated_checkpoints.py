@@ -21,8 +21,8 @@ from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.names import SNAPSHOT
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.sim_disk import SimDisk
 
 ROOT = "/data"

@@ -11,8 +11,13 @@ from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.lag import Told
 from ottla.metrics import distant_lag
 from ottla.metrics.distant_lag import Question, answers, questions, request_for, requests
-from ottla.protocol.messages import request_decoder, request_encoder, response_decoder, response_encoder
 from ottla.protocol.own_messages import MeasuredPartition, MeasureLagResponse
+from ottla.protocol.schema.messages import (
+    request_decoder,
+    request_encoder,
+    response_decoder,
+    response_encoder,
+)
 from ottla.protocol.types import NO_THROTTLE, i64
 
 KEY, VERSION = 10940, 0

@@ -35,8 +35,8 @@ from ottla.metadata.records import (
 from ottla.metadata.state import ClusterState
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import FencedLeaderEpoch, InvalidUpdateVersion, KafkaError, NetworkException
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry

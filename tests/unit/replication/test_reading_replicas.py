@@ -20,7 +20,7 @@ from ottla.client.connection import milliseconds
 from ottla.common.file_range import FileRange
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import LeaderNotAvailable, OffsetNotAvailable
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import i32, i64
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

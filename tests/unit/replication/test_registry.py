@@ -15,8 +15,8 @@ from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import PartitionCreated, TopicCreated, TopicDeleted
 from ottla.protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
 from ottla.testing.sim_disk import SimDisk

@@ -15,8 +15,8 @@ from ottla.protocol.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
 )
-from ottla.protocol.record_batch import iter_batches
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.records import decode_records
 from ottla.replication.partition import Partition
 
 

@@ -16,7 +16,7 @@ from ottla.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST
 from ottla.common.ids import TopicPartition
 from ottla.common.listeners import Address
 from ottla.protocol.fetch_client import Fetched, FetchReply
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 from ottla.spark.errors import DataLoss, SparkError
 from ottla.spark.planning import OffsetRange
 from ottla.spark.range_reader import RangeReader, ReadSettings

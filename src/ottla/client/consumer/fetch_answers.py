@@ -19,7 +19,7 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import CorruptMessage, KafkaError, OffsetOutOfRange
 from ottla.protocol.fetch_client import Fetched, FetchReply
 from ottla.protocol.hot_path import NodeEndpoint
-from ottla.protocol.record_batch import iter_batches
+from ottla.protocol.records.batch import iter_batches
 
 log = logging.getLogger(__name__)
 

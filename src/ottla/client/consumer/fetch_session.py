@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
-from ottla.protocol.fetch_client import NO_SESSION, Asked, Topic
+from ottla.protocol.fetch_client import NO_SESSION, FetchPartitionRequest, Topic
 
 BEGIN = 0
 LAST_EPOCH = 2**31 - 1
@@ -21,14 +21,14 @@ class Wanted(NamedTuple):
     """A partition of a request, and its topic by name and id."""
 
     topic: Topic
-    asked: Asked
+    asked: FetchPartitionRequest
 
 
 class Difference(NamedTuple):
     """What to send: the session's id and epoch, what is new or has changed, what has left."""
 
     session: tuple[int, int]
-    topics: dict[Topic, dict[int, Asked]]
+    topics: dict[Topic, dict[int, FetchPartitionRequest]]
     forgotten: dict[Topic, list[int]]
 
 
@@ -48,7 +48,7 @@ class FetchSession:
             self._version = version
         if self._epoch == BEGIN:
             self._known = {}
-        topics: dict[Topic, dict[int, Asked]] = {}
+        topics: dict[Topic, dict[int, FetchPartitionRequest]] = {}
         forgotten: dict[Topic, list[int]] = {}
         kept = 0
         for partition, each in wanted.items():

@@ -27,7 +27,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.fetch_client import (
     LAST_VERSION,
-    Asked,
+    FetchPartitionRequest,
     FetchReply,
     FetchSettings,
     Topic,
@@ -188,7 +188,7 @@ class Fetcher:
             if not state.can_fetch or state.retry_at > now or self._leaders.node_for(state, now) != node_id:
                 continue
             partition = state.partition
-            asked = Asked(state.fetch_offset, state.seen_epoch, most)
+            asked = FetchPartitionRequest(state.fetch_offset, state.seen_epoch, most)
             wanted[partition] = Wanted(Topic(partition.topic, state.topic_id), asked)
             sent[partition] = Sent(state, state.version, state.fetch_offset)
         return wanted, sent

@@ -1,6 +1,6 @@
 """What a consumer hands out, and how batches become that, fast.
 
-One after the other, if the module that does this is compiled (ottla.protocol.record_decoder). If it is not,
+One after the other, if the module that does this is compiled (ottla.protocol.records.record_decoder). If it is not,
 and there is numpy (it comes with the `arrow` extra), all records of a fetch together, field by field: slower
 than the first, but twice as fast as plain Python. All ways give the same records and refuse the same bytes.
 
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
-from ottla.protocol import record_decoder
-from ottla.protocol.compiled import fastest
-from ottla.protocol.record_batch import BatchHeader, Buffer
-from ottla.protocol.records import iter_records, record_data
+from ottla.protocol.records import record_decoder
+from ottla.protocol.records.batch import BatchHeader, Buffer
+from ottla.protocol.records.compiled import fastest
+from ottla.protocol.records.records import iter_records, record_data
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 FEW_RECORDS = 12

@@ -15,8 +15,8 @@ from struct import Struct, error
 from ottla.client.consumer.record import Batch
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import CorruptMessage, KafkaError
-from ottla.protocol.record_batch import Buffer, check_crc
-from ottla.protocol.records import iter_records
+from ottla.protocol.records.batch import Buffer, check_crc
+from ottla.protocol.records.records import iter_records
 
 ABORT = 0
 _MARKER = Struct(">hh")

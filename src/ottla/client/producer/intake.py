@@ -18,8 +18,8 @@ from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.topics import Topic, as_number
 from ottla.common.clock import Clock
 from ottla.protocol.errors import MessageTooLarge
-from ottla.protocol.record_encoder import MAX_OVERHEAD_BYTES, NewRecord
-from ottla.protocol.records import INT64_MAX, Headers
+from ottla.protocol.records.record_encoder import MAX_OVERHEAD_BYTES, NewRecord
+from ottla.protocol.records.records import INT64_MAX, Headers
 
 HeadersGiven = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 

@@ -12,7 +12,7 @@ from ottla.client.options import ConfigError, option
 from ottla.client.producer.interceptors import ProducerInterceptor
 from ottla.client.producer.partitioners import PARTITIONERS, STICKY, Partitioner
 from ottla.common.config.types import at_least
-from ottla.protocol.compression import CODEC_NAMES
+from ottla.protocol.records.compression import CODEC_NAMES
 
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 MAX_IN_FLIGHT = 5

@@ -36,8 +36,8 @@ from ottla.coordinator.group.records import GroupKey, GroupValue, OffsetKey, Off
 from ottla.coordinator.group.requests import CommitRequest, FetchRequest, JoinRequest, Leaver, SyncRequest
 from ottla.coordinator.in_transaction import InTransaction
 from ottla.metadata.image import ClusterImage, ImageChanges
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import GroupIdNotFound, IllegalGeneration, InvalidSessionTimeout, UnknownMemberId
+from ottla.protocol.records.control import Marker
 
 
 class GroupMachine:

@@ -32,8 +32,8 @@ from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from ottla.protocol.produce_client import LAST_VERSION, decode_produce_response, encode_produce_request
-from ottla.protocol.record_encoder import encode_new_batch
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.record_encoder import encode_new_batch
+from ottla.protocol.records.records import decode_records
 from ottla.spark.errors import Superseded
 from ottla.spark.planning import OffsetRange
 from ottla.spark.range_reader import RangeReader, ReadSettings

@@ -13,7 +13,7 @@ from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.partitioners import STICKY, any_of, partitioner_of, positive_murmur2
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.protocol.record_encoder import NewRecord, encode_new_batch
+from ottla.protocol.records.record_encoder import NewRecord, encode_new_batch
 from ottla.spark.errors import SparkError
 from ottla.spark.sink.layout import Layout
 

@@ -12,7 +12,6 @@ from tests.unit.coordinator.coordinator_bench import CoordinatorBench, decode
 
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -21,6 +20,7 @@ from ottla.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
+from ottla.protocol.records.control import Marker
 from ottla.replication.partition import Partition
 
 OK = ErrorCode.none

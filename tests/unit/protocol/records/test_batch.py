@@ -16,7 +16,7 @@ from ottla.protocol.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from ottla.protocol.record_batch import (
+from ottla.protocol.records.batch import (
     HEADER,
     HEADER_BYTES,
     BatchHeader,
@@ -28,7 +28,7 @@ from ottla.protocol.record_batch import (
     stamp,
     stamp_log_append_time,
 )
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 
 def a_batch(count: int = 3, **changes: int) -> bytearray:

@@ -11,7 +11,7 @@ from tests.unit.protocol.entities import EVERY_API, as_class, kio_bytes, random_
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import UnsupportedVersion
-from ottla.protocol.messages import (
+from ottla.protocol.schema.messages import (
     request_class,
     request_decoder,
     request_encoder,

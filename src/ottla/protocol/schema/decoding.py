@@ -13,16 +13,17 @@ from struct import Struct, error, unpack_from
 from typing import Any
 
 from ottla.protocol.errors import InvalidRequest
-from ottla.protocol.message_schema import (
+from ottla.protocol.primitives import Buffer, read_tag, read_tag_count, read_uvarint, truncated
+from ottla.protocol.schema.fields import (
+    CONVERTED_KINDS,
     FIXED_KINDS,
     EntityType,
     FieldSpec,
+    from_wire,
     is_fixed,
     smallest_size,
     specs_of,
 )
-from ottla.protocol.message_values import CONVERTED_KINDS, from_wire
-from ottla.protocol.primitives import Buffer, read_tag, read_tag_count, read_uvarint, truncated
 
 
 class Cursor:

@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.protocol.compression import compress, decompress
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, InvalidRequest
 from ottla.protocol.primitives import encode_uvarint, encode_varint, read_varint, read_varlong
-from ottla.protocol.record_batch import (
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -36,6 +35,7 @@ from ottla.protocol.record_batch import (
     crc_of,
     decode_header,
 )
+from ottla.protocol.records.compression import compress, decompress
 
 MAX_DECOMPRESSED_BYTES = 8 * 1024 * 1024
 SMALLEST_RECORD_BYTES = 7

@@ -3,9 +3,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import InvalidRecord
-from ottla.protocol.record_batch import check_crc, decode_header
-from ottla.protocol.record_encoder import MAX_OVERHEAD_BYTES, encode_new_batch, encode_records, restamp
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import check_crc, decode_header
+from ottla.protocol.records.record_encoder import (
+    MAX_OVERHEAD_BYTES,
+    encode_new_batch,
+    encode_records,
+    restamp,
+)
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 values = (
     st.none() | st.binary(max_size=30) | st.sampled_from([b"x" * 63, b"x" * 64, b"x" * 8191, b"x" * 8192])

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.protocol.compression import compress
 from ottla.protocol.errors import InvalidRecord
 from ottla.protocol.primitives import encode_varint
-from ottla.protocol.record_batch import (
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD,
-    TRANSACTIONAL_BIT,
-    crc_of,
-)
-from ottla.protocol.records import INT64_MAX, INT64_MIN, Headers
+from ottla.protocol.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, TRANSACTIONAL_BIT, crc_of
+from ottla.protocol.records.compression import compress
+from ottla.protocol.records.records import INT64_MAX, INT64_MIN, Headers
 
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]
 """A record on its way into a batch: timestamp, key, value, headers."""

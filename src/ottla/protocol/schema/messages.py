@@ -17,11 +17,11 @@ from typing import Any
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 
 from ottla.protocol.errors import UnsupportedVersion
-from ottla.protocol.message_decoding import compile_decoder
-from ottla.protocol.message_encoding import compile_encoder
-from ottla.protocol.message_schema import EntityType
 from ottla.protocol.own_messages import OWN_REQUESTS, OWN_RESPONSES
 from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema.decoding import compile_decoder
+from ottla.protocol.schema.encoding import compile_encoder
+from ottla.protocol.schema.fields import EntityType
 
 MAX_REQUEST_ELEMENTS = 24_576
 """Array elements and tagged fields in one request, so that none blocks the loop for long; strings

@@ -11,9 +11,17 @@ from operator import attrgetter
 from struct import Struct, pack
 from typing import Any
 
-from ottla.protocol.message_schema import FIXED_KINDS, EntityType, FieldSpec, is_fixed, specs_of, zero_of
-from ottla.protocol.message_values import CONVERTED_KINDS, to_wire
 from ottla.protocol.primitives import encode_compact_string, encode_string, encode_uvarint
+from ottla.protocol.schema.fields import (
+    CONVERTED_KINDS,
+    FIXED_KINDS,
+    EntityType,
+    FieldSpec,
+    is_fixed,
+    specs_of,
+    to_wire,
+    zero_of,
+)
 
 Write = Callable[[bytearray, Any], None]
 """Appends a value, or the fields of an entity, to the bytes of a message."""

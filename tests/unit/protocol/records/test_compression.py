@@ -13,8 +13,17 @@ from aiokafka import codec as aiokafka_codec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, KafkaError, UnsupportedCompressionType
+from ottla.protocol.records.compression import (
+    CODEC_NAMES,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+)
 
 LIMIT = 1 << 20
 REAL_CODECS = [GZIP, SNAPPY, LZ4, ZSTD]

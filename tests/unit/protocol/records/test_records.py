@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.compression import compress
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
 from ottla.protocol.primitives import encode_varint
-from ottla.protocol.record_batch import HEADER, crc_of, decode_header, stamp_log_append_time
-from ottla.protocol.records import Record, decode_records, encode_batch, iter_records, skim_records
+from ottla.protocol.records.batch import HEADER, crc_of, decode_header, stamp_log_append_time
+from ottla.protocol.records.compression import compress
+from ottla.protocol.records.records import Record, decode_records, encode_batch, iter_records, skim_records
 
 T0 = 1_700_000_000_000
 

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import (
+from ottla.protocol.records.batch import (
     CONTROL_BIT,
     CRC_POSITION,
     HEADER,
@@ -26,7 +26,7 @@ from ottla.protocol.record_batch import (
     Buffer,
     crc_of,
 )
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.records import decode_records
 
 ABORT, COMMIT = 0, 1
 MARKER_BYTES = 78
