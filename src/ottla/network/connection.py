@@ -11,10 +11,11 @@ nor a future.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from ottla.network.budget import LargeFrame
+from ottla.network.budget import Budget, LargeFrame
 from ottla.network.frame_reader import (
     HEAD,
     HEAD_BYTES,
@@ -25,10 +26,83 @@ from ottla.network.frame_reader import (
     FrameReader,
 )
 from ottla.network.handler import Reply
-from ottla.network.patience import Patience
 from ottla.network.reply_writer import ReplyWriter
-from ottla.network.unanswered import Unanswered
 from ottla.protocol.errors import KafkaError
+
+# The requests of one connection that are not answered yet, in the order they came.
+
+Answer: TypeAlias = "asyncio.Future[Reply | None]"
+
+
+class PendingResponses:
+    """Keeps replies back until every earlier request has its own."""
+
+    __slots__ = ("_requests", "is_overlapping", "line")
+
+    def __init__(self, requests: Budget) -> None:
+        self.line: deque[Answer | Reply] = deque()  # never starts with a reply
+        self.is_overlapping = False  # all in line are, or there is only one
+        self._requests = requests
+
+    def add(self, answer: Answer, overlaps: bool) -> None:
+        """Put a request in line; overlapping ones count against the broker's budget."""
+        self.is_overlapping = overlaps
+        if overlaps:
+            self._requests.take(1)
+        self.line.append(answer)
+
+    def holds_back(self, overlaps: bool, limit: int) -> bool:
+        """Return whether the next request has to wait for those in line."""
+        return bool(self.line) and not (overlaps and self.is_overlapping and len(self.line) < limit)
+
+    def take_answered(self) -> tuple[list[Reply], BaseException | None]:
+        """Take from the front what is answered: the replies up to the first failure, and that failure."""
+        replies: list[Reply] = []
+        failure: BaseException | None = None
+        while self.line:
+            reply: Answer | Reply | None = self.line[0]
+            if isinstance(reply, asyncio.Future):
+                if not reply.done():
+                    break
+                if self.is_overlapping:
+                    self._requests.release(1)
+                error = asyncio.CancelledError() if reply.cancelled() else reply.exception()
+                failure = failure or error
+                reply = None if error else reply.result()
+            self.line.popleft()
+            if reply is not None and failure is None:
+                replies.append(reply)
+        return replies, failure
+
+    def cancel(self) -> None:
+        """Cancel what still runs."""
+        for answer in self.line:
+            if isinstance(answer, asyncio.Future):
+                answer.cancel()
+
+
+# How long a peer has shown no sign of life; costs nothing between sweeps.
+
+
+class IdleTracker:
+    """Compares a number that moves when the peer does something with what it was at the last sweep."""
+
+    __slots__ = ("_mark", "_since_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self._mark = 0
+        self._since_ms = now_ms
+
+    def quiet_ms(self, mark: int, now_ms: int, is_excused: bool) -> int:
+        """Return for how long `mark` has stood still, not counting times when the peer was excused."""
+        if mark != self._mark or is_excused:
+            self._mark, self._since_ms = mark, now_ms
+        return now_ms - self._since_ms
+
+    def is_quiet(self, mark: int) -> bool:
+        """Return whether nothing has happened since the last sweep."""
+        return mark == self._mark
+
 
 if TYPE_CHECKING:
     from ottla.network.server import Server
@@ -79,8 +153,8 @@ class Connection(FrameReader):
         self._requests = server.requests
         self._paused = False  # a request waits in _leftover, and the socket is left unread
         self._holds = 0  # handlers of unanswered requests that want no more of them now
-        self.unanswered = Unanswered(server.requests)
-        self._patience = Patience(server.clock.mono_ms())
+        self.unanswered = PendingResponses(server.requests)
+        self._patience = IdleTracker(server.clock.mono_ms())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve, unless there are too many connections."""

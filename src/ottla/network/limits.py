@@ -6,6 +6,25 @@ from dataclasses import dataclass
 
 from ottla.common.units import MAX_INT
 
+# What the network counts.
+
+
+@dataclass(slots=True)
+class NetworkStats:
+    """Plain counters since the start; `connections` is the number open now."""
+
+    connections: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    """Connections turned away by a limit."""
+    refused_frames: int = 0
+    requests: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    """Handed to the sockets."""
+    waits: int = 0
+    """Times a socket was left unread because something had to happen first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkLimits:

@@ -15,9 +15,8 @@ from ottla.network.connection import Connection
 from ottla.network.connection_table import ConnectionTable
 from ottla.network.frame_reader import SCRATCH_BYTES
 from ottla.network.handler import RequestHandler
-from ottla.network.limits import NetworkLimits
+from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.peer_log import PeerLog, logger
-from ottla.network.stats import NetworkStats
 
 BACKLOG = 512
 CANCEL_S = 1.0
