@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.context import RequestContext
 from ottla.api.turns import in_turns
-from ottla.log.producer_entry import ProducerEntry
+from ottla.log.producer_state import ProducerEntry
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, i32, i64
 

@@ -26,7 +26,7 @@ from kio.schema.types import TopicName
 
 from ottla.api.committed_end import end_not_known
 from ottla.api.context import RequestContext
-from ottla.log.time_search import Find
+from ottla.log.lookup import Find
 from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,

@@ -25,7 +25,7 @@ from ottla.api.produce_turns import Steps, nap
 from ottla.api.produce_verification import Failures, verify_partitions
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
-from ottla.log.admission import is_costly, look_inside
+from ottla.log.validator import is_costly, look_inside
 from ottla.protocol.errors import (
     InvalidRecord,
     InvalidRequiredAcks,

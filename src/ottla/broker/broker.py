@@ -41,8 +41,8 @@ from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
-from ottla.log.janitor import Janitor
 from ottla.log.log_directory import LogDirectory, LogDirectoryError, lock_directory
+from ottla.log.maintenance import LogMaintenance
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.state import ClusterState
@@ -263,7 +263,7 @@ class Broker:
         self._stack.push_async_callback(self.transactions.stop)
 
     async def _start_janitor(self) -> None:
-        self.janitor = Janitor(
+        self.janitor = LogMaintenance(
             self.log_directory,
             self.flusher,
             self.clock,

@@ -6,9 +6,9 @@ import resource
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.units import MAX_INT
-from ottla.log.compactor import CleanerSettings
+from ottla.log.compaction.log_cleaner import CleanerSettings
 from ottla.log.file_pool import most_open_files
-from ottla.log.janitor import JanitorSettings
+from ottla.log.maintenance import MaintenanceSettings
 from ottla.network.limits import NetworkLimits
 
 OTHER_DESCRIPTORS = 64
@@ -50,10 +50,10 @@ def connection_places(descriptors: int, *, is_alone: bool) -> tuple[int, int]:
     return places - reserve, reserve
 
 
-def janitor_settings(config: BrokerConfig) -> JanitorSettings:
+def janitor_settings(config: BrokerConfig) -> MaintenanceSettings:
     """Return the share of the log's background work."""
     threads = max(1, config.log_cleaner_threads)
-    return JanitorSettings(
+    return MaintenanceSettings(
         retention_check_interval_ms=config.log_retention_check_interval_ms,
         checkpoint_interval_ms=min(
             config.log_flush_offset_checkpoint_interval_ms,

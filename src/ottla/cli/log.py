@@ -15,7 +15,7 @@ from ottla.cli.output import count, talk
 from ottla.cli.problems import Problem
 
 if TYPE_CHECKING:
-    from ottla.log.dump import Report
+    from ottla.log.dump.segment_dump import Report
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,8 +67,8 @@ def _dump(file: Path, deep: bool, is_json: bool) -> int:
 
 
 def _reports(file: Path, deep: bool) -> Iterator[Report]:
-    from ottla.log.dump import NotALogFile
-    from ottla.log.dump import dump as read
+    from ottla.log.dump.segment_dump import NotALogFile
+    from ottla.log.dump.segment_dump import dump as read
 
     if file.is_dir():
         raise Problem(f"{file} is a directory: name a file in it", *_names_in(file))
@@ -84,7 +84,7 @@ def _reports(file: Path, deep: bool) -> Iterator[Report]:
 
 def _refusing_strangers(file: Path, reports: Iterator[Report]) -> Iterator[Report]:
     """Pass reports on, unless a file of another name is one gap: then it is some other program's log."""
-    from ottla.log.dump_entries import Gap
+    from ottla.log.dump.index_dump import Gap
 
     first = next(reports, None)
     if first is None:

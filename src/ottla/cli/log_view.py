@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from ottla.cli.records import bytes_as_json
-from ottla.log.dump import BatchReport, Report
-from ottla.log.dump_aborted import AbortedEntry
-from ottla.log.dump_entries import EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
+from ottla.log.dump.index_dump import AbortedEntry, EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
+from ottla.log.dump.segment_dump import BatchReport, Report
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.compression import CODEC_NAMES
 from ottla.protocol.records.records import Record

@@ -12,7 +12,7 @@ from ottla.common.clock import Clock
 from ottla.common.file_range import FileRange
 from ottla.coordinator.group import record_codec
 from ottla.coordinator.in_transaction import InTransaction
-from ottla.log.admission import recompresses
+from ottla.log.validator import recompresses
 from ottla.protocol.errors import InvalidRecord, KafkaError
 from ottla.protocol.records.batch import BatchHeader, decode_header, iter_batches
 from ottla.protocol.records.control import Marker, decode_marker

@@ -25,10 +25,9 @@ from ottla.log.checkpoints import (
     decode_offsets,
     read_or_set_aside,
 )
-from ottla.log.compaction import CLEANER_CHECKPOINT
+from ottla.log.compaction.policy import CLEANER_CHECKPOINT
 from ottla.log.disk import Disk
 from ottla.log.log import Log
-from ottla.log.log_files import LogFiles
 
 Offsets = dict[TopicPartition, int]
 Write = Callable[[], None]
@@ -120,7 +119,7 @@ class DirectoryCheckpoints:
         """Return what writes how far the cleaner came."""
         return self._files[CLEANER_CHECKPOINT].capture(self._present(self.cleaned_to))
 
-    def lower(self, log: LogFiles, end_offset: int) -> list[Write]:
+    def lower(self, log: Log, end_offset: int) -> list[Write]:
         """Lower to `end_offset` what is said of a log that ends there, or soon will; return what writes that.
 
         Recovery points are not touched: the log knows its own.

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid, parse_uuid, uuid_text
-from ottla.log.boots import BOOT, DOUBTFUL, forget_boot, is_same_boot, note_boot
+from ottla.log.boot_id import BOOT, DOUBTFUL, forget_boot, is_same_boot, note_boot
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -31,9 +31,9 @@ from ottla.log.checkpoints import (
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.disk import Disk
 from ottla.log.file_pool import most_open_files
+from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_files import LogFiles
 from ottla.log.names import (
     PARTITION_METADATA,
     deleted_dir_name,
@@ -42,7 +42,6 @@ from ottla.log.names import (
     parse_partition_dir,
     stray_dir_name,
 )
-from ottla.log.opening import create_log, open_log
 from ottla.log.producer_limit import ProducerLimit
 from ottla.log.storage import Storage, is_passing
 from ottla.protocol.errors import KafkaStorageError
@@ -250,7 +249,7 @@ class LogDirectory:
         log.on_truncate = self._prepare_truncation
         self.logs[log.topic_partition] = log
 
-    def _prepare_truncation(self, log: LogFiles, end_offset: int) -> None:
+    def _prepare_truncation(self, log: Log, end_offset: int) -> None:
         """Lower what the checkpoints say of a log, durably, before it is cut off at `end_offset`."""
         if log.recovery_point == end_offset:
             self._write(self.checkpoints.capture_recovery_points())

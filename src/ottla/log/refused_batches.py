@@ -17,8 +17,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from ottla.log.producer_entry import BatchMark
-from ottla.log.producer_state import ProducerState
+from ottla.log.producer_state import BatchMark, ProducerState
 from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader
 

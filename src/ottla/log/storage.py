@@ -6,7 +6,7 @@ import errno
 import logging
 from collections.abc import Callable
 
-from ottla.log.boots import doubt_boot
+from ottla.log.boot_id import doubt_boot
 from ottla.log.disk import Disk
 from ottla.log.file_pool import DEFAULT_OPEN_FILES, FilePool
 from ottla.log.producer_limit import ProducerLimit

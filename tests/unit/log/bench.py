@@ -10,10 +10,10 @@ from ottla.common.clock import ManualClock
 from ottla.common.file_range import FileRange
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import RECOVERY_POINTS, encode_offsets, write_atomically
+from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_types import Appended
-from ottla.log.opening import create_log, open_log
 from ottla.log.storage import Storage
 from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ottla.protocol.records.records import Record, decode_records, encode_batch

@@ -15,9 +15,9 @@ from tests.unit.log.transaction_bench import (
     stable_offset,
 )
 
-from ottla.log.cleaner import Round
-from ottla.log.compaction import measure_dirt
-from ottla.log.janitor import last_stable_offset
+from ottla.log.compaction.cleaner import Round
+from ottla.log.compaction.policy import measure_dirt
+from ottla.log.maintenance import last_stable_offset
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.control import decode_marker
 from ottla.protocol.records.records import decode_records, encode_batch

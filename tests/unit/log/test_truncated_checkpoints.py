@@ -15,8 +15,8 @@ from tests.unit.log.compaction_rig import DAY, Killed, MortalDisk
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.cleaner import LogChanged, Round
-from ottla.log.compactor import Compactor
+from ottla.log.compaction.cleaner import LogChanged, Round
+from ottla.log.compaction.log_cleaner import LogCleaner
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
@@ -49,7 +49,7 @@ class Place:
     def open(self) -> None:
         self.directory = LogDirectory(ROOT, self.disk, self.clock, node_id=1, cluster_id="c")
         self.directory.open(lambda _topic: CONFIG)
-        self.compactor = Compactor(
+        self.compactor = LogCleaner(
             self.directory.storage,
             self.directory.checkpoints,
             self.directory.logs.values,
