@@ -25,8 +25,8 @@ from ottla.api.table import Reply
 from ottla.common.config.declaration import ConfigEntry
 from ottla.common.config.group_keys import ClientMetricsConfig, GroupConfig
 from ottla.common.config.topic import TopicConfig
+from ottla.controller.machine.topics import check_topic_name
 from ottla.metadata.records import ConfigResource
-from ottla.metadata.topic_names import check_topic_name
 from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,

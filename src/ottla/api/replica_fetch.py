@@ -14,8 +14,8 @@ from ottla.api.fetch_sessions import FetchSession, TopicKey, Wanted
 from ottla.api.table import Reply
 from ottla.protocol.errors import KafkaError, NotLeaderOrFollower, OffsetOutOfRange
 from ottla.protocol.fetch_codec import FetchPartitionResult, FetchRequest
-from ottla.replication.fencing import check_epoch
-from ottla.replication.leader import Leading
+from ottla.replication.leader import LeaderState
+from ottla.replication.leader_epochs import check_epoch
 from ottla.replication.partition import Partition
 
 
@@ -88,7 +88,7 @@ class ReplicaReading(Reading):
         return self._read_records(partition, leading, wanted, max_bytes)
 
     def _read_records(
-        self, partition: Partition, leading: Leading, wanted: Wanted, max_bytes: int
+        self, partition: Partition, leading: LeaderState, wanted: Wanted, max_bytes: int
     ) -> FetchPartitionResult:
         found = partition.read(
             wanted.fetch_offset, max_bytes, partition.log.log_end_offset, self.size_bytes == 0
@@ -99,7 +99,7 @@ class ReplicaReading(Reading):
             self._ctx.services.replicator.leader_rate.take(size)
         return self._result(partition, wanted)._replace(records=records)
 
-    def _is_held_back(self, partition: Partition, leading: Leading) -> bool:
+    def _is_held_back(self, partition: Partition, leading: LeaderState) -> bool:
         """Return whether a replica that is being made has had its share of the network for now."""
         return (
             partition.throttled_as_leader

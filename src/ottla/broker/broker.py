@@ -22,14 +22,10 @@ from ottla.api.dispatcher import Dispatcher
 from ottla.api.encoded_metadata import EncodedMetadata
 from ottla.api.fetch_sessions import FetchSessions
 from ottla.api.producer_ids import ProducerIds
-from ottla.broker.addresses import BrokerAddresses, advertised, peer_address
-from ottla.broker.data_directory import make_directory, owner_of_logs
-from ottla.broker.errors import StartError
+from ottla.broker.addresses import BrokerAddresses, advertised, bind_listeners, bind_metrics, peer_address
+from ottla.broker.data_directory import StartError, make_directory, owner_of_logs, set_stray_logs_aside
 from ottla.broker.full_disk import FullDisk
-from ottla.broker.ports import bind_listeners, bind_metrics
-from ottla.broker.settings import janitor_settings, network_limits
-from ottla.broker.stores import metadata_store
-from ottla.broker.stray_logs import set_stray_logs_aside
+from ottla.broker.stores import janitor_settings, metadata_store, network_limits
 from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig

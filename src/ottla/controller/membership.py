@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from ottla.controller.term import Term
+from ottla.controller.term import ControllerTerm
 from ottla.metadata.records import MetadataError
 from ottla.metadata.registration import BrokerRegistration
 from ottla.metadata.store import MetadataStore, NodeIdInUse, Session, SessionLost
@@ -30,7 +30,7 @@ class Membership:
         self,
         store: MetadataStore,
         node_id: int,
-        new_term: Callable[[int], Term],
+        new_term: Callable[[int], ControllerTerm],
         on_lost: Callable[[], None],
         on_renewed: Callable[[], Awaitable[None]],
     ) -> None:
@@ -44,7 +44,7 @@ class Membership:
         self._is_candidate = False
         self._keeper: asyncio.Task[None] | None = None
         self._candidacy: asyncio.Task[None] | None = None
-        self.term: Term | None = None
+        self.term: ControllerTerm | None = None
         """The time in office, while this broker is the controller."""
 
     @property

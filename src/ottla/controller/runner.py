@@ -17,10 +17,10 @@ from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid, uuid_text
 from ottla.controller import machine
+from ottla.controller.active_controller import PRODUCER_IDS_PER_BLOCK, ActiveController
 from ottla.controller.machine import IsrChange, NewTopic
 from ottla.controller.membership import Membership
-from ottla.controller.office import PRODUCER_IDS_PER_BLOCK, Office
-from ottla.controller.term import Term
+from ottla.controller.term import ControllerTerm
 from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.records import Endpoint, MetadataError
@@ -38,7 +38,7 @@ from ottla.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from ottla.controller.remote import Caller, RemoteController
+    from ottla.controller.remote import RemoteController, RequestSender
 
 __all__ = ["ClusterState", "Controller"]
 
@@ -66,7 +66,7 @@ class Controller:
         clock: Clock,
         node_id: int,
         config: Callable[[], BrokerConfig],
-        peers: Caller | None = None,
+        peers: RequestSender | None = None,
     ) -> None:
         self._store = store
         self._state = state
@@ -192,7 +192,7 @@ class Controller:
         return broker is not None and not broker.fenced and broker.epoch == self.broker_epoch
 
     @property
-    def office(self) -> Office:
+    def office(self) -> ActiveController:
         """Return where the controller is asked; raise NotController if that is not here."""
         office = self._office
         if office is None:
@@ -264,12 +264,12 @@ class Controller:
         return any(each.can_lead and each.node_id != self._node_id for each in brokers)
 
     @property
-    def _office(self) -> Office | None:
+    def _office(self) -> ActiveController | None:
         term = self._members.term
         return None if term is None else term.office
 
-    def _new_term(self, controller_epoch: int) -> Term:
-        return Term(
+    def _new_term(self, controller_epoch: int) -> ControllerTerm:
+        return ControllerTerm(
             self._store,
             self._state,
             self._follower,
@@ -281,7 +281,7 @@ class Controller:
 
     async def _ask(
         self,
-        here: Callable[[Office], Awaitable[T]],
+        here: Callable[[ActiveController], Awaitable[T]],
         elsewhere: Callable[[RemoteController], Awaitable[T]],
     ) -> T:
         """Ask the controller, wherever it is; wait a while if there is none that answers."""

@@ -14,7 +14,7 @@ from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition, new_uuid, uuid_text
 from ottla.controller import machine
-from ottla.controller.office import Office
+from ottla.controller.active_controller import ActiveController
 from ottla.controller.writer import MetadataWriter
 from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.records import MetadataError
@@ -30,7 +30,7 @@ MAX_NAMED = 20
 """How many partitions one line of the log names."""
 
 
-class Term:
+class ControllerTerm:
     """What the controller does of its own accord, and the office where it is asked."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Term:
         self._epoch = controller_epoch
         self._wake = asyncio.Event()
         self._writer = MetadataWriter(store, state, follower, controller_epoch, self._wake.set)
-        self._office = Office(self._writer, state, clock, config)
+        self._office = ActiveController(self._writer, state, clock, config)
         self._is_in_office = False
         self._balance_at_ms = self._next_balance_ms()
         self._state = state
@@ -58,7 +58,7 @@ class Term:
         """Partitions without a leader whose records are in a log directory that is away: as last logged."""
 
     @property
-    def office(self) -> Office | None:
+    def office(self) -> ActiveController | None:
         """Return where the controller is asked, once everybody may know that it is this one."""
         return self._office if self._is_in_office and not self._writer.is_fenced else None
 

@@ -11,6 +11,22 @@ from uuid import UUID
 from ottla.common.topic_names import is_internal
 from ottla.metadata.records import BrokerRegistered, Endpoint, PartitionChanged, PartitionCreated
 
+# What a leader asks of the controller: another set of in-sync replicas.
+
+
+class IsrChange(NamedTuple):
+    """The in-sync replicas that a leader proposes, decided on one state of its partition.
+
+    Each comes with the epoch of its broker (-1: not known), so that one that restarted since is not let in.
+    """
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    new_isr: tuple[tuple[int, int], ...]
+    """(node_id, broker_epoch)"""
+
 
 class BrokerImage(NamedTuple):
     """One broker. It is fenced when its session has ended: alive as far as nobody knows."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from ottla.replication.log_end import Uncommitted
+from ottla.replication.partition import Uncommitted
 
 PARTITION_BYTES = 4 << 20
 """How much of one partition may be appended and not committed."""

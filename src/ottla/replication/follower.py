@@ -13,16 +13,15 @@ from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownS
 from ottla.protocol.fetch_request import FetchPartition
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.replica_fetch import ReplicaFetchResult
-from ottla.replication.fencing import answers_this_epoch
+from ottla.replication.leader_epochs import EpochEnd, answers_this_epoch, truncation_offset
 from ottla.replication.partition import Partition
-from ottla.replication.truncation import EpochEnd, truncation_offset
 
 log = logging.getLogger(__name__)
 
 FIRST_DELAY_MS = 50
 
 
-class Following:
+class FollowerState:
     """A partition that follows one leader in one leader epoch."""
 
     __slots__ = ("delay_ms", "is_in_sync", "leader_epoch", "not_before_ms", "partition")
@@ -138,7 +137,7 @@ def _append(written: Log, records: memoryview, leader_log_start: int) -> None:
         written.append_as_follower(records)
 
 
-def retry_later(following: Following, error: KafkaError, now_ms: int, longest_ms: int) -> None:
+def retry_later(following: FollowerState, error: KafkaError, now_ms: int, longest_ms: int) -> None:
     """Leave a partition alone for a while, each time longer."""
     longest_ms = max(FIRST_DELAY_MS, longest_ms)
     before = following.delay_ms

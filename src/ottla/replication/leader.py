@@ -10,8 +10,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.metadata.entities import PartitionImage
-from ottla.metadata.isr_change import IsrChange
+from ottla.metadata.entities import IsrChange, PartitionImage
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -26,8 +25,8 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.replication.backlog import LATE_FRACTION, SILENT_MS, Backlog, BrokerBacklog
-from ottla.replication.fencing import check_broker_epoch
 from ottla.replication.isr import InSyncReplicas
+from ottla.replication.leader_epochs import check_broker_epoch
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -44,7 +43,7 @@ REFUSED_PAUSE_MS = 500
 """How long to wait after a refusal before anything is proposed again."""
 
 
-class Surroundings(Protocol):
+class LeaderEnvironment(Protocol):
     """What a leader needs to know of, and ask of, the rest of the broker."""
 
     @property
@@ -79,7 +78,7 @@ class Surroundings(Protocol):
         """Return the broker epoch that the cluster knows a broker by, -1 if it does not know it."""
         ...
 
-    def propose(self, leading: Leading) -> None:
+    def propose(self, leading: LeaderState) -> None:
         """Ask the controller for the ISR that `leading` proposes."""
         ...
 
@@ -88,10 +87,10 @@ class Surroundings(Protocol):
         ...
 
 
-class Leading:
+class LeaderState:
     """The leadership of one partition in one leader epoch."""
 
-    def __init__(self, partition: Partition, image: PartitionImage, surroundings: Surroundings) -> None:
+    def __init__(self, partition: Partition, image: PartitionImage, surroundings: LeaderEnvironment) -> None:
         self.partition = partition
         self.leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer
 from ottla.metadata.store import fold
 from ottla.testing.sim_client import SimClient
 from ottla.testing.sim_loop import PROCESS, SimLoop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from ottla.broker.settings import network_limits
+from ottla.broker.stores import network_limits
 from ottla.testing.sim_client import PORT
 from ottla.testing.sim_cluster import SimCluster
 from ottla.testing.sim_loop import SimProcess

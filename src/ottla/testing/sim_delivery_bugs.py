@@ -18,7 +18,7 @@ from ottla.log.flush import FlushJob
 from ottla.log.producer_state import ProducerState
 from ottla.protocol.produce_codec import ProducePartitionResult
 from ottla.replication.isr import InSyncReplicas
-from ottla.replication.leader import Leading
+from ottla.replication.leader import LeaderState
 from ottla.replication.partition import Partition
 
 Patch = tuple[Any, str, Any]
@@ -43,7 +43,7 @@ def no_min_insync() -> list[Patch]:
         return high_watermark(state, own_end, 1, also)
 
     return [
-        (Leading, "check_in_sync", lambda leading: None),
+        (LeaderState, "check_in_sync", lambda leading: None),
         (InSyncReplicas, "high_watermark", of_any_number),
     ]
 

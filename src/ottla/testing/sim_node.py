@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ottla.broker.broker import Broker
-from ottla.broker.errors import StartError
+from ottla.broker.data_directory import StartError
 from ottla.broker.full_disk import FullDisk
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer
 from ottla.metadata.records import MetadataError
 from ottla.protocol.errors import KafkaError
 from ottla.testing.sim_client import PORT, host_of

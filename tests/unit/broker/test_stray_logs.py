@@ -1,6 +1,6 @@
 """Logs that no topic owns."""
 
-from ottla.broker.stray_logs import set_stray_logs_aside
+from ottla.broker.data_directory import set_stray_logs_aside
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import LOG_STARTS, decode_offsets

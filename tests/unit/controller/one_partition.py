@@ -10,8 +10,8 @@ from uuid import UUID
 from ottla.common.config.broker import BrokerConfig
 from ottla.controller import machine
 from ottla.controller.machine import Decision, NewTopic
+from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
-from ottla.metadata.isr_change import IsrChange
 from ottla.metadata.records import ConfigChanged, ConfigResource, Endpoint
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 

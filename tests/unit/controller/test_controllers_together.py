@@ -18,10 +18,9 @@ from ottla.controller import membership, runner, term
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
 from ottla.metadata import follower
+from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import TopicImage
-from ottla.metadata.isr_change import IsrChange
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import (

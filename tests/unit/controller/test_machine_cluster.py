@@ -21,8 +21,8 @@ from ottla.controller.machine import (
     Reassignment,
     TopicSelector,
 )
+from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
-from ottla.metadata.isr_change import IsrChange
 from ottla.metadata.records import (
     ConfigResource,
     Endpoint,

@@ -11,9 +11,8 @@ import pytest
 
 from ottla.controller import membership
 from ottla.controller.membership import Membership
-from ottla.controller.term import Term
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.controller.term import ControllerTerm
+from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 
@@ -50,7 +49,7 @@ class Bench:
                 await asyncio.sleep(0.001)
 
 
-def _no_term(_: int) -> Term:
+def _no_term(_: int) -> ControllerTerm:
     raise AssertionError("nobody stands for election here")
 
 
@@ -140,9 +139,9 @@ class Candidate(Bench):
             MemoryStore(self.server, 1), 1, self._new_term, self._count_lost, self._count_renewed
         )
 
-    def _new_term(self, epoch: int) -> Term:
+    def _new_term(self, epoch: int) -> ControllerTerm:
         self.epochs.append(epoch)
-        return cast(Term, IdleTerm())
+        return cast(ControllerTerm, IdleTerm())
 
 
 class IdleTerm:

@@ -21,9 +21,8 @@ from ottla.common.ids import new_uuid
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.metadata.entities import PartitionImage, partition_changed
+from ottla.metadata.entities import IsrChange, PartitionImage, partition_changed
 from ottla.metadata.image import EMPTY
-from ottla.metadata.isr_change import IsrChange
 from ottla.metadata.records import (
     BrokerRegistered,
     ConfigChanged,

@@ -15,7 +15,7 @@ from ottla.replication.backlog import (
     Backlog,
     BacklogSum,
 )
-from ottla.replication.leader import Leading
+from ottla.replication.leader import LeaderState
 
 LONG_S = 60.0
 
@@ -81,7 +81,7 @@ async def test_a_broker_with_much_that_is_not_committed_leaves_each_partition_a_
     assert not other.is_full
 
 
-def leading_of(cluster: Cluster) -> Leading:
+def leading_of(cluster: Cluster) -> LeaderState:
     leading = cluster.partition(1).replication
     assert leading is not None
     return leading

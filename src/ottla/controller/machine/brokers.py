@@ -9,34 +9,106 @@ offsets that old ones had. If its log directory is another one than before, it h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
+from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.machine.election import (
-    NO_COMEBACK,
+    ELECTION_KEYS,
     NO_LEADER,
-    Comeback,
+    NO_RESTART,
+    ElectionInputsByTopic,
+    RestartInfo,
     is_well,
     settle,
     without_absent,
 )
-from ottla.controller.machine.electorates import ELECTION_KEYS, Electorates
-from ottla.controller.machine.internal_topics import grow_internal_topics
+from ottla.controller.machine.reassignment import moved_to
 from ottla.controller.machine.requests import Decision
+from ottla.controller.machine.topics import safe_minimum
 from ottla.metadata.entities import partition_changed
-from ottla.metadata.image import BrokerImage, ClusterImage
+from ottla.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from ottla.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
+    ClusterCreated,
     ConfigChanged,
+    ConfigResource,
+    ControllerElected,
     MetadataRecord,
     PartitionChanged,
+    ProducerIdsAllocated,
 )
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.protocol.errors import BrokerIdNotRegistered, InvalidRequest
+
+# Decisions about the cluster as a whole: its birth, its controller, its producer ids.
+
+
+def take_office(
+    image: ClusterImage, node_id: int, controller_epoch: int, new_cluster_id: str
+) -> Decision[str]:
+    """Tell everybody who the controller is; name the cluster, unless it has a name. The result is that."""
+    records: list[MetadataRecord] = []
+    if not image.cluster_id:
+        records.append(ClusterCreated(new_cluster_id))
+    if (image.controller_id, image.controller_epoch) != (node_id, controller_epoch):
+        records.append(ControllerElected(node_id, controller_epoch))
+    return Decision(tuple(records), (image.cluster_id or new_cluster_id,))
+
+
+def allocate_producer_ids(image: ClusterImage, count: int) -> Decision[range]:
+    """Give away the next `count` producer ids; nobody else will ever get them."""
+    first = image.next_producer_id
+    return Decision((ProducerIdsAllocated(first + count),), (range(first, first + count),))
+
+
+# More copies of the brokers' own topics, when there are more brokers.
+#
+# The first consumer makes `__consumer_offsets`, perhaps while the first broker is still alone; its
+# committed offsets must survive that broker's death all the same. So whenever a broker joins the cluster,
+# the internal topics that have fewer replicas than they are configured to have get more.
+
+FACTORS = {
+    CONSUMER_OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+}
+"""Which config says how many replicas an internal topic has."""
+
+
+def grow_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[MetadataRecord]:
+    """Yield the moves that give internal topics the replicas that they are configured to have."""
+    staying = [each.node_id for each in image.brokers.values() if each.can_lead]
+    for name, key in FACTORS.items():
+        topic = image.topics.get(name)
+        if topic is None or key not in config.KEYS:
+            continue
+        wanted = min(getattr(config, config.KEYS[key].attribute), len(staying))
+        load = Counter(dict.fromkeys(sorted(staying), 0))
+        load.update(node for each in topic.partitions for node in each.target if node in load)
+        electorate = ElectionInputsByTopic(image, config).of(name)
+        for partition in topic.partitions:
+            target = _grown(partition, wanted, load)
+            if target != partition.target:
+                moving = settle(partition, moved_to(partition, target), electorate)
+                yield partition_changed(topic.topic_id, moving)
+        if wanted > topic.replication_factor:
+            for setting in safe_minimum(image.topic_overrides(name), wanted, config).items():
+                yield ConfigChanged(ConfigResource.TOPIC, name, *setting)
+
+
+def _grown(partition: PartitionImage, wanted: int, load: Counter[int]) -> tuple[int, ...]:
+    target = list(partition.target)
+    while len(target) < wanted:
+        chosen = min((each for each in load if each not in target), key=lambda each: load[each])
+        target.append(chosen)
+        load[chosen] += 1
+    return tuple(target)
+
 
 R = TypeVar("R")
 BrokerRecord = BrokerRegistered | BrokerChanged
@@ -63,10 +135,10 @@ def follow_sessions(
 def settle_all(
     image: ClusterImage,
     config: BrokerConfig,
-    comeback: Comeback = NO_COMEBACK,
+    comeback: RestartInfo = NO_RESTART,
 ) -> Iterator[PartitionChanged]:
     """Yield the changes to partitions that follow from the brokers of the image."""
-    electorates = Electorates(image, config)
+    electorates = ElectionInputsByTopic(image, config)
     for topic in image.topics.values():
         electorate = electorates.of(topic.name)
         for partition in topic.partitions:
@@ -151,7 +223,7 @@ def _broker_records(image: ClusterImage, live: Mapping[int, SessionInfo]) -> Ite
 
 def _comeback(
     image: ClusterImage, changes: Iterable[BrokerRecord], live: Mapping[int, SessionInfo]
-) -> Comeback:
+) -> RestartInfo:
     """Return what became of the brokers that come back as other incarnations."""
     renewed, lost, doubtful, replaced = set(), set(), set(), {}
     for each in changes:
@@ -168,7 +240,7 @@ def _comeback(
             lost.add(node_id)
             if former is None and said.seems_whole:
                 doubtful.add(node_id)
-    return Comeback(frozenset(renewed), frozenset(lost), frozenset(doubtful), replaced)
+    return RestartInfo(frozenset(renewed), frozenset(lost), frozenset(doubtful), replaced)
 
 
 def _former_directory(before: BrokerImage | None, said: BrokerRegistration) -> str | None:

@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ottla.metadata.image import PartitionImage
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
+from ottla.metadata.image import ClusterImage, PartitionImage
 
 NO_LEADER = -1
 Nodes = tuple[int, ...]
@@ -31,7 +33,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Electorate:
+class ElectionInputs:
     """Which brokers live, which of those mean to stay, and what the topic asks for."""
 
     alive: frozenset[int]
@@ -43,7 +45,7 @@ class Electorate:
 
 
 @dataclass(frozen=True, slots=True)
-class Comeback:
+class RestartInfo:
     """Brokers that were killed and started again; those that may have lost records; those that seem whole.
 
     `replaced` are those with another log directory than before, with the id of the former one. They are
@@ -56,14 +58,14 @@ class Comeback:
     replaced: Mapping[int, str] = field(default_factory=dict)
 
 
-NO_COMEBACK = Comeback()
+NO_RESTART = RestartInfo()
 
 
 def settle(
     old: PartitionImage,
     wanted: PartitionImage,
-    electorate: Electorate,
-    comeback: Comeback = NO_COMEBACK,
+    electorate: ElectionInputs,
+    comeback: RestartInfo = NO_RESTART,
 ) -> PartitionImage:
     """Return the partition with all that follows from `wanted`: leader, ELR, epochs, reassignment.
 
@@ -99,7 +101,7 @@ def settle(
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
 
 
-def is_well(partition: PartitionImage, electorate: Electorate, comeback: Comeback) -> bool:
+def is_well(partition: PartitionImage, electorate: ElectionInputs, comeback: RestartInfo) -> bool:
     """Return whether nothing is to be settled, which is so of most partitions."""
     isr = partition.isr
     return (
@@ -121,7 +123,7 @@ def without_lost(partition: PartitionImage, lost: frozenset[int]) -> PartitionIm
     return replace(partition, isr=_without(partition.isr, lost))
 
 
-def without_absent(partition: PartitionImage, electorate: Electorate) -> PartitionImage:
+def without_absent(partition: PartitionImage, electorate: ElectionInputs) -> PartitionImage:
     """Return the partition whose ISR lives, and means to stay if anyone in it does."""
     if electorate.staying.issuperset(partition.isr):
         return partition
@@ -130,7 +132,7 @@ def without_absent(partition: PartitionImage, electorate: Electorate) -> Partiti
     return replace(partition, isr=staying or alive)
 
 
-def finish_reassignment(partition: PartitionImage, electorate: Electorate) -> PartitionImage:
+def finish_reassignment(partition: PartitionImage, electorate: ElectionInputs) -> PartitionImage:
     """Return the partition with its new replicas alone, if all that were added have caught up.
 
     Committed records were promised to min.insync.replicas: while fewer of the new replicas have them, the old
@@ -149,7 +151,7 @@ def finish_reassignment(partition: PartitionImage, electorate: Electorate) -> Pa
     return alone if caught_up and len(alone.isr) >= least_in_sync(alone, electorate) else partition
 
 
-def least_in_sync(partition: PartitionImage, electorate: Electorate) -> int:
+def least_in_sync(partition: PartitionImage, electorate: ElectionInputs) -> int:
     """Return how many replicas must have a record before it is committed."""
     return min(electorate.min_insync_replicas, len(partition.replicas))
 
@@ -160,7 +162,7 @@ def preferred_leader(partition: PartitionImage) -> int:
 
 
 def lost_directories(
-    old: PartitionImage, electorate: Electorate, replaced: Mapping[int, str]
+    old: PartitionImage, electorate: ElectionInputs, replaced: Mapping[int, str]
 ) -> dict[int, str]:
     """Return the former log directories of replicas that have another one now, and were not in sync since."""
     lost = {**replaced, **dict(old.lost_directories)}  # the one with the records is the older one
@@ -172,7 +174,7 @@ def lost_directories(
 
 
 def _eligible(
-    old: PartitionImage, wanted: PartitionImage, electorate: Electorate, lost: frozenset[int]
+    old: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs, lost: frozenset[int]
 ) -> Nodes:
     if len(wanted.isr) >= least_in_sync(wanted, electorate):
         return ()
@@ -181,7 +183,7 @@ def _eligible(
 
 
 def _doubted(
-    old: PartitionImage, wanted: PartitionImage, electorate: Electorate, comeback: Comeback
+    old: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs, comeback: RestartInfo
 ) -> Nodes:
     """Return the replicas that had everything when their disk failed, if nothing was committed since."""
     if len(wanted.isr) >= least_in_sync(wanted, electorate):
@@ -192,7 +194,7 @@ def _doubted(
 
 
 def _led(
-    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: Electorate, empty: Collection[int]
+    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: ElectionInputs, empty: Collection[int]
 ) -> tuple[int, Nodes, Nodes]:
     """Return leader, ISR and ELR; a leader who was not in the ISR is alone in it."""
     isr = wanted.isr
@@ -227,3 +229,40 @@ def _within(nodes: Nodes, replicas: Nodes) -> Nodes:
 
 def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:
     return tuple(each for each in nodes if each not in gone)
+
+
+# The electorate of each topic: who of the cluster lives, and what the topic's configs ask for.
+
+ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
+"""The configs of a topic that decide who may lead."""
+
+
+class ElectionInputsByTopic:
+    """Makes electorates, each once; topics without configs of their own share one."""
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
+        self._image = image
+        self._config = config
+        self._alive = frozenset(each.node_id for each in image.brokers.values() if not each.fenced)
+        self._staying = frozenset(each.node_id for each in image.brokers.values() if each.can_lead)
+        self._directories = {each.node_id: each.directory_id for each in image.brokers.values()}
+        self._known: dict[tuple[str | None, ...], ElectionInputs] = {}
+
+    def of(self, topic: str) -> ElectionInputs:
+        """Return the electorate of a topic."""
+        overrides = self._image.topic_overrides(topic)
+        own = tuple(overrides.get(key) for key in ELECTION_KEYS)
+        known = self._known.get(own)
+        if known is None:
+            set_here = {
+                key: value for key, value in zip(ELECTION_KEYS, own, strict=True) if value is not None
+            }
+            asked = TopicConfig(set_here, self._config)
+            known = self._known[own] = ElectionInputs(
+                self._alive,
+                self._staying,
+                asked.min_insync_replicas,
+                asked.unclean_leader_election_enable,
+                self._directories,
+            )
+        return known

@@ -23,11 +23,15 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+from puresasl import SASLProtocolException, mechanisms  # type: ignore[import-untyped]
 
 from ottla.metadata.records import MetadataError
 from ottla.metadata.store import StoreUnavailable
-from ottla.metadata.zookeeper_types import (
+from ottla.metadata.zookeeper.types import (
     Node,
     NodeExists,
     NoNode,
@@ -38,13 +42,83 @@ from ottla.metadata.zookeeper_types import (
     transaction_of,
 )
 
+# Between kazoo's threads and the loop: what they run of ours, and how it gets across.
+
+
+class Threads(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads; `on_failure` is told what ended one. kazoo itself would only print it."""
+
+    def __init__(self, on_failure: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._on_failure = on_failure
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
+        """Run the function in a thread."""
+
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception as error:
+                self._on_failure(error)
+
+        thread: threading.Thread = super().spawn(run)
+        return thread
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A watch for kazoo. Notices of the same watch are equal, so kazoo keeps one of them per node."""
+
+    post: Callable[..., None]
+    watch: Callable[[], None]
+
+    def __call__(self, _: Any) -> None:
+        """Tell the loop."""
+        self.post(self.watch)
+
+
+def resolve(answer: asyncio.Future[Any], result: Any) -> None:
+    """Give what kazoo answered to whoever waits for it; runs on the loop."""
+    if answer.done():
+        return
+    if result.exception is not None:
+        answer.set_exception(result.exception)
+    else:
+        answer.set_result(result.value)
+
+
+# DIGEST-MD5 with an end.
+#
+# A ZooKeeper that has no JAAS file answers every token with an empty one. kazoo and pure-sasl would then
+# send empty tokens for ever, as fast as they can, and not even notice that the client is closed. Only the
+# very first challenge may be empty.
+
+
+class DigestWithAnEnd(mechanisms.DigestMD5Mechanism):  # type: ignore[misc]
+    """DIGEST-MD5 that refuses a server which does not take part."""
+
+    _has_begun = False
+
+    def process(self, challenge: bytes | None = None) -> bytes | None:
+        """Return the answer to a challenge."""
+        if not challenge and self._has_begun:
+            raise SASLProtocolException("the server sends no challenge: it is not set up for SASL")
+        self._has_begun = True
+        answer: bytes | None = super().process(challenge)
+        return answer
+
+
+def install() -> None:
+    """Let kazoo use it: pure-sasl's registry is the only way in."""
+    mechanisms.mechanisms[DigestWithAnEnd.name] = DigestWithAnEnd
+
+
 try:
     from kazoo import exceptions as kz
     from kazoo.client import KazooClient, KazooState
     from kazoo.protocol.states import KeeperState
 
-    from ottla.metadata.zookeeper_errors import DISCONNECTED, refusal, translated
-    from ottla.metadata.zookeeper_threads import Notice, Threads, resolve
+    from ottla.metadata.zookeeper.errors import DISCONNECTED, refusal, translated
 except ImportError as error:  # pragma: no cover
     raise MetadataError(
         "a cluster on ZooKeeper needs the package kazoo: pip install 'ottla[zookeeper]'"
@@ -102,9 +176,7 @@ class ZooKeeperClient:
         """Connect; raise StoreUnavailable if that takes too long, NotAuthenticated if we are refused."""
         self._loop = asyncio.get_running_loop()
         if "sasl_options" in self._settings.options:
-            from ottla.metadata import zookeeper_sasl  # needs a package that few need
-
-            zookeeper_sasl.install()
+            install()
         try:
             self._kazoo = KazooClient(
                 self._settings.connect,

@@ -24,9 +24,9 @@ from ottla.metadata.registration import (
     may_take_over,
 )
 from ottla.metadata.store import NodeIdInUse, Session, SessionLost, StoreUnavailable
-from ottla.metadata.zookeeper_client import ZooKeeperClient
-from ottla.metadata.zookeeper_log import EPOCH, ROOT
-from ottla.metadata.zookeeper_types import Create, Delete, Node, NoNode, Operation, Put, RolledBack
+from ottla.metadata.zookeeper.client import ZooKeeperClient
+from ottla.metadata.zookeeper.log import EPOCH, ROOT
+from ottla.metadata.zookeeper.types import Create, Delete, Node, NoNode, Operation, Put, RolledBack
 
 BROKERS = f"{ROOT}/brokers"
 CONTROLLER = f"{ROOT}/controller"

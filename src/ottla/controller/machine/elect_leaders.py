@@ -14,8 +14,13 @@ from enum import IntEnum
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
-from ottla.controller.machine.election import NO_LEADER, Electorate, preferred_leader, settle
-from ottla.controller.machine.electorates import Electorates
+from ottla.controller.machine.election import (
+    NO_LEADER,
+    ElectionInputs,
+    ElectionInputsByTopic,
+    preferred_leader,
+    settle,
+)
 from ottla.controller.machine.requests import Decision
 from ottla.metadata.entities import partition_changed
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -43,7 +48,7 @@ def elect_leaders(
     image: ClusterImage, kind: int, wanted: Sequence[TopicPartition], config: BrokerConfig
 ) -> Decision[PartitionImage]:
     """Elect leaders of these partitions; the results are the partitions as they then are."""
-    electorates = Electorates(image, config)
+    electorates = ElectionInputsByTopic(image, config)
     records: list[MetadataRecord] = []
     results: list[PartitionImage | KafkaError] = []
     done: set[TopicPartition] = set()
@@ -66,7 +71,7 @@ def elect_leaders(
 
 def balance_leaders(image: ClusterImage, config: BrokerConfig) -> Decision[int]:
     """Give brokers that lead too few of their partitions the leadership of those; count the moves."""
-    electorates = Electorates(image, config)
+    electorates = ElectionInputsByTopic(image, config)
     due = _brokers_with_too_few(image, config.leader_imbalance_per_broker_percentage)
     records: list[MetadataRecord] = []
     for topic, partition in _not_preferred(image):
@@ -80,7 +85,7 @@ def balance_leaders(image: ClusterImage, config: BrokerConfig) -> Decision[int]:
     return Decision(tuple(records), (len(records),))
 
 
-def _elected(partition: PartitionImage, kind: int, electorate: Electorate) -> PartitionImage:
+def _elected(partition: PartitionImage, kind: int, electorate: ElectionInputs) -> PartitionImage:
     if kind == ElectionType.PREFERRED:
         preferred = preferred_leader(partition)
         if partition.leader == preferred:

@@ -8,14 +8,13 @@ decided on images that are then thrown away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.controller import machine
-from ottla.controller.chunks import chunks
 from ottla.controller.machine import (
     ConfigAlteration,
     Decision,
@@ -30,13 +29,36 @@ from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError, RequestTimedOut
 
+# How a long request is cut up, so that no part of it holds up the loop.
+
+T = TypeVar("T")
+
+ITEMS_PER_CHUNK = 50
+WEIGHT_PER_CHUNK = 100
+
+
+def chunks(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items in order, in lists that are short and light; a heavy item is alone in its list."""
+    chunk: list[T] = []
+    total = 0
+    for item in items:
+        each = weight(item)
+        if chunk and (len(chunk) >= ITEMS_PER_CHUNK or total + each > WEIGHT_PER_CHUNK):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(item)
+        total += each
+    if chunk:
+        yield chunk
+
+
 I = TypeVar("I")  # noqa: E741  an item of a request
 R = TypeVar("R")
 
 PRODUCER_IDS_PER_BLOCK = 1_000
 
 
-class Office:
+class ActiveController:
     """Changes the cluster. `config` returns the broker's current configuration."""
 
     def __init__(

@@ -7,7 +7,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from ottla.metadata.records import MetadataError
 from ottla.metadata.store import StoreUnavailable
-from ottla.metadata.zookeeper_types import (
+from ottla.metadata.zookeeper.types import (
     NodeChanged,
     NodeExists,
     NoNode,

@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ottla.metadata.records import MetadataError, MetadataRecord
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.metadata.store import NO_REGISTRATION, MetadataEntry, Session
-from ottla.metadata.zookeeper_client import ZooKeeperClient
-from ottla.metadata.zookeeper_log import ZooKeeperLog
-from ottla.metadata.zookeeper_sessions import ZooKeeperSessions
-from ottla.metadata.zookeeper_types import ZooKeeperSettings
+from ottla.metadata.zookeeper.client import ZooKeeperClient
+from ottla.metadata.zookeeper.log import ZooKeeperLog
+from ottla.metadata.zookeeper.sessions import ZooKeeperSessions
+from ottla.metadata.zookeeper.types import ZooKeeperSettings
 
 __all__ = ["ZooKeeperSettings", "ZooKeeperStore"]
 
