@@ -10,8 +10,8 @@ from typing import Any
 
 from ottla.common.clock import Clock
 from ottla.common.file_range import FileRange
+from ottla.coordinator.effects import InTransaction
 from ottla.coordinator.group import record_codec
-from ottla.coordinator.in_transaction import InTransaction
 from ottla.log.validator import recompresses
 from ottla.protocol.errors import InvalidRecord, KafkaError
 from ottla.protocol.records.batch import BatchHeader, decode_header, iter_batches

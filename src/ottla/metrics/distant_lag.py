@@ -20,7 +20,7 @@ from ottla.api.context import Services
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchRequest
-from ottla.coordinator.lag import Told
+from ottla.coordinator.lag import LatestOffsets
 from ottla.metrics.samples import in_slices
 from ottla.metrics.view import BrokerView
 from ottla.protocol.api_keys import ApiKey
@@ -58,7 +58,7 @@ class DistantLag:
     """What the leaders of partitions elsewhere have said, from `start` to `stop`."""
 
     def __init__(self) -> None:
-        self._told: dict[Key, Told] = {}
+        self._told: dict[Key, LatestOffsets] = {}
         self._wanted = asyncio.Event()
         self._wanted_at = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -74,7 +74,7 @@ class DistantLag:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def of_group(self, group_id: str) -> Callable[[str, int], Told | None]:
+    def of_group(self, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
         """Return what finds out what was said of a partition; somebody wants to know it now."""
         self._wanted_at = asyncio.get_running_loop().time()
         self._wanted.set()
@@ -94,13 +94,13 @@ class DistantLag:
                 self._told = {}
 
 
-async def ask(services: Services) -> dict[Key, Told]:
+async def ask(services: Services) -> dict[Key, LatestOffsets]:
     """Ask the leaders of all partitions elsewhere, one after the other; who does not answer is left out."""
     if len(services.cluster.image.brokers) < 2:
         return {}
     wanted: list[Question] = []
     await in_slices(_into(wanted, services))
-    told: dict[Key, Told] = {}
+    told: dict[Key, LatestOffsets] = {}
     for leader, batch in requests(wanted, lambda each: _leader(services, each)):
         try:
             assert services.peers is not None
@@ -167,9 +167,11 @@ def request_for(batch: list[Question]) -> MeasureLagRequest:
     )
 
 
-def answers(batch: list[Question], response: MeasureLagResponse) -> Iterator[tuple[Key, Told]]:
+def answers(batch: list[Question], response: MeasureLagResponse) -> Iterator[tuple[Key, LatestOffsets]]:
     """Yield what was said about which question, except where it went wrong."""
     for asked, each in zip(batch, response.partitions, strict=False):
         if each.error_code == ErrorCode.none:
-            told = Told(each.start_offset, each.end_offset, None if each.timestamp < 0 else each.timestamp)
+            told = LatestOffsets(
+                each.start_offset, each.end_offset, None if each.timestamp < 0 else each.timestamp
+            )
             yield (asked.group_id, asked.topic, asked.partition), told

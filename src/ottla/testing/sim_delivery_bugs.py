@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.api import produce
+from ottla.coordinator.effects import InTransaction
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetKey, OffsetValue, Record
-from ottla.coordinator.in_transaction import InTransaction
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.log.flush import FlushJob
 from ottla.log.producer_state import ProducerState

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, settle
 
-from ottla.coordinator.group.consumer import ConsumerState
-from ottla.coordinator.group.consumer_member import MemberState
-from ottla.coordinator.group.consumer_partitions import size, to_record
+from ottla.coordinator.group.consumer.group import ConsumerState
+from ottla.coordinator.group.consumer.member import MemberState
+from ottla.coordinator.group.consumer.partitions import size, to_record
 from ottla.metadata.image import changes
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (

@@ -20,7 +20,7 @@ from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 from ottla.api.group_calls import now
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
-from ottla.coordinator import shards
+from ottla.coordinator import partitions
 from ottla.coordinator.transaction.requests import EndRequest, InitRequest, ListFilter
 from ottla.coordinator.transaction.transaction import LAST_EPOCH, Producer, State, Transaction
 from ottla.protocol.errors import (
@@ -353,7 +353,7 @@ async def test_a_broker_that_has_lost_its_session_coordinates_nothing(bench: Coo
 async def test_a_partition_that_is_not_led_yet_is_loaded_once_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shards, "LEAD_AGAIN_S", 0.005)
+    monkeypatch.setattr(partitions, "LEAD_AGAIN_S", 0.005)
     bench = CoordinatorBench()
     await bench.start()
     await bench.transactions.find("t")

@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from ottla.coordinator.group.records import OffsetValue
-from ottla.coordinator.lag import Told
+from ottla.coordinator.lag import LatestOffsets
 from ottla.metrics import distant_lag
 from ottla.metrics.distant_lag import Question, answers, questions, request_for, requests
 from ottla.protocol.own_messages import MeasuredPartition, MeasureLagResponse
@@ -71,8 +71,8 @@ def test_the_answers_belong_to_the_questions_and_errors_are_left_out() -> None:
         memoryview(response_encoder(KEY, VERSION, VERSION)(response)), 0
     )
     assert dict(answers(asked(3), over_the_wire)) == {
-        ("billing", "orders", 0): Told(1, 9, 77),
-        ("billing", "orders", 2): Told(0, 20, None),
+        ("billing", "orders", 0): LatestOffsets(1, 9, 77),
+        ("billing", "orders", 2): LatestOffsets(0, 20, None),
     }
 
 
@@ -91,4 +91,4 @@ def test_the_largest_request_is_within_what_a_broker_reads() -> None:
 
 
 def test_what_was_told_of_a_group_that_has_read_on_since_is_how_far_it_was_behind_then() -> None:
-    assert Told(0, 10, 77).time_from(3) == Told(0, 10, 77).time_from(5) == 77
+    assert LatestOffsets(0, 10, 77).time_from(3) == LatestOffsets(0, 10, 77).time_from(5) == 77

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import Member, State
+from ottla.coordinator.group.classic.group import ClassicGroup, Member, State
 from ottla.coordinator.group.records import GroupKey, GroupValue, Record, StoredMember
 from ottla.coordinator.group.requests import DescribedGroup, DescribedMember
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from ottla.coordinator.group.consumer_partitions import (
+from ottla.coordinator.group.consumer.partitions import (
     NO_PARTITIONS,
     Partitions,
     from_record,
@@ -35,7 +35,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class AssignmentState:
     """What a member has, as of which epoch."""
 
     epoch: int = 0
@@ -47,10 +47,10 @@ class Holding:
 
     def moved_to(
         self, epoch: int, state: MemberState, assigned: Partitions, revoking: Partitions = NO_PARTITIONS
-    ) -> Holding:
+    ) -> AssignmentState:
         """Return the next holding; a client that missed the last answer still names the epoch before it."""
         previous_epoch = self.previous_epoch if epoch == self.epoch else self.epoch
-        return Holding(epoch, previous_epoch, state, assigned, revoking)
+        return AssignmentState(epoch, previous_epoch, state, assigned, revoking)
 
     def is_settled(self, epoch: int) -> bool:
         """Tell whether all is done for an epoch of the target assignment."""
@@ -68,7 +68,7 @@ class ConsumerMember:
 
     member_id: str
     wishes: ConsumerMemberValue
-    holding: Holding = Holding()
+    holding: AssignmentState = AssignmentState()
 
     @property
     def instance_id(self) -> str | None:
@@ -117,10 +117,10 @@ def holding_record(group_id: str, member: ConsumerMember) -> Record:
     return Record(ConsumerCurrentMemberKey(group_id, member.member_id), value)
 
 
-def holding_of(value: ConsumerCurrentMemberValue) -> Holding:
+def holding_of(value: ConsumerCurrentMemberValue) -> AssignmentState:
     """Return what a record says that a member has."""
     known = value.state in (0, 1, 2)
-    return Holding(
+    return AssignmentState(
         value.member_epoch,
         value.previous_member_epoch,
         MemberState(value.state) if known else MemberState.UNKNOWN,

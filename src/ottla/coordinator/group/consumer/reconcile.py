@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from ottla.coordinator.group.consumer_member import ConsumerMember, Holding, MemberState
-from ottla.coordinator.group.consumer_partitions import (
+from ottla.coordinator.group.consumer.member import AssignmentState, ConsumerMember, MemberState
+from ottla.coordinator.group.consumer.partitions import (
     Partitions,
     common,
     each_of,
@@ -57,7 +57,7 @@ class Target:
         return self.owned is None or bool(common(revoking, self.owned))
 
 
-def reconcile(member: ConsumerMember, target: Target, has_new_wishes: bool) -> Holding:
+def reconcile(member: ConsumerMember, target: Target, has_new_wishes: bool) -> AssignmentState:
     """Return what the member has next; the same as before if there is nothing to do, or to be done yet."""
     holding = member.holding
     match holding.state:
@@ -70,7 +70,7 @@ def reconcile(member: ConsumerMember, target: Target, has_new_wishes: bool) -> H
     return _next(holding, target)
 
 
-def _next(holding: Holding, target: Target) -> Holding:
+def _next(holding: AssignmentState, target: Target) -> AssignmentState:
     kept = common(holding.assigned, target.partitions)
     revoking = without(holding.assigned, kept)
     if revoking and target.may_still_have(revoking):
@@ -87,7 +87,7 @@ def _next(holding: Holding, target: Target) -> Holding:
     return holding.moved_to(target.epoch, state, union(kept, free))
 
 
-def _drop_unwanted(holding: Holding, target: Target) -> Holding:
+def _drop_unwanted(holding: AssignmentState, target: Target) -> AssignmentState:
     """Take away at once what the member does not subscribe to any more, whatever the target says."""
     kept = of_topics(holding.assigned, target.subscribed)
     if kept == holding.assigned:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_member import ConsumerMember
-from ottla.coordinator.group.consumer_partitions import NO_PARTITIONS, Partitions, to_record
-from ottla.coordinator.group.consumer_requests import ConsumerGroupDescription, ConsumerMemberDescription
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import ConsumerMember
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, to_record
+from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
 
 
 def describe(group: ConsumerGroup, default_assignor: str) -> ConsumerGroupDescription:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import Member, State
-from ottla.coordinator.group.classic_rebalance import (
-    joined,
-    prepare,
-    prepare_or_complete,
-    remove_member,
-)
-from ottla.coordinator.group.classic_turn import Turn
+from ottla.coordinator.group.classic.group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.rebalance import joined, prepare, prepare_or_complete, remove_member
+from ottla.coordinator.group.classic.update import GroupUpdate
 from ottla.coordinator.group.requests import JoinRequest
 from ottla.protocol.errors import (
     FencedInstanceId,
@@ -28,7 +22,7 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 and if its client has gone away nobody would notice."""
 
 
-def join(turn: Turn, token: int, request: JoinRequest) -> None:
+def join(turn: GroupUpdate, token: int, request: JoinRequest) -> None:
     """Let a member into the next generation, or tell it about the current one."""
     group = turn.group
     if not _has_room_for(group, request, turn.config.group_max_size):
@@ -61,7 +55,7 @@ def _has_room_for(group: ClassicGroup, request: JoinRequest, max_size: int) -> b
     return len(staying) < max_size
 
 
-def _turn_away(turn: Turn, token: int, member_id: str) -> None:
+def _turn_away(turn: GroupUpdate, token: int, member_id: str) -> None:
     """Refuse a member, which then is none any more."""
     group = turn.group
     turn.reply(token, GroupMaxSizeReached(f"{group.group_id} is full"))
@@ -72,7 +66,7 @@ def _turn_away(turn: Turn, token: int, member_id: str) -> None:
         prepare_or_complete(turn)
 
 
-def _join_without_id(turn: Turn, token: int, request: JoinRequest) -> None:
+def _join_without_id(turn: GroupUpdate, token: int, request: JoinRequest) -> None:
     group = turn.group
     member_id = f"{request.instance_id or request.client_id}-{request.fresh_id}"
     if request.instance_id is not None:
@@ -90,7 +84,7 @@ def _join_without_id(turn: Turn, token: int, request: JoinRequest) -> None:
         _add_member(turn, token, request, member_id)
 
 
-def _add_member(turn: Turn, token: int, request: JoinRequest, member_id: str) -> None:
+def _add_member(turn: GroupUpdate, token: int, request: JoinRequest, member_id: str) -> None:
     group = turn.group
     if not group.members:
         group.protocol_type = request.protocol_type
@@ -114,7 +108,7 @@ def _new_member(request: JoinRequest, member_id: str) -> Member:
     )
 
 
-def _rejoin(turn: Turn, token: int, request: JoinRequest) -> None:
+def _rejoin(turn: GroupUpdate, token: int, request: JoinRequest) -> None:
     """Handle a member that has an id already."""
     group = turn.group
     member = group.check_member(request.member_id, request.instance_id)
@@ -133,7 +127,7 @@ def _rejoin(turn: Turn, token: int, request: JoinRequest) -> None:
             prepare_or_complete(turn)
 
 
-def _park(turn: Turn, token: int, request: JoinRequest, member: Member) -> None:
+def _park(turn: GroupUpdate, token: int, request: JoinRequest, member: Member) -> None:
     """Take over what the member says now, and let its request wait for the next generation."""
     turn.reply(member.join_token, RebalanceInProgress("the member has sent another JoinGroup"))
     turn.group.put(
@@ -147,7 +141,7 @@ def _park(turn: Turn, token: int, request: JoinRequest, member: Member) -> None:
     )
 
 
-def _replace_member(turn: Turn, token: int, request: JoinRequest, old: Member, member_id: str) -> None:
+def _replace_member(turn: GroupUpdate, token: int, request: JoinRequest, old: Member, member_id: str) -> None:
     """Give a static member's place to the process that took over its instance id."""
     group = turn.group
     old_leader_id = group.leader_id or ""
@@ -172,7 +166,7 @@ def _replace_member(turn: Turn, token: int, request: JoinRequest, old: Member, m
 
 
 def _answer_without_rebalance(
-    turn: Turn, token: int, request: JoinRequest, member_id: str, old_leader_id: str
+    turn: GroupUpdate, token: int, request: JoinRequest, member_id: str, old_leader_id: str
 ) -> None:
     """Let a restarted static member carry on with its predecessor's assignment."""
     group = turn.group

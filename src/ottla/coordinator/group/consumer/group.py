@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from uuid import UUID
 
-from ottla.coordinator.group.consumer_member import ConsumerMember, holding_of, new_member
-from ottla.coordinator.group.consumer_partitions import Partitions, each_of, from_record
+from ottla.coordinator.group.consumer.member import ConsumerMember, holding_of, new_member
+from ottla.coordinator.group.consumer.partitions import Partitions, each_of, from_record
 from ottla.coordinator.group.records import (
     ConsumerCurrentMemberKey,
     ConsumerCurrentMemberValue,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from ottla.coordinator.group.consumer_partitions import Partitions
+from ottla.coordinator.group.consumer.partitions import Partitions
 
 
 @dataclass(frozen=True, slots=True)

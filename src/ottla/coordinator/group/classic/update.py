@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import CancelTimer, Reply, SetTimer, Step, Timer
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import Member
-from ottla.coordinator.group.classic_record import record_of
+from ottla.coordinator.group.classic.group import ClassicGroup, Member
+from ottla.coordinator.group.classic.record import record_of
 from ottla.coordinator.group.records import Record
 
 
-class Turn:
+class GroupUpdate:
     """What a handler works on. Nothing of it has happened before the step is taken."""
 
     __slots__ = ("_replies", "_timers", "config", "group", "now_ms", "records")
@@ -24,7 +23,7 @@ class Turn:
         self._timers: list[Timer] = []
 
     @classmethod
-    def of_new_group(cls, group_id: str, now_ms: int, config: BrokerConfig) -> Turn:
+    def of_new_group(cls, group_id: str, now_ms: int, config: BrokerConfig) -> GroupUpdate:
         """Start with a group that does not exist yet; its first record says that it does."""
         turn = cls(ClassicGroup(group_id, state_since_ms=now_ms), now_ms, config)
         turn.write()

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_member import (
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import (
     ConsumerMember,
     holding_record,
     new_member,
     renamed,
     wishes_record,
 )
-from ottla.coordinator.group.consumer_partitions import NO_PARTITIONS, Partitions, to_record, without
-from ottla.coordinator.group.consumer_reconcile import Target, reconcile
-from ottla.coordinator.group.consumer_requests import LEAVING_FOR_A_WHILE, Beat, BeatRequest
-from ottla.coordinator.group.consumer_subscription import bump, have_topics_changed, subscribe
-from ottla.coordinator.group.consumer_target import update_target
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, to_record, without
+from ottla.coordinator.group.consumer.reconcile import Target, reconcile
+from ottla.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE, Heartbeat, HeartbeatRequest
+from ottla.coordinator.group.consumer.subscription import bump, have_topics_changed, subscribe
+from ottla.coordinator.group.consumer.target import update_target
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.records import (
     ConsumerMemberValue,
     ConsumerTargetMemberKey,
@@ -32,7 +32,7 @@ from ottla.coordinator.group.records import (
 from ottla.protocol.errors import FencedMemberEpoch, GroupMaxSizeReached, UnreleasedInstanceId
 
 
-def heartbeat(turn: ConsumerTurn, token: int, request: BeatRequest) -> None:
+def heartbeat(turn: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) -> None:
     """Handle a heartbeat that is not the last one."""
     member = _admit(turn, request)
     updated = replace(member, wishes=_wishes(member.wishes, request))
@@ -43,11 +43,11 @@ def heartbeat(turn: ConsumerTurn, token: int, request: BeatRequest) -> None:
     if request.member_epoch == 0 or request.is_full or is_news:
         assignment = to_record(updated.holding.assigned)
     interval_ms = turn.group_config.consumer_heartbeat_interval_ms
-    turn.reply(token, Beat(updated.member_id, updated.holding.epoch, interval_ms, assignment))
+    turn.reply(token, Heartbeat(updated.member_id, updated.holding.epoch, interval_ms, assignment))
 
 
 def follow(
-    turn: ConsumerTurn, member: ConsumerMember, updated: ConsumerMember, owned: Partitions | None
+    turn: ConsumerGroupUpdate, member: ConsumerMember, updated: ConsumerMember, owned: Partitions | None
 ) -> ConsumerMember:
     """Write a member's wishes and draw all consequences; return the member after its next step."""
     if updated.wishes != member.wishes or updated.member_id not in turn.group.members:
@@ -60,7 +60,7 @@ def follow(
 
 
 def step_forward(
-    turn: ConsumerTurn, member: ConsumerMember, owned: Partitions | None, has_new_wishes: bool
+    turn: ConsumerGroupUpdate, member: ConsumerMember, owned: Partitions | None, has_new_wishes: bool
 ) -> ConsumerMember:
     """Let a member take its next step towards its target."""
     group = turn.group
@@ -85,7 +85,7 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, ma
         raise GroupMaxSizeReached(f"{group.group_id} has {max_size} members, which is the most")
 
 
-def take_place(turn: ConsumerTurn, old: ConsumerMember, member_id: str) -> ConsumerMember:
+def take_place(turn: ConsumerGroupUpdate, old: ConsumerMember, member_id: str) -> ConsumerMember:
     """Give a static member's place, and its partitions, to the process that has its instance id now."""
     group_id = turn.group.group_id
     target = turn.group.targets.get(old.member_id, NO_PARTITIONS)
@@ -99,7 +99,7 @@ def take_place(turn: ConsumerTurn, old: ConsumerMember, member_id: str) -> Consu
     return new
 
 
-def _admit(turn: ConsumerTurn, request: BeatRequest) -> ConsumerMember:
+def _admit(turn: ConsumerGroupUpdate, request: HeartbeatRequest) -> ConsumerMember:
     """Return the member, old or new; raise if it may not be one."""
     group = turn.group
     member_id = request.member_id or request.fresh_id
@@ -118,7 +118,7 @@ def _admit(turn: ConsumerTurn, request: BeatRequest) -> ConsumerMember:
     return take_place(turn, current, member_id)
 
 
-def _check_epoch(member: ConsumerMember, request: BeatRequest) -> None:
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
     """Fence a member whose epoch is not the one known here, unless it only missed the last answer."""
     known, claimed = member.holding.epoch, request.member_epoch
     if claimed == known:
@@ -131,7 +131,7 @@ def _check_epoch(member: ConsumerMember, request: BeatRequest) -> None:
     )
 
 
-def _wishes(before: ConsumerMemberValue, request: BeatRequest) -> ConsumerMemberValue:
+def _wishes(before: ConsumerMemberValue, request: HeartbeatRequest) -> ConsumerMemberValue:
     """Return what the member wants now; what it does not mention stays as it was."""
     topics, regex = request.subscribed_topics, request.subscribed_regex
     timeout_ms = request.rebalance_timeout_ms

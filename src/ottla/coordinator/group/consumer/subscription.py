@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
 
-from ottla.coordinator.group.consumer import Topics
-from ottla.coordinator.group.consumer_member import ConsumerMember
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.consumer.group import Topics
+from ottla.coordinator.group.consumer.member import ConsumerMember
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.records import (
     ConsumerGroupKey,
     ConsumerGroupValue,
@@ -42,7 +42,7 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if count else 0
 
 
-def bump(turn: ConsumerTurn) -> None:
+def bump(turn: ConsumerGroupUpdate) -> None:
     """Begin a new epoch of the group; the next member to be heard of makes the assignment for it."""
     group = turn.group
     names = group.subscribed_topics()
@@ -52,7 +52,7 @@ def bump(turn: ConsumerTurn) -> None:
         turn.write(Record(ConsumerTopicsKey(group.group_id)))
 
 
-def subscribe(turn: ConsumerTurn, old: ConsumerMember, new: ConsumerMember) -> bool:
+def subscribe(turn: ConsumerGroupUpdate, old: ConsumerMember, new: ConsumerMember) -> bool:
     """Follow a member's new wishes, which are written already; tell whether they change the subscription."""
     is_changed = set(old.wishes.subscribed_topics) != set(new.wishes.subscribed_topics)
     if old.regex != new.regex:
@@ -63,7 +63,7 @@ def subscribe(turn: ConsumerTurn, old: ConsumerMember, new: ConsumerMember) -> b
     return is_changed
 
 
-def forget_unused_regexes(turn: ConsumerTurn) -> None:
+def forget_unused_regexes(turn: ConsumerGroupUpdate) -> None:
     """Drop the regular expressions that nobody subscribes to any more."""
     if not turn.group.regexes:
         return
@@ -72,7 +72,7 @@ def forget_unused_regexes(turn: ConsumerTurn) -> None:
     turn.write(*(Record(ConsumerRegexKey(turn.group.group_id, regex)) for regex in unused))
 
 
-def have_topics_changed(turn: ConsumerTurn) -> bool:
+def have_topics_changed(turn: ConsumerGroupUpdate) -> bool:
     """Tell whether the group has to follow a change of the cluster's topics."""
     topics = turn.image.topics
     seen = turn.group.seen_topics
@@ -86,7 +86,7 @@ def have_topics_changed(turn: ConsumerTurn) -> bool:
     return metadata_hash(turn.group.subscribed_topics(), topics) != turn.group.metadata_hash
 
 
-def _refresh_regexes(turn: ConsumerTurn) -> bool:
+def _refresh_regexes(turn: ConsumerGroupUpdate) -> bool:
     """Compare regular expressions with the topics anew; tell whether all are done, or some are left."""
     version = turn.image.version
     stale = [regex for regex, value in turn.group.regexes.items() if value.version < version]
@@ -102,7 +102,7 @@ def _refresh_regexes(turn: ConsumerTurn) -> bool:
     return len(stale) <= at_once
 
 
-def _resolved(turn: ConsumerTurn, regex: str) -> Record:
+def _resolved(turn: ConsumerGroupUpdate, regex: str) -> Record:
     names = tuple(sorted(matching(regex, turn.image.topics)))
     value = ConsumerRegexValue(names, turn.image.version, turn.now_ms)
     return Record(ConsumerRegexKey(turn.group.group_id, regex), value)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-from ottla.coordinator.group.assign_types import Assignment, PartitionCounts, Subscriber
+from ottla.coordinator.group.consumer.assign_types import Assignment, PartitionCounts, Subscriber
 
 
 def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Assignment:

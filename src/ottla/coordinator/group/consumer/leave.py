@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from ottla.common.config.group_keys import GroupConfig
 from ottla.coordinator.effects import SetTimer
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState
-from ottla.coordinator.group.consumer_partitions import NO_PARTITIONS
-from ottla.coordinator.group.consumer_requests import LEAVING_FOR_A_WHILE, Beat, BeatRequest
-from ottla.coordinator.group.consumer_subscription import bump, forget_unused_regexes
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS
+from ottla.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE, Heartbeat, HeartbeatRequest
+from ottla.coordinator.group.consumer.subscription import bump, forget_unused_regexes
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.migration import can_downgrade, downgrade
 
 
-def leave(turn: ConsumerTurn, token: int, request: BeatRequest) -> None:
+def leave(turn: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) -> None:
     """Handle the last heartbeat of a member, or of a static member's process."""
     member = turn.group.member(request.member_id, request.instance_id)
-    turn.reply(token, Beat(member.member_id, request.member_epoch))
+    turn.reply(token, Heartbeat(member.member_id, request.member_epoch))
     if request.member_epoch == LEAVING_FOR_A_WHILE:
         # Its place is kept until its session ends; what it was to give up it has given up.
         holding = replace(member.holding, epoch=LEAVING_FOR_A_WHILE, revoking=NO_PARTITIONS)
@@ -29,7 +29,7 @@ def leave(turn: ConsumerTurn, token: int, request: BeatRequest) -> None:
         remove_members(turn, [member])
 
 
-def remove_members(turn: ConsumerTurn, members: list[ConsumerMember]) -> None:
+def remove_members(turn: ConsumerGroupUpdate, members: list[ConsumerMember]) -> None:
     """Take members out; the rest share what they had, or go on with the protocol that all of them speak."""
     has_lost_consumer = not all(each.is_classic for each in members)
     for each in members:
@@ -41,7 +41,7 @@ def remove_members(turn: ConsumerTurn, members: list[ConsumerMember]) -> None:
         bump(turn)
 
 
-def end_of_time(turn: ConsumerTurn, timer: str, member_id: str) -> None:
+def end_of_time(turn: ConsumerGroupUpdate, timer: str, member_id: str) -> None:
     """Remove a member that did not do in time what one of `MEMBER_TIMERS` was set for."""
     member = turn.group.members.get(member_id)
     if member is None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.group_keys import GroupConfig
 from ottla.coordinator.effects import NOTHING, CancelTimer, Reply, SetTimer, Step, Timer, TimerKey
-from ottla.coordinator.group.consumer import ConsumerGroup, member_tombstones
-from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState, holding_record
+from ottla.coordinator.group.consumer.group import ConsumerGroup, member_tombstones
+from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, holding_record
 from ottla.coordinator.group.records import Record
 from ottla.metadata.image import ClusterImage
 
@@ -17,7 +17,7 @@ MEMBER_TIMERS = ("session", "revoke", "rejoin", "collect")
 joining again, and collecting their assignment. Who does not do it in time is removed."""
 
 
-class ConsumerTurn:
+class ConsumerGroupUpdate:
     """What a handler works on. Nothing of it has happened before the step is taken.
 
     A record that a handler writes changes `group` at once, which is a copy from then on. So whatever is

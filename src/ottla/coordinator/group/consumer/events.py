@@ -9,11 +9,11 @@ from typing import Protocol
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Reply, Step
-from ottla.coordinator.group import consumer_describe, consumer_heartbeat, consumer_leave
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_requests import BeatRequest, check_beat
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.classic.group import ClassicGroup
+from ottla.coordinator.group.consumer import group_description, heartbeat, leave
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.requests import HeartbeatRequest, check_beat
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.group import Group
 from ottla.coordinator.group.migration import upgrade
 from ottla.coordinator.group.records import ConsumerGroupKey, Key, Value
@@ -29,14 +29,14 @@ class Machine(Protocol):
     groups: dict[str, Group]
 
 
-def beat(machine: Machine, now_ms: int, token: int, request: BeatRequest) -> Step:
+def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -> Step:
     """Handle a ConsumerGroupHeartbeat; the reply is a `Beat`."""
     check_beat(request, machine.config.group_consumer_assignors)
     turn = _turn_for(machine, now_ms, request)
     if request.member_epoch < 0:
-        consumer_leave.leave(turn, token, request)
+        leave.leave(turn, token, request)
     else:
-        consumer_heartbeat.heartbeat(turn, token, request)
+        heartbeat.heartbeat(turn, token, request)
     return turn.step()
 
 
@@ -45,7 +45,7 @@ def describe(machine: Machine, now_ms: int, token: int, group_id: str) -> Step:
     group = machine.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         raise GroupIdNotFound(f"there is no consumer group {group_id}")
-    description = consumer_describe.describe(group, machine.config.group_consumer_assignors[0])
+    description = group_description.describe(group, machine.config.group_consumer_assignors[0])
     return Step(replies=(Reply(token, description),))
 
 
@@ -62,15 +62,15 @@ def replay(groups: dict[str, Group], key: Key, value: Value | None) -> None:
         group.replay(key, value)
 
 
-def _turn_for(machine: Machine, now_ms: int, request: BeatRequest) -> ConsumerTurn:
+def _turn_for(machine: Machine, now_ms: int, request: HeartbeatRequest) -> ConsumerGroupUpdate:
     """Begin a turn on a group; a new member may make it, and may make it out of a classic group."""
     config, image, group_id = machine.config, machine.image, request.group_id
     group = machine.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return ConsumerTurn(group, now_ms, config, image)
+        return ConsumerGroupUpdate(group, now_ms, config, image)
     if request.member_epoch != 0:
         raise GroupIdNotFound(f"there is no consumer group {group_id}")
     if isinstance(group, ClassicGroup) and not group.is_empty:
         return upgrade(group, now_ms, config, image)
     records = () if group is None else group.tombstones()
-    return ConsumerTurn(ConsumerGroup(group_id), now_ms, config, image, records)
+    return ConsumerGroupUpdate(ConsumerGroup(group_id), now_ms, config, image, records)

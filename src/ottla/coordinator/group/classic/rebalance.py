@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import InitialDelay, Member, State
-from ottla.coordinator.group.classic_turn import Turn
+from ottla.coordinator.group.classic.group import ClassicGroup, InitialDelay, Member, State
+from ottla.coordinator.group.classic.update import GroupUpdate
 from ottla.coordinator.group.requests import Joined
 from ottla.protocol.errors import RebalanceInProgress, UnknownMemberId
 
 
-def prepare(turn: Turn) -> None:
+def prepare(turn: GroupUpdate) -> None:
     """Begin a rebalance: members learn of it from their next heartbeat, and join again."""
     group = turn.group
     if group.state is State.COMPLETING_REBALANCE:
@@ -32,7 +31,7 @@ def prepare(turn: Turn) -> None:
             turn.set_join_timer(group.rebalance_timeout_ms)
 
 
-def prepare_or_complete(turn: Turn) -> None:
+def prepare_or_complete(turn: GroupUpdate) -> None:
     """Go on after the members changed: begin a rebalance, or end one that waited for nobody else."""
     group = turn.group
     if group.state is not State.PREPARING_REBALANCE:
@@ -41,7 +40,7 @@ def prepare_or_complete(turn: Turn) -> None:
         complete_join(turn)
 
 
-def complete_join(turn: Turn) -> None:
+def complete_join(turn: GroupUpdate) -> None:
     """Begin the next generation with those who joined, and with static members, who may still come."""
     group = turn.group
     turn.cancel_join_timer()
@@ -63,7 +62,7 @@ def complete_join(turn: Turn) -> None:
         turn.write()
 
 
-def end_join_phase(turn: Turn) -> None:
+def end_join_phase(turn: GroupUpdate) -> None:
     """Handle the end of the time for joining; the first rebalance waits while new members keep coming."""
     group = turn.group
     if group.state is not State.PREPARING_REBALANCE:
@@ -77,7 +76,7 @@ def end_join_phase(turn: Turn) -> None:
     turn.set_join_timer(delay_ms)
 
 
-def end_sync_phase(turn: Turn) -> None:
+def end_sync_phase(turn: GroupUpdate) -> None:
     """Remove those who never asked for their assignment, and rebalance without them."""
     group = turn.group
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.unsynced:
@@ -87,7 +86,7 @@ def end_sync_phase(turn: Turn) -> None:
     prepare(turn)
 
 
-def remove_member(turn: Turn, member: Member) -> None:
+def remove_member(turn: GroupUpdate, member: Member) -> None:
     """Take a member out and answer what it still waits for; what becomes of the group is the caller's."""
     turn.reply(member.join_token, UnknownMemberId("the member has been removed"))
     turn.reply(member.sync_token, UnknownMemberId("the member has been removed"))
@@ -108,7 +107,7 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
     )
 
 
-def _announce(turn: Turn) -> None:
+def _announce(turn: GroupUpdate) -> None:
     """Tell everybody about the new generation; now they have to ask for their assignments."""
     group = turn.group
     for member in group.members.values():
@@ -121,7 +120,7 @@ def _announce(turn: Turn) -> None:
     turn.set_sync_timer(group.rebalance_timeout_ms)
 
 
-def _take_assignments_back(turn: Turn) -> None:
+def _take_assignments_back(turn: GroupUpdate) -> None:
     group = turn.group
     for member in list(group.members.values()):
         if member.sync_token is not None:

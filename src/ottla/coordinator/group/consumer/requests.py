@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ottla.coordinator.group.consumer_partitions import Partitions
+from ottla.coordinator.group.consumer.partitions import Partitions
 from ottla.coordinator.group.records import TopicPartitions
 from ottla.protocol.errors import InvalidRequest, UnsupportedAssignor
 
@@ -17,7 +17,7 @@ LEAVING_FOR_A_WHILE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class BeatRequest:
+class HeartbeatRequest:
     """A sign of life, a wish to join (epoch 0) or to leave (-1, -2), with what changed since the last one.
 
     None, and a rebalance timeout of -1, mean that it is as before.
@@ -45,7 +45,7 @@ class BeatRequest:
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
 
 
-def check_beat(request: BeatRequest, assignors: Sequence[str]) -> None:
+def check_beat(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
     """Refuse a request that contradicts itself, in Kafka's words."""
     for name, value in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():
@@ -64,7 +64,7 @@ def check_beat(request: BeatRequest, assignors: Sequence[str]) -> None:
         )
 
 
-def _check_join(request: BeatRequest) -> None:
+def _check_join(request: HeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
         raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
     if request.owned is None or request.owned:
@@ -76,7 +76,7 @@ def _check_join(request: BeatRequest) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """The member's epoch, and its partitions if they changed."""
 
     member_id: str

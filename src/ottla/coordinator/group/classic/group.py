@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from ottla.coordinator.group.classic_member import InitialDelay, Member, State
 from ottla.coordinator.group.records import GroupKey, OffsetValue, Record
 from ottla.coordinator.group.requests import CommitRequest, JoinedMember, ListedGroup, Protocols
 from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
@@ -28,6 +28,48 @@ from ottla.protocol.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+
+# A member of a classic group, and the states that a group can be in.
+
+
+class State(Enum):
+    """Where a group is in its life; the values are Kafka's words."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member; the tokens are those of its parked requests."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    """Whether it has not yet been in any generation."""
+    join_token: int | None = None
+    sync_token: int | None = None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Return its metadata for a protocol."""
+        return dict(self.protocols).get(protocol_name or "", b"")
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDelay:
+    """How long a group that was empty waits for more members, and how much longer it may."""
+
+    delay_ms: int
+    remaining_ms: int
+    has_new_member: bool = False
 
 
 @dataclass(slots=True)

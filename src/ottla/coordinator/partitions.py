@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
@@ -17,13 +18,32 @@ from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
-from ottla.coordinator.placement import partition_for
 from ottla.coordinator.runtime import Machine, Runtime
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator, TopicAlreadyExists
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
+
+# Which partition of `__consumer_offsets` a group lives on; every broker and every client tool agrees.
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """Return the partition of a group."""
+    return _positive_hash(group_id) % partition_count
+
+
+@lru_cache(maxsize=10_000)
+def _positive_hash(text: str) -> int:
+    """Return the absolute value of Java's String.hashCode: a polynomial over UTF-16 units in 32 bits."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(encoded), 2):
+        value = (value * 31 + (encoded[at] << 8 | encoded[at + 1])) & 0xFFFFFFFF
+    if value >= 0x80000000:
+        value -= 0x100000000
+    return 0 if value == -0x80000000 else abs(value)
+
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ottla.coordinator.group.assign_range import assign_range
-from ottla.coordinator.group.assign_types import Assignor, Subscriber
-from ottla.coordinator.group.assign_uniform import assign_uniform
-from ottla.coordinator.group.consumer import ConsumerGroup, Topics
-from ottla.coordinator.group.consumer_partitions import (
-    NO_PARTITIONS,
-    to_record,
-)
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.consumer.assign_range import assign_range
+from ottla.coordinator.group.consumer.assign_types import Assignor, Subscriber
+from ottla.coordinator.group.consumer.assign_uniform import assign_uniform
+from ottla.coordinator.group.consumer.group import ConsumerGroup, Topics
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, to_record
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.records import (
     ConsumerTargetKey,
     ConsumerTargetMemberKey,
@@ -24,7 +21,7 @@ from ottla.coordinator.group.records import (
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
-def update_target(turn: ConsumerTurn) -> None:
+def update_target(turn: ConsumerGroupUpdate) -> None:
     """Make the assignment for the group's epoch, unless it is made; write what it changes."""
     group = turn.group
     if group.epoch <= group.target_epoch:
