@@ -18,7 +18,7 @@ from kio.schema.metadata.v13.request import MetadataRequestTopic
 from tests.fuzz.messages import plausible_request
 from tests.fuzz.world import World
 
-from ottla.api.forwarding import FORWARDED
+from ottla.api.support.forwarding import FORWARDED
 from ottla.api.table import ROWS
 from ottla.client.connection import milliseconds
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

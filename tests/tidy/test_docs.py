@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tools.decisions_index import decisions_page
 
-from ottla.api.table_docs import api_page
+from ottla.api.support.table_docs import api_page
 from ottla.cli.problem_docs import problems_page
 from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page

@@ -10,10 +10,10 @@ from __future__ import annotations
 from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.brief_wait import BriefWait
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now
-from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError
 from ottla.protocol.types import NO_THROTTLE

@@ -14,7 +14,7 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import (
     KafkaError,
     KafkaStorageError,

@@ -22,7 +22,7 @@ from kio.schema.api_versions.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.api.table import advertised
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest

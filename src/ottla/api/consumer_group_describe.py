@@ -19,10 +19,10 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.consumer_group_heartbeat import check_protocol
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now, outcome
+from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now, outcome
 from ottla.api.turns import in_turns
 from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription

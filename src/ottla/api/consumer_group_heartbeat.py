@@ -19,9 +19,9 @@ from kio.schema.consumer_group_heartbeat.v1 import (
 from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPartitions
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import outcome, then
-from ottla.api.results import milliseconds
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import outcome, then
+from ottla.api.support.results import milliseconds
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid
 from ottla.coordinator.group.consumer import events

@@ -9,8 +9,8 @@ from __future__ import annotations
 from kio.schema.create_acls.v3 import CreateAclsRequest, CreateAclsResponse
 from kio.schema.create_acls.v3.response import AclCreationResult
 
-from ottla.api.context import RequestContext
-from ottla.api.results import NO_AUTHORIZER
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import NO_AUTHORIZER
 from ottla.protocol.errors import SecurityDisabled
 from ottla.protocol.types import NO_THROTTLE
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from kio.schema.describe_acls.v3 import DescribeAclsRequest, DescribeAclsResponse
 
-from ottla.api.context import RequestContext
-from ottla.api.results import NO_AUTHORIZER
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import NO_AUTHORIZER
 from ottla.protocol.errors import SecurityDisabled
 from ottla.protocol.types import NO_THROTTLE
 

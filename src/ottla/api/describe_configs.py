@@ -19,8 +19,8 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.long_response import encode_in_parts
+from ottla.api.support.context import RequestContext
+from ottla.api.support.long_response import encode_in_parts
 from ottla.api.table import Reply
 from ottla.common.config.declaration import ConfigEntry
 from ottla.common.config.group_keys import ClientMetricsConfig, GroupConfig

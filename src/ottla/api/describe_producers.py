@@ -11,7 +11,7 @@ from kio.schema.describe_producers.v0 import DescribeProducersRequest, DescribeP
 from kio.schema.describe_producers.v0.response import PartitionResponse, ProducerState, TopicResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.api.turns import in_turns
 from ottla.log.producer_state import ProducerEntry
 from ottla.protocol.errors import KafkaError

@@ -17,12 +17,11 @@ from time import perf_counter
 from typing import Any, cast
 
 from ottla.api.api_versions import refusal
-from ottla.api.context import Peer, RequestContext, Services
-from ottla.api.error_response import error_response
-from ottla.api.forwarding import FORWARDED, forward
-from ottla.api.refused_request import refusing
-from ottla.api.request_times import BOUNDS_S, RequestTimes
-from ottla.api.slow_requests import SlowRequests
+from ottla.api.support.context import Peer, RequestContext, Services
+from ottla.api.support.error_response import error_response, refusing
+from ottla.api.support.forwarding import FORWARDED, forward
+from ottla.api.support.request_times import BOUNDS_S, RequestTimes
+from ottla.api.support.slow_requests import SlowRequests
 from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
 from ottla.network.peer import CLIENT_ID as BROKER_CLIENT_ID
 from ottla.protocol.api_keys import ApiKey

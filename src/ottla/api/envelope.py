@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from kio.schema.envelope.v0 import EnvelopeRequest, EnvelopeResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import InvalidRequest, NotController
 
 

@@ -15,8 +15,8 @@ from kio.schema.find_coordinator.v3 import FindCoordinatorResponse as ResponseV3
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from ottla.api.brief_wait import LOOK_EVERY_S, BriefWait
-from ottla.api.context import RequestContext
+from ottla.api.support.brief_wait import LOOK_EVERY_S, BriefWait
+from ottla.api.support.context import RequestContext
 from ottla.api.turns import in_turns
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError

@@ -10,10 +10,10 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v6 import InitProducerIdRequest, InitProducerIdResponse
 
-from ottla.api.brief_wait import BriefWait
-from ottla.api.context import RequestContext
-from ottla.api.results import milliseconds
-from ottla.api.transaction_calls import check_transactional_id, check_two_phase_commit, code_of_fenced
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import milliseconds
+from ottla.api.support.transaction_calls import check_transactional_id, check_two_phase_commit, code_of_fenced
 from ottla.coordinator.transaction.requests import Initiated, InitRequest
 from ottla.coordinator.transaction.transaction import NOBODY, Producer
 from ottla.protocol.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError

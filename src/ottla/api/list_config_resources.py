@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_config_resources.v1 import ListConfigResourcesRequest, ListConfigResourcesResponse
 from kio.schema.list_config_resources.v1.response import ConfigResource as ListedResource
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import UnsupportedVersion

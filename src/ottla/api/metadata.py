@@ -25,10 +25,10 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
-from ottla.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from ottla.api.brief_wait import BriefWait
-from ottla.api.context import RequestContext
-from ottla.api.forwarding import reached_controller
+from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.forwarding import reached_controller
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, why_illegal
 from ottla.controller.machine import NewTopic
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage

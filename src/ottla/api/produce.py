@@ -19,10 +19,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.leader_hints import leader_hint
-from ottla.api.produce_turns import Steps, nap
-from ottla.api.produce_verification import Failures, verify_partitions
+from ottla.api.support.context import RequestContext
+from ottla.api.support.leader_hints import leader_hint
+from ottla.api.support.produce_scheduler import Steps, nap
+from ottla.api.support.transaction_verification import Failures, verify_partitions
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
 from ottla.log.validator import is_costly, look_inside

@@ -21,7 +21,7 @@ from ottla.common.file_range import FileRange
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.api.context import RequestContext
+    from ottla.api.support.context import RequestContext
 
 Reply = bytes | Sequence[bytes | memoryview | FileRange]
 Handler = Callable[[Any, "RequestContext"], Any]

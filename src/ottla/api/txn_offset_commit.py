@@ -20,11 +20,11 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
-from ottla.api.brief_wait import BriefWait
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now, outcome
 from ottla.api.offset_commit import Accepted, Codes, accept, with_result
-from ottla.api.produce_verification import ask_coordinator
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now, outcome
+from ottla.api.support.transaction_verification import ask_coordinator
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed
 from ottla.protocol.errors import (

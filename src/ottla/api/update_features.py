@@ -14,8 +14,8 @@ from kio.schema.update_features import v1, v2
 from kio.schema.update_features.v1.response import UpdatableFeatureResult
 
 from ottla.api.api_versions import FEATURES
-from ottla.api.context import RequestContext
-from ottla.api.results import code_of, message_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of, message_of
 from ottla.protocol.errors import InvalidRequest, InvalidUpdateVersion, KafkaError
 from ottla.protocol.types import NO_THROTTLE
 

@@ -22,7 +22,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from ottla.api.context import RequestContext, Services
+from ottla.api.support.context import RequestContext, Services
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.protocol.errors import (
     CoordinatorLoadInProgress,

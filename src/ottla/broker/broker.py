@@ -16,12 +16,10 @@ from types import TracebackType
 from typing import Self
 
 from ottla import __version__
-from ottla.api.context import Services
-from ottla.api.departed_brokers import DepartedBrokers
 from ottla.api.dispatcher import Dispatcher
-from ottla.api.encoded_metadata import EncodedMetadata
-from ottla.api.fetch_sessions import FetchSessions
-from ottla.api.producer_ids import ProducerIds
+from ottla.api.support.context import EncodedMetadata, ProducerIds, Services
+from ottla.api.support.fetch_sessions import FetchSessions
+from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
 from ottla.broker.addresses import BrokerAddresses, advertised, bind_listeners, bind_metrics, peer_address
 from ottla.broker.data_directory import StartError, make_directory, owner_of_logs, set_stray_logs_aside
 from ottla.broker.full_disk import FullDisk
@@ -299,7 +297,7 @@ class Broker:
             partitions=self.partitions,
             log_directory=self.log_directory,
             encoded_metadata=EncodedMetadata(),
-            departed_brokers=DepartedBrokers(self.clock),
+            departed_brokers=RecentlyFencedBrokers(self.clock),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
             producer_ids=self.producer_ids,

@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.schema.write_txn_markers.v2 import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
-from ottla.api.context import Services
+from ottla.api.support.context import Services
 from ottla.api.write_txn_markers import append_marker, write_markers
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
-from ottla.api.fetch_sessions import Wanted
-from ottla.api.replica_fetch import ReplicaReading
+from ottla.api.support.fetch_sessions import FetchPartitionState
+from ottla.api.support.replica_fetch import ReplicaReading
 from ottla.controller.machine import election
 from ottla.controller.membership import Membership
 from ottla.protocol.fetch_codec import FetchPartitionResult
@@ -46,7 +46,7 @@ def unfenced_fetch() -> list[Patch]:
     read_one = ReplicaReading._read_one
 
     def read_unfenced(
-        reading: ReplicaReading, partition: Partition, wanted: Wanted, max_bytes: int
+        reading: ReplicaReading, partition: Partition, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
         if wanted.current_leader_epoch != partition.leader_epoch:
             wanted = copy(wanted)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.api.table import APIS, BYTES
 from ottla.common.clock import ManualClock
 from ottla.common.config.broker import BrokerConfig

@@ -11,9 +11,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
-from ottla.api.context import RequestContext
 from ottla.api.fetch import fetch
-from ottla.api.fetch_sessions import FetchSessions
+from ottla.api.support.context import RequestContext
+from ottla.api.support.fetch_sessions import FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.log.log_types import LogRead
 from ottla.protocol.api_keys import ApiKey

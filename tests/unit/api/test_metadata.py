@@ -6,8 +6,8 @@ from kio.schema.metadata import v10, v13
 from kio.schema.metadata.v10.request import MetadataRequestTopic as OldTopic
 from kio.schema.metadata.v13.request import MetadataRequestTopic
 
-from ottla.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from ottla.api.encoded_metadata import EncodedMetadata
+from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.api.support.context import EncodedMetadata
 
 
 @pytest.fixture

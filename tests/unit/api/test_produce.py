@@ -11,9 +11,9 @@ from typing import Any, cast
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v8.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from ottla.api.context import RequestContext
 from ottla.api.produce import produce
-from ottla.api.produce_turns import ProduceTurns
+from ottla.api.support.context import RequestContext
+from ottla.api.support.produce_scheduler import ProduceScheduler
 from ottla.log.log_types import Appended
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, KafkaStorageError, UnknownTopicOrPartition
@@ -108,7 +108,7 @@ class Bench:
             topic_data=(TopicProduceData(name=TopicName("orders"), partition_data=data),),
         )
         frame = bytearray(request_encoder(ApiKey.PRODUCE, VERSION, VERSION)(request))
-        services = cast(Any, SimpleNamespace(partitions=self, produce_turns=ProduceTurns()))
+        services = cast(Any, SimpleNamespace(partitions=self, produce_turns=ProduceScheduler()))
         ctx = RequestContext(services, cast(Any, self.connection), ApiKey.PRODUCE, VERSION, 7, "test")
         reply = produce(memoryview(frame), 0, ctx)
         decode = response_decoder(ApiKey.PRODUCE, VERSION, VERSION)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.api.producer_ids import ProducerIds
+from ottla.api.support.context import ProducerIds
 from ottla.protocol.errors import CoordinatorLoadInProgress, NotController
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.api.context import RequestContext
-from ottla.api.error_response import error_response
+from ottla.api.support.context import RequestContext
+from ottla.api.support.error_response import error_response
 from ottla.api.table import APIS
 from ottla.common.clock import SystemClock
 from ottla.common.config.broker import BrokerConfig

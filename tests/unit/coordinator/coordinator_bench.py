@@ -7,10 +7,10 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.api.departed_brokers import DepartedBrokers
 from ottla.api.dispatcher import Dispatcher
-from ottla.api.produce_turns import ProduceTurns
-from ottla.api.producer_ids import ProducerIds
+from ottla.api.support.context import ProducerIds
+from ottla.api.support.produce_scheduler import ProduceScheduler
+from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
 from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.clock import ManualClock
 from ottla.common.config.broker import BrokerConfig
@@ -110,8 +110,8 @@ class CoordinatorBench:
             groups=self.groups,
             transactions=self.transactions,
             producer_ids=self.producer_ids,
-            produce_turns=ProduceTurns(),
-            departed_brokers=DepartedBrokers(self.clock),
+            produce_turns=ProduceScheduler(),
+            departed_brokers=RecentlyFencedBrokers(self.clock),
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
         await self.transactions.start()

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.lag import LatestOffsets
-from ottla.metrics import distant_lag
-from ottla.metrics.distant_lag import Question, answers, questions, request_for, requests
+from ottla.metrics import remote_lag
+from ottla.metrics.remote_lag import Question, answers, questions, request_for, requests
 from ottla.protocol.own_messages import MeasuredPartition, MeasureLagResponse
 from ottla.protocol.schema.messages import (
     request_decoder,
@@ -54,7 +54,7 @@ def test_nobody_is_asked_about_a_partition_without_a_leader() -> None:
 
 
 def test_one_request_asks_for_so_many_partitions_and_no_more(monkeypatch: Any) -> None:
-    monkeypatch.setattr(distant_lag, "MOST_PER_REQUEST", 4)
+    monkeypatch.setattr(remote_lag, "MOST_PER_REQUEST", 4)
     assert [len(batch) for _, batch in requests(asked(10), lambda each: 1)] == [4, 4, 2]
 
 
@@ -85,7 +85,7 @@ def test_a_request_survives_the_wire() -> None:
 
 
 def test_the_largest_request_is_within_what_a_broker_reads() -> None:
-    batch = [Question("g" * 200, "t" * 249, 2**31 - 1, 2**62)] * distant_lag.MOST_PER_REQUEST
+    batch = [Question("g" * 200, "t" * 249, 2**31 - 1, 2**62)] * remote_lag.MOST_PER_REQUEST
     encoded = request_encoder(KEY, VERSION, VERSION)(request_for(batch))
     assert len(request_decoder(KEY, VERSION, VERSION)(memoryview(encoded), 0).partitions) == len(batch)
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from ottla.api.context import RequestContext
 from ottla.api.fetch import fetch
-from ottla.api.fetch_sessions import FetchSessions
+from ottla.api.support.context import RequestContext
+from ottla.api.support.fetch_sessions import FetchSessions
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.file_range import FileRange
 from ottla.common.ids import new_uuid

@@ -10,7 +10,8 @@ from kio.schema.find_coordinator.v3 import FindCoordinatorRequest as RequestV3
 from kio.schema.find_coordinator.v6 import FindCoordinatorRequest
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api import brief_wait, find_coordinator
+from ottla.api import find_coordinator
+from ottla.api.support import brief_wait
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.protocol.errors import CoordinatorNotAvailable
 

@@ -11,7 +11,7 @@ import asyncio
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (

@@ -17,8 +17,8 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.api.group_calls import now
-from ottla.api.produce_turns import Steps
+from ottla.api.support.group_calls import now
+from ottla.api.support.produce_scheduler import Steps
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import INTERNAL_TOPICS
 from ottla.log.verification import Verification
@@ -42,7 +42,7 @@ from ottla.protocol.records.batch import CONTROL_BIT, HEADER_BYTES, TRANSACTIONA
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.api.context import RequestContext, Services
+    from ottla.api.support.context import RequestContext, Services
 
 log = logging.getLogger(__name__)
 

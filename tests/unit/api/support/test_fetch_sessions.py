@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from ottla.api import fetch_sessions
-from ottla.api.fetch_sessions import EVICT_AFTER_MS, FetchSession, FetchSessions
+from ottla.api.support import fetch_sessions
+from ottla.api.support.fetch_sessions import EVICT_AFTER_MS, FetchSession, FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.protocol.errors import (
     FetchSessionIdNotFound,

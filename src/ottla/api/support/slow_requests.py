@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.common.clock import Clock
 from ottla.network.peer_log import PeerLog
 from ottla.protocol.api_keys import ApiKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import FencedLeaderEpoch, KafkaError, NotLeaderOrFollower
 from ottla.protocol.hot_path import Leader
 

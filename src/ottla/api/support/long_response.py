@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from struct import Struct
 from typing import Any
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.frames import encode_frame, encode_response_header
 from ottla.protocol.primitives import encode_uvarint
 from ottla.protocol.schema.messages import response_class, response_encoder

@@ -32,7 +32,7 @@ def nap() -> None:
     time.sleep(NAP_S)
 
 
-class ProduceTurns:
+class ProduceScheduler:
     """Runs the steps of all requests, and knows those that are not done yet."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ TopicKey = str | UUID
 """Topics are named by name up to version 12 and by id from version 13 on."""
 
 
-class Wanted:
+class FetchPartitionState:
     """One partition that a client fetches, and what it was last told about it."""
 
     __slots__ = (
@@ -85,7 +85,7 @@ class FetchSession:
         self.by_id = by_id
         self.epoch = INITIAL_EPOCH
         self.last_used_ms = 0
-        self.partitions: dict[tuple[TopicKey, int], Wanted] = {}
+        self.partitions: dict[tuple[TopicKey, int], FetchPartitionState] = {}
 
     def add(self, request: FetchRequest) -> None:
         """Add the partitions that the request names, or update them."""
@@ -93,7 +93,7 @@ class FetchSession:
             key = (topic, asked.partition)
             known = self.partitions.get(key)
             if known is None:
-                self.partitions[key] = Wanted(topic, asked)
+                self.partitions[key] = FetchPartitionState(topic, asked)
             else:
                 known.update(asked)
 
@@ -104,11 +104,11 @@ class FetchSession:
             for index in forgotten.partitions:
                 self.partitions.pop((topic, index), None)
 
-    def wanted(self) -> ValuesView[Wanted]:
+    def wanted(self) -> ValuesView[FetchPartitionState]:
         """Return the partitions, the longest unserved first."""
         return self.partitions.values()
 
-    def serve_last(self, served: list[Wanted]) -> None:
+    def serve_last(self, served: list[FetchPartitionState]) -> None:
         """Move what was served to the back, so that a busy partition does not starve the rest."""
         for wanted in served:
             key = (wanted.topic, wanted.index)

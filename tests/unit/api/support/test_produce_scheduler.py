@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ottla.api.produce_turns import ProduceTurns, Steps
+from ottla.api.support.produce_scheduler import ProduceScheduler, Steps
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ async def test_steps_that_need_nothing_are_done_at_once(done: list[str]) -> None
         return
         yield
 
-    assert ProduceTurns().run("client", steps()) is None
+    assert ProduceScheduler().run("client", steps()) is None
     assert done == ["all"]
 
 
@@ -31,7 +31,7 @@ async def test_a_turn_that_is_over_lets_others_have_theirs(done: list[str]) -> N
         yield None
         done.append("last")
 
-    rest = ProduceTurns().run("client", steps())
+    rest = ProduceScheduler().run("client", steps())
     assert rest is not None
     asyncio.get_running_loop().call_soon(done.append, "other")
     await rest
@@ -49,7 +49,7 @@ async def test_what_is_wanted_is_done_in_a_thread_and_comes_back(done: list[str]
         except ValueError as error:
             done.append(str(error))
 
-    rest = ProduceTurns().run("client", steps())
+    rest = ProduceScheduler().run("client", steps())
     assert rest is not None
     await rest
     assert done == ["ottla-produce_0", "no"]
@@ -58,7 +58,7 @@ async def test_what_is_wanted_is_done_in_a_thread_and_comes_back(done: list[str]
 async def test_a_request_waits_for_those_before_it_on_its_connection_and_for_no_other(
     done: list[str],
 ) -> None:
-    turns = ProduceTurns()
+    turns = ProduceScheduler()
     go = threading.Event()
 
     def slow() -> Steps:
@@ -84,7 +84,7 @@ async def test_a_request_waits_for_those_before_it_on_its_connection_and_for_no_
 
 
 async def test_a_request_is_not_held_up_by_one_that_was_cancelled(done: list[str]) -> None:
-    turns = ProduceTurns()
+    turns = ProduceScheduler()
     go = threading.Event()
 
     def slow() -> Steps:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.api.context import RequestContext
 from ottla.api.fetch import Reading, failure
-from ottla.api.fetch_sessions import FetchSession, TopicKey, Wanted
+from ottla.api.support.context import RequestContext
+from ottla.api.support.fetch_sessions import FetchPartitionState, FetchSession, TopicKey
 from ottla.api.table import Reply
 from ottla.protocol.errors import KafkaError, NotLeaderOrFollower, OffsetOutOfRange
 from ottla.protocol.fetch_codec import FetchPartitionResult, FetchRequest
@@ -58,7 +58,9 @@ class ReplicaReading(Reading):
         registry = self._ctx.services.partitions
         return registry.get(topic, index) if isinstance(topic, str) else registry.get_by_id(topic, index)
 
-    def _read_one(self, partition: Partition, wanted: Wanted, max_bytes: int) -> FetchPartitionResult:
+    def _read_one(
+        self, partition: Partition, wanted: FetchPartitionState, max_bytes: int
+    ) -> FetchPartitionResult:
         request, leading, log = self._request, partition.replication, partition.log
         if leading is None:
             raise NotLeaderOrFollower(f"{partition.topic_partition} has no followers")
@@ -88,7 +90,7 @@ class ReplicaReading(Reading):
         return self._read_records(partition, leading, wanted, max_bytes)
 
     def _read_records(
-        self, partition: Partition, leading: LeaderState, wanted: Wanted, max_bytes: int
+        self, partition: Partition, leading: LeaderState, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
         found = partition.read(
             wanted.fetch_offset, max_bytes, partition.log.log_end_offset, self.size_bytes == 0
@@ -108,7 +110,7 @@ class ReplicaReading(Reading):
         )
 
     def _result(
-        self, partition: Partition, wanted: Wanted, diverging: tuple[int, int] | None = None
+        self, partition: Partition, wanted: FetchPartitionState, diverging: tuple[int, int] | None = None
     ) -> FetchPartitionResult:
         return FetchPartitionResult(
             wanted.index,
@@ -118,7 +120,7 @@ class ReplicaReading(Reading):
             diverging_epoch=diverging,
         )
 
-    def _failure(self, wanted: Wanted, error: KafkaError) -> FetchPartitionResult:
+    def _failure(self, wanted: FetchPartitionState, error: KafkaError) -> FetchPartitionResult:
         """Say where the log starts: a follower that is behind it begins there."""
         failed = failure(wanted.index, error)
         if isinstance(error, OffsetOutOfRange):

@@ -39,7 +39,7 @@ class _First(NamedTuple):
     seen_ms: int
 
 
-class LateBeginnings:
+class FirstSequenceGuard:
     """When producers that a log does not know were first seen with a sequence number other than 0."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from ottla.api.request_times import BOUNDS_S, RequestTimes, quantile
+from ottla.api.support.request_times import BOUNDS_S, RequestTimes, quantile
 
 
 def test_every_request_is_in_one_bucket():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import Services
+from ottla.api.support.context import Services
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchRequest
@@ -54,7 +54,7 @@ Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
-class DistantLag:
+class RemoteLag:
     """What the leaders of partitions elsewhere have said, from `start` to `stop`."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from ottla.api.context import Peer
+from ottla.api.support.context import Peer
 from ottla.protocol.errors import KafkaError
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ died may ask that one where the log diverges, and nobody for a new leader (decis
 
 from __future__ import annotations
 
-from ottla.api.context import Peer
+from ottla.api.support.context import Peer
 from ottla.common.clock import Clock
 from ottla.metadata.image import EMPTY, ClusterImage
 
@@ -26,7 +26,7 @@ _LIBRDKAFKA = "rdkafka"
 """Part of its name, and of the versions of its bindings: confluent-kafka-python 2.16.1-rdkafka-2.16.0."""
 
 
-class DepartedBrokers:
+class RecentlyFencedBrokers:
     """Remembers when brokers were seen to be gone."""
 
     def __init__(self, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api.brief_wait import MAX_HOLD_S, MAX_WAIT_S, BriefWait
+from ottla.api.support.brief_wait import MAX_HOLD_S, MAX_WAIT_S, BriefWait
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 from ottla.testing.sim_loop import SimLoop
 

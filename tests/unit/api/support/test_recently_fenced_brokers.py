@@ -9,7 +9,7 @@ import pytest
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from ottla.api.api_versions import MAX_SOFTWARE_CHARS, api_versions
-from ottla.api.departed_brokers import LISTED_FOR_MS, DepartedBrokers
+from ottla.api.support.recently_fenced_brokers import LISTED_FOR_MS, RecentlyFencedBrokers
 from ottla.common.clock import ManualClock
 from ottla.metadata.entities import BrokerImage
 from ottla.metadata.image import ClusterImage
@@ -33,7 +33,7 @@ def image(*brokers: BrokerImage) -> ClusterImage:
 @pytest.mark.parametrize("before", [ALIVE, ALIVE._replace(shutting_down=True)], ids=["died", "stopped"])
 def test_a_broker_that_left_is_listed_for_a_while(before: BrokerImage) -> None:
     clock = ManualClock()
-    departed = DepartedBrokers(clock)
+    departed = RecentlyFencedBrokers(clock)
     assert departed.still_listed(image(before), PRODUCER) == frozenset()
     dead = image(DEAD)
     assert departed.still_listed(dead, PRODUCER) == {1}
@@ -55,31 +55,31 @@ def test_a_broker_that_left_is_listed_for_a_while(before: BrokerImage) -> None:
     ],
 )
 def test_only_librdkafka_is_told(software: str, told: set[int]) -> None:
-    departed = DepartedBrokers(ManualClock())
+    departed = RecentlyFencedBrokers(ManualClock())
     departed.note(image(ALIVE))
     assert departed.still_listed(image(DEAD), client(software)) == told
 
 
 def test_librdkafkas_consumers_are_not_told() -> None:
-    departed = DepartedBrokers(ManualClock())
+    departed = RecentlyFencedBrokers(ManualClock())
     departed.note(image(ALIVE))
     assert departed.still_listed(image(DEAD), client(has_fetched=True)) == frozenset()
     assert departed.still_listed(image(DEAD), PRODUCER) == {1}
 
 
 def test_a_broker_that_is_back_has_not_departed() -> None:
-    departed = DepartedBrokers(ManualClock())
+    departed = RecentlyFencedBrokers(ManualClock())
     departed.note(image(ALIVE))
     assert departed.still_listed(image(DEAD), PRODUCER) == {1}
     assert departed.still_listed(image(ALIVE._replace(epoch=2)), PRODUCER) == frozenset()
 
 
 def test_a_broker_that_was_dead_when_this_one_started_may_have_died_a_moment_ago() -> None:
-    assert DepartedBrokers(ManualClock()).still_listed(image(DEAD), PRODUCER) == {1}
+    assert RecentlyFencedBrokers(ManualClock()).still_listed(image(DEAD), PRODUCER) == {1}
 
 
 def test_a_broker_that_was_taken_out_of_the_cluster_is_not_listed() -> None:
-    departed = DepartedBrokers(ManualClock())
+    departed = RecentlyFencedBrokers(ManualClock())
     departed.note(image(ALIVE))
     assert departed.still_listed(image(DEAD), PRODUCER) == {1}
     assert departed.still_listed(image(), PRODUCER) == frozenset()

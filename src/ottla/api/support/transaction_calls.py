@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.common.config.transaction_keys import EVERYBODY
 from ottla.protocol.errors import (
     InvalidRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import NotLeaderOrFollower, OffsetNotAvailable, OffsetOutOfRange
 from ottla.protocol.fetch_codec import FetchPartitionResult
 from ottla.replication.partition import Partition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.api import late_beginnings
-from ottla.api.late_beginnings import ABANDONED_MS, HELD_BACK_MS, MOST, LateBeginnings
+from ottla.api.support import first_sequence_guard
+from ottla.api.support.first_sequence_guard import ABANDONED_MS, HELD_BACK_MS, MOST, FirstSequenceGuard
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch
@@ -14,7 +14,7 @@ from ottla.protocol.records.records import Record, encode_batch
 class Bench:
     def __init__(self) -> None:
         self.now_ms = 0
-        self._late = LateBeginnings()
+        self._late = FirstSequenceGuard()
 
     def waits(self, sequence: int = 30, *, epoch: int = 0, producer_id: int = 7, index: int = 0) -> bool:
         record = Record(0, 0, None, b"v")
@@ -50,7 +50,7 @@ def test_however_many_producers_return_at_once_all_of_them_get_through(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those who wait do not take each other's place, or none would ever be admitted."""
-    monkeypatch.setattr(late_beginnings, "MOST", 10)
+    monkeypatch.setattr(first_sequence_guard, "MOST", 10)
     bench, waiting = Bench(), set(range(35))
     while waiting and bench.now_ms < 10 * HELD_BACK_MS:
         waiting -= {
@@ -64,7 +64,7 @@ def test_however_many_producers_return_at_once_all_of_them_get_through(
 
 
 def test_one_that_never_comes_again_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_beginnings, "MOST", 10)
+    monkeypatch.setattr(first_sequence_guard, "MOST", 10)
     bench = Bench()
     for producer_id in range(10):
         assert bench.waits(producer_id=producer_id)
