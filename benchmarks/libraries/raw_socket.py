@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.libraries import FETCH_BYTES, Job
 from ottla.client import Consumer, TopicPartition
-from ottla.client.request_heads import RequestHeads
+from ottla.client.connection import RequestHeads
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.fetch_client import (
     FetchPartitionRequest,

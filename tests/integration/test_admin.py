@@ -23,7 +23,7 @@ from ottla.client import (
     TimedOut,
     TopicPartition,
 )
-from ottla.client.config_admin import ConfigSource
+from ottla.client.admin.config_admin import ConfigSource
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.common.ids import new_uuid
 from ottla.protocol.errors import (

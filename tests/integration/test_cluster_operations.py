@@ -13,12 +13,12 @@ from tests.integration.memory_cluster import MemoryCluster, awaited
 
 from ottla.cli import move_progress
 from ottla.cli.main import run
-from ottla.client import moves
 from ottla.client.address import parse_addresses
+from ottla.client.admin import moves
+from ottla.client.admin.cluster_admin import ClusterAdmin
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin
 from ottla.client.producer import AsyncProducer
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import TopicAlreadyExists
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from ottla.cli.progress import progress
 from ottla.cli.session import settings_for
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.errors import TimedOut
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition, new_uuid
 
 SINGLE_RECORDS = 200

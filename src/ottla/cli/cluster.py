@@ -13,9 +13,9 @@ from ottla.cli.options import bootstrap_option, confirm, format_option
 from ottla.cli.output import count, print_json, talk
 from ottla.cli.partition_names import partitions_named
 from ottla.cli.problems import Problem
+from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, Outcomes
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, Outcomes
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ElectionNotNeeded
 

@@ -15,11 +15,11 @@ from ottla.cli.options import bootstrap_option, format_option
 from ottla.cli.output import count, print_json, talk
 from ottla.cli.partition_names import partitions_named
 from ottla.cli.problems import Problem
+from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo
+from ottla.client.admin.moves import MoveWatch, lift_throttle
+from ottla.client.admin.reassignment_planner import Plan
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo
-from ottla.client.moves import MoveWatch, lift_throttle
-from ottla.client.spread import Plan
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 
 COPIES_FOR_TWO = 3

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ottla.cli.output import count, print_table
-from ottla.client.cluster_admin import ClusterInfo, MoveInfo
+from ottla.client.admin.cluster_admin import ClusterInfo, MoveInfo
 from ottla.common.ids import TopicPartition
 
 SHOWN = 20

@@ -27,7 +27,7 @@ def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     """Return the groups that begin like that."""
 
     async def ask(cluster: Cluster) -> Iterable[str]:
-        from ottla.client.groups import Groups
+        from ottla.client.admin.groups import Groups
 
         return [each.group_id for each in await Groups(cluster).list()]
 

@@ -14,8 +14,8 @@ from ottla.cli.output import count, print_json, print_table, talk
 from ottla.cli.problem_kinds import BAD_CONFIG
 from ottla.cli.problems import Problem
 from ottla.cli.profiles import profiles_file, read_profiles
+from ottla.client.admin.config_admin import ConfigAdmin, ConfigEntry, ConfigSource
 from ottla.client.cluster import Cluster
-from ottla.client.config_admin import ConfigAdmin, ConfigEntry, ConfigSource
 from ottla.protocol.errors import InvalidConfig
 
 SET_BY_SOMEBODY = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}

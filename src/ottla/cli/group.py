@@ -17,10 +17,10 @@ from ottla.cli.output import count, print_json, print_table, talk
 from ottla.cli.partition_choice import Choice, chosen_partitions, is_chosen, topic_option
 from ottla.cli.problem_kinds import GROUP_IN_USE, UNKNOWN_GROUP
 from ottla.cli.problems import Problem
+from ottla.client.admin.group_types import GroupDescription
+from ottla.client.admin.groups import Groups
+from ottla.client.admin.lag import measure
 from ottla.client.cluster import Cluster
-from ottla.client.group_types import GroupDescription
-from ottla.client.groups import Groups
-from ottla.client.lag import measure
 from ottla.common.ids import TopicPartition
 from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import (

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from ottla.cli.output import count, print_table
-from ottla.client.group_types import CommittedOffset, GroupDescription, GroupMember
-from ottla.client.lag import Measured
+from ottla.client.admin.group_types import CommittedOffset, GroupDescription, GroupMember
+from ottla.client.admin.lag import Measured
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import Lag
 

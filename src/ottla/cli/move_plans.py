@@ -12,10 +12,10 @@ from ottla.cli.move_progress import watch
 from ottla.cli.options import confirm
 from ottla.cli.output import count, print_json, talk
 from ottla.cli.problems import Problem
+from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
+from ottla.client.admin.moves import MoveWatch, lift_throttle, throttle
+from ottla.client.admin.reassignment_planner import Plan, spread
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
-from ottla.client.moves import MoveWatch, lift_throttle, throttle
-from ottla.client.spread import Plan, spread
 from ottla.common.ids import TopicPartition
 from ottla.common.units import GIB, KIB, MIB
 

@@ -8,7 +8,7 @@ import sys
 from ottla.cli.options import is_terminal
 from ottla.cli.output import count, talk
 from ottla.cli.problems import Problem
-from ottla.client.moves import MoveWatch, Progress
+from ottla.client.admin.moves import MoveWatch, Progress
 from ottla.common.units import MIB
 
 LINE_EVERY_S = 10.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.cli.problem_kinds import UNKNOWN_TOPIC
 from ottla.cli.problems import Problem
-from ottla.client.cluster_admin import ClusterInfo
+from ottla.client.admin.cluster_admin import ClusterInfo
 from ottla.common.ids import TopicPartition
 from ottla.common.near_names import did_you_mean
 

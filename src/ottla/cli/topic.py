@@ -16,8 +16,8 @@ from ottla.cli.output import count, print_json, print_table, talk
 from ottla.cli.problem_kinds import BAD_CONFIG
 from ottla.cli.problems import Problem
 from ottla.cli.topic_view import TopicView
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import uuid_text
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidConfig, TopicAlreadyExists

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from ottla.cli.output import count, print_table
+from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
 from ottla.client.cluster import PartitionInfo, TopicInfo
-from ottla.client.config_admin import ConfigEntry, ConfigSource
 from ottla.common.ids import uuid_text
 
 COLUMNS = ("partition", "leader", "replicas", "isr", "start", "end")

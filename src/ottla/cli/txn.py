@@ -23,8 +23,7 @@ from ottla.cli.txn_view import (
     print_listed,
     print_open,
 )
-from ottla.client.cluster import Cluster
-from ottla.client.transactions import (
+from ottla.client.admin.transactions import (
     PREPARED,
     ListedTransaction,
     OpenTransaction,
@@ -32,6 +31,7 @@ from ottla.client.transactions import (
     Transactions,
     prefix_pattern,
 )
+from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import InvalidRegularExpression

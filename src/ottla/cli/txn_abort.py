@@ -13,8 +13,8 @@ from ottla.cli.partition_choice import Choice, chosen_partitions, topic_option
 from ottla.cli.problem_kinds import UNKNOWN_TRANSACTION
 from ottla.cli.problems import Problem
 from ottla.cli.txn_view import described_as_json, open_as_json, state_of
+from ottla.client.admin.transactions import OpenTransaction, TransactionDescription, Transactions
 from ottla.client.cluster import Cluster
-from ottla.client.transactions import OpenTransaction, TransactionDescription, Transactions
 from ottla.common.ids import TopicPartition
 from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import TransactionalIdNotFound

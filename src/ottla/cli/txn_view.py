@@ -8,7 +8,7 @@ import click
 
 from ottla.cli.group_view import duration
 from ottla.cli.output import count, print_table
-from ottla.client.transactions import ListedTransaction, OpenTransaction, TransactionDescription
+from ottla.client.admin.transactions import ListedTransaction, OpenTransaction, TransactionDescription
 
 LISTED = ("transactional id", "state", "producer id", "coordinator")
 OPEN = ("topic", "partition", "start offset", "producer id", "epoch", "last record")

@@ -16,9 +16,9 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any, TypeVar
 
-from ottla.client.bridge import Bridge
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
+from ottla.client.event_loop_thread import EventLoopThread
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Link:
 
     def __init__(self, options: ClientOptions, *, is_patient: bool = False) -> None:
         self.options = options
-        self._bridge = Bridge("ottla spark")
+        self._bridge = EventLoopThread("ottla spark")
         try:
             self.cluster = self._bridge.run(_connected(options, is_patient))
         except BaseException:

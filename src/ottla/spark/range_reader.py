@@ -18,8 +18,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from ottla.client.cluster import TRANSIENT, Cluster
-from ottla.client.consumer.record import Batch
-from ottla.client.consumer.visible import visible_batches
+from ottla.client.consumer.fetching.read_committed import visible_batches
+from ottla.client.consumer.fetching.record import Batch
 from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NoLeader, TimedOut, error_for
 from ottla.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, list_offsets
 from ottla.common.ids import TopicPartition

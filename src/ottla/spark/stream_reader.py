@@ -19,9 +19,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.client.admin.group_types import OffsetAndMetadata
+from ottla.client.admin.groups import Groups
 from ottla.client.errors import ClientError
-from ottla.client.group_types import OffsetAndMetadata
-from ottla.client.groups import Groups
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.errors import KafkaError

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from ottla.client.cluster import Cluster, TopicInfo
-from ottla.client.consumer.private_lines import PrivateLines
+from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
@@ -38,7 +38,7 @@ class TopicWatch:
     def __init__(self, cluster: Cluster, options: SourceOptions) -> None:
         self._cluster = cluster
         self._options = options
-        self._lines = PrivateLines(cluster)
+        self._lines = DedicatedConnections(cluster)
         self.topics: dict[str, TopicInfo] = {}
         """The topics that there are now; those that are asked for and do not exist are not in here."""
 

@@ -16,12 +16,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.bridge import Bridge
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerRecord
+from ottla.client.event_loop_thread import EventLoopThread
 from ottla.client.producer import AsyncProducer
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing.record_diff import difference, in_form
@@ -37,7 +37,7 @@ Enough = Callable[[Sequence[ConsumerRecord]], bool]
 class TopicProbe:
     """One topic, as a test sees it; it need not exist yet."""
 
-    def __init__(self, bridge: Bridge, bootstrap_servers: str, name: str) -> None:
+    def __init__(self, bridge: EventLoopThread, bootstrap_servers: str, name: str) -> None:
         self.name = name
         self._bridge = bridge
         self._bootstrap = bootstrap_servers

@@ -11,9 +11,9 @@ from ottla.cli import move_progress
 from ottla.cli.cluster_view import Health, cluster_as_json, print_cluster
 from ottla.cli.problems import Problem
 from ottla.client.address import Address
+from ottla.client.admin.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
+from ottla.client.admin.moves import Progress
 from ottla.client.cluster import PartitionInfo, TopicInfo
-from ottla.client.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
-from ottla.client.moves import Progress
 from ottla.common.ids import TopicPartition
 
 MIB = 1 << 20

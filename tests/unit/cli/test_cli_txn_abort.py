@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cli.problems import Problem
 from ottla.cli.txn_abort import _check_undecided
-from ottla.client.transactions import OpenTransaction, TransactionDescription
+from ottla.client.admin.transactions import OpenTransaction, TransactionDescription
 from ottla.common.ids import TopicPartition
 
 

@@ -6,11 +6,11 @@ from tests.unit.client.fake_broker import FakeBroker
 
 from ottla.client.address import Address
 from ottla.client.admin import AsyncAdmin
+from ottla.client.admin.config_admin import ConfigSource
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.config_admin import ConfigSource
 from ottla.client.errors import TimedOut
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (

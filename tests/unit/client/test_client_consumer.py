@@ -5,7 +5,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_broker import FakeBroker
 
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions, DeserializationFailed, NoOffset, WrongUse
-from ottla.client.consumer.mistakes import NotAssigned
+from ottla.client.consumer.membership.listener import NotAssigned
 from ottla.client.errors import ClientClosed, TimedOut
 from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import TopicPartition, new_uuid

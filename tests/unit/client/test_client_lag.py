@@ -1,6 +1,6 @@
 from kio.schema.errors import ErrorCode
 
-from ottla.client.lag import Measured, measure
+from ottla.client.admin.lag import Measured, measure
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import Lag
 from ottla.protocol.api_keys import ApiKey

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client import record_columns
-from ottla.client.consumer.fetch_session import FetchSession, Wanted
-from ottla.client.consumer.record import ConsumerRecord, Decoder
-from ottla.client.consumer.visible import visible_batches
+from ottla.client.consumer.fetching.fetch_session import FetchPosition, FetchSession
+from ottla.client.consumer.fetching.read_committed import visible_batches
+from ottla.client.consumer.fetching.record import ConsumerRecord, Decoder
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, InvalidRequest
 from ottla.protocol.fetch_client import (
@@ -94,7 +94,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_refused(version):
 
 def wanted(**offsets):
     return {
-        TopicPartition(name, 0): Wanted(Topic(name, ID), FetchPartitionRequest(offset, 0, 1))
+        TopicPartition(name, 0): FetchPosition(Topic(name, ID), FetchPartitionRequest(offset, 0, 1))
         for name, offset in offsets.items()
     }
 
@@ -135,7 +135,9 @@ def test_a_topic_with_another_id_is_forgotten_and_asked_for():
     session = FetchSession()
     session.prepare(wanted(a=1), 13)
     session.answered(99)
-    other = {TopicPartition("a", 0): Wanted(Topic("a", uuid.UUID(int=8)), FetchPartitionRequest(1, 0, 1))}
+    other = {
+        TopicPartition("a", 0): FetchPosition(Topic("a", uuid.UUID(int=8)), FetchPartitionRequest(1, 0, 1))
+    }
     sent = session.prepare(other, 13)
     assert [topic.topic_id for topic in sent.topics] == [uuid.UUID(int=8)]
     assert [topic.topic_id for topic in sent.forgotten] == [ID]

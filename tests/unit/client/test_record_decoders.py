@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.consumer import record as module
-from ottla.client.consumer.record import ConsumerRecord, Decoder
+from ottla.client.consumer.fetching import record as module
+from ottla.client.consumer.fetching.record import ConsumerRecord, Decoder
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
 from ottla.protocol.records import compiled, record_decoder

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
 from kio.schema.errors import ErrorCode
 
+from ottla.client.producer.transaction_calls import VERSION, decode_ended, encode_end
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.end_txn_client import VERSION, decode_ended, encode_end
 from ottla.protocol.schema.messages import request_encoder, response_encoder
 from ottla.protocol.types import NO_THROTTLE
 

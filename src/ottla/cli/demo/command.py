@@ -27,10 +27,10 @@ from ottla.cli.output import print_json, talk
 from ottla.cli.problem_kinds import NO_JAVA
 from ottla.cli.problems import Problem, missing_package
 from ottla.cli.profiles import BOOTSTRAP_KEY
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.java import JavaNotFound, find_java
 from ottla.protocol.errors import KafkaError
 

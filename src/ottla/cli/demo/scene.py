@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass, field
 
 from ottla.cli.demo.names import Names
+from ottla.client.admin.groups import Groups
+from ottla.client.admin.lag import measure
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.errors import ClientError
-from ottla.client.groups import Groups
-from ottla.client.lag import measure
 from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError

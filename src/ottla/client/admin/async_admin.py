@@ -6,29 +6,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ottla.client.admin.options import AdminOptions
-from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo, Outcomes
-from ottla.client.group_members import remove_members
-from ottla.client.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
-from ottla.client.groups import Groups
-from ottla.client.lag import Measured, measure
-from ottla.client.log_directories import (
+from ottla.client.admin.cluster_admin import (
+    ClusterAdmin,
+    ClusterInfo,
     LogDirectory,
+    MoveInfo,
+    Outcomes,
     PartitionDescription,
     describe_log_dirs,
     describe_partitions,
 )
-from ottla.client.partition_producers import PartitionProducer, describe_producers
-from ottla.client.records_admin import delete_records
-from ottla.client.signatures import accepts
-from ottla.client.topic_admin import TopicAdmin
-from ottla.client.transactions import (
+from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
+from ottla.client.admin.groups import Groups, remove_members
+from ottla.client.admin.lag import Measured, measure
+from ottla.client.admin.options import AdminOptions
+from ottla.client.admin.topic_admin import TopicAdmin, delete_records
+from ottla.client.admin.transactions import (
     ListedTransaction,
     OpenTransaction,
+    PartitionProducer,
     TransactionDescription,
     Transactions,
+    describe_producers,
 )
+from ottla.client.cluster import Cluster
+from ottla.client.signatures import accepts
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError

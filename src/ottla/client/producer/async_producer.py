@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
-from ottla.client.group_types import ConsumerGroupMetadata
 from ottla.client.metadata import PartitionInfo
 from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Callback, Delivery, RecordMetadata
 from ottla.client.producer.core import ProducerCore, no_room
-from ottla.client.producer.intake import HeadersGiven, Prepared
 from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.record_preparer import HeadersGiven, Prepared
 from ottla.client.producer.stats import SenderStats
-from ottla.client.producer.transaction_state import PreparedTransaction, State
+from ottla.client.producer.transaction_calls import PreparedTransaction, State
 from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock

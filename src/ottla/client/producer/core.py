@@ -16,8 +16,8 @@ from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Batch, Delivery
-from ottla.client.producer.intake import Intake, Prepared
 from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.record_preparer import Prepared, RecordPreparer
 from ottla.client.producer.sender import Sender
 from ottla.common.clock import Clock, SystemClock
 from ottla.protocol.errors import InvalidTopicException, UnknownTopicOrPartition
@@ -75,7 +75,7 @@ class ProducerCore:
             max_in_flight=options.max_in_flight_requests_per_connection,
             is_idempotent=bool(options.enable_idempotence),
         )
-        self.intake = Intake(options, self.accumulator, clock or SystemClock())
+        self.intake = RecordPreparer(options, self.accumulator, clock or SystemClock())
         self.sender = Sender(
             self.cluster, options, self.accumulator, on_settled=self._settled, on_topic=self.intake.adopt
         )

@@ -7,8 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from ottla.client.client_options import ClientOptions
-from ottla.client.option_kinds import function, number, one_of, text, whole, yes_or_no
-from ottla.client.options import ConfigError, option
+from ottla.client.options import ConfigError, function, number, one_of, option, text, whole, yes_or_no
 from ottla.client.producer.interceptors import ProducerInterceptor
 from ottla.client.producer.partitioners import PARTITIONERS, STICKY, Partitioner
 from ottla.common.config.types import at_least

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
+from ottla.client.admin.topic_admin import NewTopic, TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import raise_for
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
@@ -25,7 +26,6 @@ from ottla.client.producer.batch import MAX_SEQUENCE, Identity
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.partitioners import partition_of
 from ottla.client.producer.transaction_calls import TransactionCalls
-from ottla.client.topic_admin import NewTopic, TopicAdmin
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
