@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.decisions_index import decisions_page
 
 from ottla.api.support.table_docs import api_page
-from ottla.cli.problem_docs import problems_page
+from ottla.cli.support.problem_docs import problems_page
 from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page
 from ottla.common.config.docs import configuration_page

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import lines
+from ottla.cli import produce
 from ottla.cli.main import run
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -51,7 +51,7 @@ def ottla(capfdbinary: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         reading, writing = os.pipe()
         os.write(writing, stdin)
         os.close(writing)
-        monkeypatch.setattr("ottla.cli.produce.read_lines", lambda: lines.read_lines(reading))
+        monkeypatch.setattr("ottla.cli.produce.read_lines", lambda: produce.read_lines(reading))
         code = run(args)
         sys.stdout.flush()
         captured = capfdbinary.readouterr()

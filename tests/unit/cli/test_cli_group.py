@@ -5,8 +5,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_groups import FakeGroup, FakeMember
 
-from ottla.cli.group_view import duration
-from ottla.cli.partition_choice import parse_choice
+from ottla.cli.group.view import duration
+from ottla.cli.support.partition_choice import parse_choice
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.records.records import Record, encode_batch

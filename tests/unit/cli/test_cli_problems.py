@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import problem_kinds
 from ottla.cli.explain import as_text
 from ottla.cli.main import COMMANDS
-from ottla.cli.problem_docs import problems_page
-from ottla.cli.problem_kinds import KINDS, Kind, kind_named
-from ottla.cli.session import unanswered
-from ottla.cli.start_problems import could_not_start
+from ottla.cli.support import problem_kinds
+from ottla.cli.support.problem_docs import problems_page
+from ottla.cli.support.problem_kinds import KINDS, Kind, kind_named
+from ottla.cli.support.session import unanswered
+from ottla.cli.support.start_problems import could_not_start
 from ottla.client.address import Address
 from ottla.client.errors import BrokerUnreachable, TimedOut
 from ottla.common.java import JavaNotFound

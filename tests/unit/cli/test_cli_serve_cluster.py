@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import serve_cluster
-from ottla.cli.problems import Problem
-from ottla.cli.serve_cluster import ClusterPlan
+from ottla.cli.serve import cluster
+from ottla.cli.serve.cluster import ClusterPlan
+from ottla.cli.support.problems import Problem
 
 PLAN = ClusterPlan(3, Path("data"), "127.0.0.1", 9092, None, {}, None, "info")
 
@@ -58,12 +58,12 @@ async def test_a_broker_that_crashes_is_started_again_at_its_address(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers = Brokers([-9, 1, 0])
-    monkeypatch.setattr(serve_cluster, "_start_broker", brokers.start)
-    monkeypatch.setattr(serve_cluster, "RESTART_AFTER_S", 0.0)
+    monkeypatch.setattr(cluster, "_start_broker", brokers.start)
+    monkeypatch.setattr(cluster, "RESTART_AFTER_S", 0.0)
     plan = replace(PLAN, port=0)
     children = [await brokers.start(1, plan, "z")]
     with pytest.raises(Problem, match="all brokers have stopped"):
-        await serve_cluster._until_stopped(children, plan, "z", asyncio.Event())
+        await cluster._until_stopped(children, plan, "z", asyncio.Event())
     assert brokers.ports == [0, 4711, 4711]
     said = capsys.readouterr().err
     assert "broker-1 has ended with exit code -9; it is started again in 0 s" in said

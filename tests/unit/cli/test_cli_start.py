@@ -1,7 +1,7 @@
 import pytest
 
-from ottla.cli.problems import Problem
-from ottla.cli.start import FROM_END, FROM_START, Start, check_fits, parse_start, positions
+from ottla.cli.support.offset_range import FROM_END, FROM_START, Start, check_fits, parse_start, positions
+from ottla.cli.support.problems import Problem
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 from ottla.protocol.records.records import Record, encode_batch

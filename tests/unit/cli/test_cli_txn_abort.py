@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.problems import Problem
-from ottla.cli.txn_abort import _check_undecided
+from ottla.cli.support.problems import Problem
+from ottla.cli.txn.abort import _check_undecided
 from ottla.client.admin.transactions import OpenTransaction, TransactionDescription
 from ottla.common.ids import TopicPartition
 
