@@ -11,8 +11,7 @@ from ottla.client.producer.partitioners import partition_of
 from ottla.common.clock import ManualClock
 from ottla.protocol.records.records import Record, decode_records
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.sink.layout import Layout, layout_of
-from ottla.spark.sink.rows import Encoded, RowEncoder
+from ottla.spark.sink.rows import Encoded, Layout, RowEncoder, layout_of
 
 
 def schema(**columns: object) -> StructType:
