@@ -17,8 +17,7 @@ import pytest
 from ottla.broker.zookeeper_server import ZooKeeperFailed, zookeeper_jars
 from ottla.common.java import JavaNotFound, find_java
 from ottla.testing.broker_process import free_port
-from ottla.testing.cluster_process import wait_until
-from ottla.testing.cluster_view import view_of
+from ottla.testing.cluster_process import view_of, wait_until
 
 OTTLA = [sys.executable, "-m", "ottla.cli.main"]
 

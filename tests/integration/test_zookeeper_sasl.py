@@ -17,7 +17,7 @@ from ottla.common.config.declaration import ConfigError
 from ottla.metadata.records import MetadataError, ProducerIdsAllocated
 from ottla.metadata.store import MetadataStore, Session, SessionLost, StoreUnavailable
 from ottla.metadata.zookeeper.types import NotAuthenticated
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.testing.cluster_process import ZooKeeperProcess
 
 pytest.importorskip("puresasl", reason="SASL needs pure-sasl: pip install 'kazoo[sasl]'")
 

@@ -27,7 +27,7 @@ from ottla.metadata.store import (
 )
 from ottla.metadata.zookeeper import log
 from ottla.metadata.zookeeper.store import ZooKeeperSettings, ZooKeeperStore
-from ottla.testing.zookeeper_process import ZooKeeperProcess, ensemble
+from ottla.testing.cluster_process import ZooKeeperProcess, ensemble
 
 SESSION_MS = 1_000
 DEADLINE_S = 20

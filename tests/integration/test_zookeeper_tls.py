@@ -13,7 +13,7 @@ from ottla.broker.zookeeper_server import ZooKeeperFailed
 from ottla.common.config.broker import BrokerConfig
 from ottla.metadata.store import StoreUnavailable
 from ottla.testing.broker_process import free_port
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.testing.cluster_process import ZooKeeperProcess
 
 OPENSSL = shutil.which("openssl")
 

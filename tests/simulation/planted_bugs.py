@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from ottla.testing.sim_bugs import planted
 from ottla.testing.simulate import run_seed
+from ottla.testing.simulation.bugs import planted
 
 MOST_SEEDS = 300
 

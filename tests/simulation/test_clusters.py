@@ -13,8 +13,8 @@ import sys
 import pytest
 from tests.simulation.planted_bugs import LAST_FOUND, LAST_FOUND_BY_TRANSACTIONS, find_planted
 
-from ottla.testing.sim_bugs import ALL_BUGS
 from ottla.testing.simulate import run_seed
+from ottla.testing.simulation.bugs import ALL_BUGS
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "60"))
 CHUNKS = 6

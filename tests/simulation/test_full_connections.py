@@ -7,7 +7,7 @@ import errno
 import pytest
 from tests.simulation.test_full_disks import SOON_S, Scene
 
-from ottla.testing.sim_crowd import Crowd
+from ottla.testing.simulation.faults import Crowd
 
 
 def reset_links_between_brokers(scene: Scene, node_id: int) -> None:

@@ -7,9 +7,9 @@ import errno
 
 from ottla.common.ids import TopicPartition
 from ottla.testing.history import Acked, Failed, History
-from ottla.testing.sim_cluster import SimCluster
-from ottla.testing.sim_operator import SimOperator
-from ottla.testing.sim_producer import SimProducer
+from ottla.testing.simulation.cluster import SimCluster
+from ottla.testing.simulation.operator import SimOperator
+from ottla.testing.simulation.producer import SimProducer
 
 PLACE = TopicPartition("t", 0)
 SOON_S = 5.0

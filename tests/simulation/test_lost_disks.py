@@ -8,9 +8,9 @@ import logging
 from ottla.common.ids import TopicPartition
 from ottla.metadata.image import PartitionImage
 from ottla.testing.history import Acked, History
-from ottla.testing.sim_cluster import SimCluster
-from ottla.testing.sim_operator import SimOperator
-from ottla.testing.sim_producer import SimProducer
+from ottla.testing.simulation.cluster import SimCluster
+from ottla.testing.simulation.operator import SimOperator
+from ottla.testing.simulation.producer import SimProducer
 
 PLACE = TopicPartition("t", 0)
 SOON_S = 10.0

@@ -26,8 +26,8 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import RequestHeader, encode_request_header
 from ottla.protocol.schema.messages import request_encoder
 from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId, i8, i16
-from ottla.testing.sim_client import PORT, host_of
-from ottla.testing.sim_cluster import SimCluster
+from ottla.testing.simulation.client import PORT, host_of
+from ottla.testing.simulation.cluster import SimCluster
 
 KEY_TYPES = (0, 1)  # groups, transactional ids
 SETTLED_S = 1.0

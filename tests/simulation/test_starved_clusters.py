@@ -16,9 +16,9 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.primitives import encode_string
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.protocol.schema.messages import response_decoder
-from ottla.testing.sim_client import SimClient
-from ottla.testing.sim_cluster import SimCluster
-from ottla.testing.sim_producer import _HEAD, _PARTITION, PRODUCE_VERSION
+from ottla.testing.simulation.client import SimClient
+from ottla.testing.simulation.cluster import SimCluster
+from ottla.testing.simulation.producer import _HEAD, _PARTITION, PRODUCE_VERSION
 
 PLACE = TopicPartition("t", 0)
 IN_FLIGHT = 64

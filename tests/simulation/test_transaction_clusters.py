@@ -9,8 +9,8 @@ import os
 import pytest
 from tests.simulation.planted_bugs import LAST_FOUND_BY_TRANSACTIONS, find_planted
 
-from ottla.testing.sim_scenario import simulate
 from ottla.testing.simulate import WORKLOADS, run_seed
+from ottla.testing.simulation.scenario import simulate
 
 SEEDS = int(os.environ.get("OTTLA_TRANSACTION_SEEDS", "10"))
 

@@ -9,7 +9,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 
 def test_the_checkpoints_forget_a_log_that_is_set_aside() -> None:

@@ -37,7 +37,7 @@ from ottla.protocol.records.records import iter_records
 from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 
 class Client:

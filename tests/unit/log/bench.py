@@ -17,7 +17,7 @@ from ottla.log.log_types import Appended
 from ottla.log.storage import Storage
 from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ottla.protocol.records.records import Record, decode_records, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 ROOT = "/data"
 PARTITION = TopicPartition("orders", 0)

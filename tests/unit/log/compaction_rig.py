@@ -14,7 +14,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.storage import Storage
 from ottla.protocol.records.batch import BatchHeader, check_batch, check_crc, iter_batches
 from ottla.protocol.records.records import Record, decode_records, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 PARTITION = TopicPartition("topic", 0)
 FOLDER = "data/topic-0"

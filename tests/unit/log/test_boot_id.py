@@ -15,7 +15,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 PATH = "/data"
 HERE = TopicPartition("t", 0)

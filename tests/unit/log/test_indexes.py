@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.log.file_pool import FilePool, PooledFile
 from ottla.log.indexes import BLOCK_BYTES, CorruptIndex, OffsetIndex, TimeIndex
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 BASE = 1000
 

@@ -14,7 +14,7 @@ from ottla.log.disk import Disk, RealDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory, LogDirectoryError
 from ottla.protocol.errors import KafkaStorageError
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 ROOT = "/data"
 ORDERS = [TopicPartition("orders", number) for number in range(3)]

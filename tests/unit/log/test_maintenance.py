@@ -22,7 +22,7 @@ from ottla.log.maintenance import BATCH, FileRemover, LogMaintenance, Maintenanc
 from ottla.log.slices import in_slices
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 HOUR = 3_600_000
 DELETE = LogConfig(segment_bytes=500, retention_ms=HOUR, file_delete_delay_ms=60_000)

@@ -14,7 +14,7 @@ from ottla.log.producer_limit import LOG_EVERY_MS, RECOUNT_MS
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.control import Marker
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 HOUR_MS = 3_600_000
 

@@ -16,7 +16,7 @@ from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.protocol.errors import KafkaStorageError
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 ROOT = "/data"
 ORDERS = TopicPartition("orders", 0)

@@ -11,7 +11,7 @@ from ottla.log.storage import Storage
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 DIRECTORY = "/d/t-0"
 CONFIG = LogConfig(index_interval_bytes=300)

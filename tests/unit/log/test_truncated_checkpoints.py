@@ -23,7 +23,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.log.names import SNAPSHOT
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 ROOT = "/data"
 ORDERS = TopicPartition("orders", 0)

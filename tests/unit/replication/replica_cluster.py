@@ -40,9 +40,8 @@ from ottla.replication.partition import Partition
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.replication.replicator import Replicator
-from ottla.testing.sim_clock import SimClock
-from ottla.testing.sim_disk import SimDisk
-from ottla.testing.sim_loop import SimLoop
+from ottla.testing.simulation.disk import SimDisk
+from ottla.testing.simulation.loop import SimClock, SimLoop
 
 T = TypeVar("T")
 

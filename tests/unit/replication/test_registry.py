@@ -19,7 +19,7 @@ from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 NODE = 1
 

@@ -14,7 +14,7 @@ from ottla.log.names import EPOCH_CHECKPOINT
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.replica_check import check_replicas, read_replica
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 HERE = TopicPartition("t", 0)
 FOLDER = f"/data/{HERE}"

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.api.support.brief_wait import MAX_HOLD_S, MAX_WAIT_S, BriefWait
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest
-from ottla.testing.sim_loop import SimLoop
+from ottla.testing.simulation.loop import SimLoop
 
 LATER_S = 1.0
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.log.disk import OpenFile
 from ottla.log.loading.scan import BadRange, Expected, is_torn_append, scan
 from ottla.protocol.records.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 
 def batch_at(offset: int, value: bytes = b"v") -> bytes:
