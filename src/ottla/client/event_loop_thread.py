@@ -1,7 +1,7 @@
 """How the synchronous clients run the asyncio ones: an event loop in a thread of its own.
 
-Each synchronous client has a `EventLoopThread`. Its methods hand coroutines over with `run` and wait for their
-result, so any number of threads may share the client. An interrupt (Ctrl-C) in a waiting thread cancels
+Each synchronous client has an `EventLoopThread`. Its methods hand coroutines over with `run` and wait for
+their result, so any number of threads may share the client. An interrupt (Ctrl-C) in a waiting thread cancels
 what it waits for. The loop's own thread must not wait for itself: callbacks that call back into their
 client are told so.
 """

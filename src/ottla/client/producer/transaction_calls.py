@@ -98,7 +98,7 @@ HINTS = {
 
 # EndTxn v5 as a client sees it, written and read at once: a producer waits for it after every transaction.
 #
-#     request    compact string transactional_id, int64 producer_id, int16 producer_epoch, bool committed, tags
+#     request   compact string transactional_id, int64 producer_id, int16 producer_epoch, bool committed, tags
 #     response   int32 throttle_ms, int16 error_code, int64 producer_id, int16 producer_epoch, tags
 #
 # Only an end that went well is read here; for all else there is the general way (messages.py).

@@ -34,7 +34,7 @@ from ottla.metadata.zookeeper.types import Check, Create, NoNode, Operation, Put
 
 # How the entries and snapshots of the metadata log are written into nodes of ZooKeeper.
 #
-#     line 1   {"v":1,"controller_epoch":7,"id":"...","encoding":"text","body_bytes":321,"crc":123456,"parts":0}
+#   line 1   {"v":1,"controller_epoch":7,"id":"...","encoding":"text","body_bytes":321,"crc":123456,"parts":0}
 #     rest     the records: lines of JSON (records.py), deflated where `encoding` is "zlib"
 #
 # A node may hold 1 MB at most. What is larger is cut into parts, which are nodes of their own, written

@@ -56,7 +56,7 @@ class Numbers:
 # The `uniform` assignor for members whose subscriptions differ.
 #
 # 1. Members keep what they have, as far as they still subscribe to it.
-# 2. What nobody has goes to the subscriber with the least, topic by topic; topics with the most partitions per
+# 2. What is unassigned goes to the subscriber with the least, topic by topic; topics with most partitions per
 #    subscriber come first, since the others leave more choice to even things out.
 # 3. For each topic, partitions move from the subscriber with the most to the one with the least until the two
 #    differ by one at most. Doing so for one topic can unsettle another, so this is repeated, a limited number
