@@ -1,8 +1,9 @@
 """What a consumer hands out, and how batches become that, fast.
 
 One after the other, if the module that does this is compiled (protocol/records/record_decoder.py). If it is
-not, and there is numpy (it comes with the `arrow` extra), all records of a fetch together, field by field: slower
-than the first, but twice as fast as plain Python. All ways give the same records and refuse the same bytes.
+not, and there is numpy (it comes with the `arrow` extra), all records of a fetch together, field by field:
+slower than the first, but twice as fast as plain Python. All ways give the same records and refuse the same
+bytes.
 
 Python's garbage collector pauses meanwhile: it would look at every record that was just made, again and
 again, to find that none of them is garbage. That takes longer than making them. Once it must look, and that
