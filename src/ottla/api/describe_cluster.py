@@ -1,7 +1,7 @@
 """DescribeCluster: the brokers, the controller and the id of the cluster.
 
-v1 lets the client ask for controllers instead of brokers, which only a controller's own listener could
-answer; v2 adds, for those who ask, the brokers that are registered but not alive (fenced).
+v1 lets the client ask for controllers instead of brokers, which only a controller listener could answer; v2
+adds fenced brokers (registered, but not alive) on request.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ CONTROLLERS = 2
 
 
 def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClusterResponse:
-    """Describe the cluster as clients of this listener reach it."""
+    """Describe the cluster, with the addresses of this listener."""
     if request.endpoint_type == CONTROLLERS:
-        raise MismatchedEndpointType("this is a listener of brokers, not of controllers")
+        raise MismatchedEndpointType("this is a broker listener, not a controller listener")
     if request.endpoint_type != BROKERS:
-        raise UnsupportedEndpointType(f"there is no endpoint type {request.endpoint_type}")
+        raise UnsupportedEndpointType(f"unknown endpoint type {request.endpoint_type}")
     image = ctx.services.cluster.image
     brokers = tuple(
         DescribeClusterBroker(

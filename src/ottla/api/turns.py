@@ -1,4 +1,4 @@
-"""Long requests, a part at a time: no request may hold up the loop for all the others."""
+"""Iterate over long lists without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ITEMS_PER_TURN = 200
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the items; after every so many of them, everybody else on the loop has a turn."""
+    """Yield the items; after every ITEMS_PER_SLICE of them, yield to the event loop."""
     for number, item in enumerate(items, 1):
         yield item
         if number % ITEMS_PER_TURN == 0:

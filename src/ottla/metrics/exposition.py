@@ -1,7 +1,7 @@
-"""From samples to the text that Prometheus reads. Runs in a thread: many samples take a while.
+"""Encode samples in the Prometheus text format. Runs in a thread: many samples take a while.
 
-The Prometheus client is imported with this module, which is imported with the first scrape: brokers that
-nobody asks start without it.
+The Prometheus client is imported with this module, which is imported by the first scrape: brokers that are
+not scraped start without it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _PROCESS: tuple[Collector, ...] = (
 
 
 def render(samples: Samples, accept: str, *, zipped: bool) -> tuple[bytes, str]:
-    """Return the answer to a scrape and its content type, which is OpenMetrics for those who accept that."""
+    """Return the body of a scrape and its content type: OpenMetrics if the client accepts it."""
     encode, content_type = choose_encoder(accept)
     body = encode(_Families(samples))
     return (gzip.compress(body, GZIP_LEVEL) if zipped else body), content_type
 
 
 class _Families(Collector):
-    """The samples as the Prometheus client wants them, one metric after the other."""
+    """The samples as the Prometheus client expects them, one metric after the other."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
@@ -51,7 +51,7 @@ class _Families(Collector):
             metric = METRICS[name]
             shown = name.removesuffix(_TOTAL) if metric.kind is Kind.COUNTER else name
             family = Family(shown, metric.help, metric.kind.value)
-            # One after the other as they are written, never all at once: see Column.
+            # A generator, so that they never exist all at once: see Column.
             family.samples = cast(list[Sample], _written_out(metric, column))
             yield family
         for each in _PROCESS:

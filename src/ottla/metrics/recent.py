@@ -1,7 +1,7 @@
-"""What happened lately: the loop's lateness, and the request times of the last one to two minutes.
+"""Event loop lag, and the request latencies of the last one to two minutes.
 
-Counters only grow, and a quantile of all times since the start says little about now. So the counts of a
-minute or two ago are kept, and quantiles are of what was counted since.
+Counters are cumulative, and a quantile over all requests since the start says little about now. So snapshots
+of the counters of one to two minutes ago are kept, and quantiles are computed over the difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Counts = dict[str, list[int]]
 
 
 class Recent:
-    """Looks at the loop four times a second, from `start` to `stop`."""
+    """Measures the event loop lag four times a second, from `start` to `stop`."""
 
     def __init__(self, times: Callable[[], Iterable[RequestTimes]]) -> None:
         self._times = times
@@ -32,7 +32,7 @@ class Recent:
 
     @property
     def largest_loop_lag_s(self) -> float:
-        """How late the loop was at worst, lately."""
+        """The largest event loop lag of the last one to two minutes."""
         return max(self._largest_s, self._largest_before_s)
 
     def start(self) -> None:
@@ -48,12 +48,12 @@ class Recent:
             self._timer = None
 
     def since(self, api: str, buckets: list[int]) -> list[int]:
-        """Return how many of `buckets` were counted lately."""
+        """Return how much `buckets` have grown since the older snapshot."""
         before = self._older.get(api)
         return buckets if before is None else [now - then for now, then in zip(buckets, before, strict=True)]
 
     def rotate(self) -> None:
-        """Let what is older than a minute be the past."""
+        """Take a new snapshot, and drop the older one."""
         self._older, self._newer = self._newer, self._counted()
         self._largest_before_s, self._largest_s = self._largest_s, 0.0
 

@@ -1,9 +1,10 @@
-"""How far groups are behind in partitions that have no replica on the broker that coordinates them.
+"""Consumer lag in partitions that have no replica on the group's coordinator.
 
-In a cluster with more brokers than replicas their leaders have to be asked. That is never done by a scrape,
-which would wait for other brokers: a task asks while somebody scrapes, every few seconds, and a scrape takes
-what was heard last. One request asks one leader for many partitions, and no more than so many partitions are
-asked for in a second, whatever the number of groups. `questions` and `requests` are pure.
+In a cluster with more brokers than replicas the coordinator has to ask the partition leaders (MeasureLag). A
+scrape never does: it would wait for other brokers. A background task asks every few seconds while the metrics
+are scraped, and a scrape uses the last responses. One request asks one leader for many partitions; the number
+of partitions per second is limited, whatever the number of groups. `partitions_to_measure` and `requests` are
+pure.
 """
 
 from __future__ import annotations
@@ -32,17 +33,19 @@ logger = logging.getLogger(__name__)
 
 ASK_EVERY_S = 5.0
 ASKED_PER_S = 1_000
-"""So that it takes no more than a few hundredths of a broker's time."""
+"""So that it costs no more than a few percent of a broker's time."""
 MOST_PER_REQUEST = 500
 UNTIL_UNWANTED_S = 120.0
-"""How long after the last scrape it goes on."""
+"""How long the task continues after the last scrape."""
 TIMEOUT_MS = 3_000
 CHANNEL = "lag"
-"""A connection of its own: an answer may take a while, and a broker that is older than this API hangs up."""
+"""A connection of its own: a response may take a while, and a broker without this API closes the
+connection.
+"""
 
 
 class Question(NamedTuple):
-    """How long is a partition, for a group that has read to `offset`?"""
+    """A partition, and the offset that a group has committed in it."""
 
     group_id: str
     topic: str
@@ -55,7 +58,7 @@ Key = tuple[str, str, int]
 
 
 class RemoteLag:
-    """What the leaders of partitions elsewhere have said, from `start` to `stop`."""
+    """The last responses of the partition leaders; requested from `start` to `stop`."""
 
     def __init__(self) -> None:
         self._told: dict[Key, LatestOffsets] = {}
@@ -64,7 +67,7 @@ class RemoteLag:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, view: BrokerView) -> None:
-        """Begin to ask, as soon as somebody wants to know."""
+        """Start the background task; it asks only while the metrics are scraped."""
         if view.services.peers is not None:
             self._task = asyncio.get_running_loop().create_task(self._run(view), name="distant lag")
 
@@ -75,7 +78,7 @@ class RemoteLag:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def of_group(self, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
-        """Return what finds out what was said of a partition; somebody wants to know it now."""
+        """Return a look-up of the partitions of a group; keep the background task asking."""
         self._wanted_at = asyncio.get_running_loop().time()
         self._wanted.set()
         return lambda topic, partition: self._told.get((group_id, topic, partition))
@@ -87,7 +90,7 @@ class RemoteLag:
             try:
                 self._told = await ask(view.services)
             except Exception:
-                logger.exception("the lags of groups in partitions elsewhere are not known")
+                logger.exception("cannot measure consumer lag in remote partitions")
             await asyncio.sleep(ASK_EVERY_S)
             if loop.time() - self._wanted_at > UNTIL_UNWANTED_S:
                 self._wanted.clear()
@@ -95,7 +98,7 @@ class RemoteLag:
 
 
 async def ask(services: Services) -> dict[Key, LatestOffsets]:
-    """Ask the leaders of all partitions elsewhere, one after the other; who does not answer is left out."""
+    """Ask the leaders of all remote partitions, one after the other; skip those that do not answer."""
     if len(services.cluster.image.brokers) < 2:
         return {}
     wanted: list[Question] = []
@@ -108,7 +111,7 @@ async def ask(services: Services) -> dict[Key, LatestOffsets]:
                 leader, ApiKey.MEASURE_LAG, 0, request_for(batch), timeout_ms=TIMEOUT_MS, channel=CHANNEL
             )
         except KafkaError as error:
-            logger.debug("broker %d does not say how far groups are behind: %s", leader, error)
+            logger.debug("broker %d did not answer MeasureLag: %s", leader, error)
         else:
             told.update(answers(batch, response))
         await asyncio.sleep(len(batch) / ASKED_PER_S)
@@ -116,7 +119,9 @@ async def ask(services: Services) -> dict[Key, LatestOffsets]:
 
 
 def _into(wanted: list[Question], services: Services) -> Iterator[None]:
-    """Fill a list, one group at a time: as many groups and partitions as have metrics of their own."""
+    """Fill a list, one group at a time, up to the limits of groups and partitions with metrics of their
+    own.
+    """
     limit = services.config.ottla_metrics_max_partitions
     for machine, group_id in islice(services.groups.listed_now(), services.config.ottla_metrics_max_groups):
         wanted.extend(questions(machine, group_id, services.groups.has_replica))
@@ -129,7 +134,7 @@ def _into(wanted: list[Question], services: Services) -> Iterator[None]:
 def questions(
     machine: GroupMachine, group_id: str, has_replica: Callable[[str, int], bool]
 ) -> Iterator[Question]:
-    """Yield what is to be asked about a group."""
+    """Yield the remote partitions in which a group has committed offsets."""
     for topic, partitions in machine.offsets.fetch(FetchRequest(group_id, None)):
         for index, kept in partitions:
             if isinstance(kept, OffsetValue) and not has_replica(topic, index):
@@ -144,7 +149,7 @@ def _leader(services: Services, asked: Question) -> int:
 def requests(
     wanted: list[Question], leader_of: Callable[[Question], int]
 ) -> Iterator[tuple[int, list[Question]]]:
-    """Yield whom to ask what; nobody is asked about a partition without a leader."""
+    """Yield the partitions to ask each leader for, in batches; skip those without a leader."""
     by_leader: dict[int, list[Question]] = {}
     for each in wanted:
         leader = leader_of(each)
@@ -156,7 +161,7 @@ def requests(
 
 
 def request_for(batch: list[Question]) -> MeasureLagRequest:
-    """Return the request; the answers come in the order of the questions."""
+    """Return the request; the response has the same order."""
     return MeasureLagRequest(
         partitions=tuple(
             PartitionToMeasure(
@@ -168,7 +173,7 @@ def request_for(batch: list[Question]) -> MeasureLagRequest:
 
 
 def answers(batch: list[Question], response: MeasureLagResponse) -> Iterator[tuple[Key, LatestOffsets]]:
-    """Yield what was said about which question, except where it went wrong."""
+    """Yield the result of each partition, skipping errors."""
     for asked, each in zip(batch, response.partitions, strict=False):
         if each.error_code == ErrorCode.none:
             told = LatestOffsets(

@@ -1,7 +1,7 @@
-"""`/metrics`, `/healthz` and `/readyz` of one broker, from its first moment to its last.
+"""Serve `/metrics`, `/healthz` and `/readyz` of one broker, from its start to its stop.
 
-A scrape gathers samples on the loop, a few milliseconds at a time, and writes them out in a thread. One is
-under way at a time; others wait for their turn.
+A scrape collects samples on the event loop, a few milliseconds at a time, and encodes them in a thread. One
+scrape runs at a time; others wait.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from ottla.metrics.view import BrokerView
 
 logger = logging.getLogger(__name__)
 
-INDEX = b"""Ottla: /metrics for Prometheus, /healthz whether it lives, /readyz whether it is ready
+INDEX = b"""Ottla: /metrics for Prometheus, /healthz for liveness, /readyz for readiness
 """
 BROKER_STATES = {health.STARTING: 1, health.RUNNING: 3, health.STOPPING: 6}
 
 
 class MetricsService:
-    """Serves what a broker tells about itself. `view` is None until the broker has all its parts."""
+    """The HTTP endpoints of a broker. `view` is None until the broker is complete."""
 
     def __init__(self) -> None:
         self.address: Address | None = None
-        """Where it is served, if it is."""
+        """The bound address, if it is served."""
         self.phase = health.STARTING
         self.view: BrokerView | None = None
         self._distant_lag = RemoteLag()
@@ -49,22 +49,22 @@ class MetricsService:
         self._scrape_s = 0.0
 
     async def start(self, host: str, port: int, *, must_be_there: bool) -> None:
-        """Begin to serve. If the port is taken: OSError, or, unless it must be there, a line in the log."""
+        """Start listening. If the port is taken, raise OSError if `is_required`, otherwise log a warning."""
         try:
             self.address = await self._http.start(host, port)
         except OSError as error:
             if must_be_there:
                 raise
             logger.warning(
-                "no metrics: %s cannot be had (%s), maybe another broker has it; "
-                "choose a port with --metrics HOST:PORT, or say --metrics off",
+                "metrics are not served: cannot listen on %s (%s); another broker may use it. "
+                "Set another address with --metrics HOST:PORT, or --metrics off",
                 Address(host, port), error.strerror or error,
             )  # fmt: skip
             return
         self.recent.start()
 
     def show(self, view: BrokerView) -> None:
-        """Tell everything, now that there is everything."""
+        """Serve all metrics, now that the broker is complete."""
         self.view, self.phase = view, health.RUNNING
         self._distant_lag.start(view)
 
@@ -85,7 +85,7 @@ class MetricsService:
                 return health.readiness(self.view, self.phase)
             case "/":
                 return Response(INDEX)
-        return Response(b"there is nothing here but /metrics, /healthz and /readyz\n", status=404)
+        return Response(b"not found; try /metrics, /healthz or /readyz\n", status=404)
 
     async def _metrics(self, request: Request) -> Response:
         async with self._turn:
@@ -124,7 +124,7 @@ class MetricsService:
         try:
             disk = await asyncio.get_running_loop().run_in_executor(self._thread, shutil.disk_usage, path)
         except OSError as error:
-            logger.warning("the disk of %s cannot be looked at: %s", path, error)
+            logger.warning("cannot read the disk usage of %s: %s", path, error)
             return
         samples.put(own_metrics.DISK_FREE, disk.free)
         samples.put(own_metrics.DISK_SIZE, disk.total)
