@@ -66,7 +66,7 @@ def api_versions(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersion
     )
 
 
-def refusal() -> ApiVersionsResponse:
+def unsupported_version() -> ApiVersionsResponse:
     """Return the response to an unknown version of ApiVersions: only the range of ApiVersions itself."""
     ranges = [row for row in advertised() if row[0] == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(

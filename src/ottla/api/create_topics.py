@@ -27,7 +27,7 @@ FIRST_WITH_CONFIGS = 5
 MAX_TOPICS_WITH_CONFIGS = 2_000
 """Larger requests get no configs back: these would be most of a large response."""
 
-TOPICS_PER_TURN = 50
+TOPICS_PER_SLICE = 50
 
 Configs = tuple[CreatableTopicConfigs, ...]
 
@@ -48,7 +48,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> Cr
         else:
             configs = described.configs(topic) if with_configs else None
             topics[topic.name] = _success(result, configs, is_real=not request.validate_only)
-        if number % TOPICS_PER_TURN == 0:
+        if number % TOPICS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics.values()))
 

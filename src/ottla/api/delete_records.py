@@ -23,7 +23,7 @@ from ottla.protocol.types import NO_THROTTLE, i32, i64
 log = logging.getLogger(__name__)
 
 UNKNOWN_OFFSET = -1
-PARTITIONS_PER_TURN = 10
+PARTITIONS_PER_SLICE = 10
 
 
 async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> DeleteRecordsResponse:
@@ -35,7 +35,7 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
         for each in topic.partitions:
             results.append(_delete(topic.name, each.partition_index, each.offset, ctx))
             done += 1
-            if done % PARTITIONS_PER_TURN == 0:
+            if done % PARTITIONS_PER_SLICE == 0:
                 await asyncio.sleep(0)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
     # The new log start offsets are on disk before the client is answered.

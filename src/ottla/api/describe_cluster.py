@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
-from ottla.api.support.forwarding import reached_controller
+from ottla.api.support.forwarding import controller_id_for_clients
 from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i8, i32
 
@@ -45,7 +45,7 @@ def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> De
         error_code=ErrorCode.none,
         endpoint_type=i8(BROKERS),
         cluster_id=image.cluster_id,
-        controller_id=BrokerId(reached_controller(image, ctx)),
+        controller_id=BrokerId(controller_id_for_clients(image, ctx)),
         brokers=brokers,
         cluster_authorized_operations=i32(CLUSTER_OPERATIONS if asked else NOT_ASKED),
     )

@@ -27,7 +27,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
 
 UNKNOWN_BYTES = -1
-PARTITIONS_PER_TURN = 2_000
+PARTITIONS_PER_SLICE = 2_000
 
 
 async def describe_log_dirs(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogDirsResponse:
@@ -81,7 +81,7 @@ async def _topics(partitions: Iterable[Partition]) -> tuple[DescribeLogDirsTopic
                 is_future_key=False,
             )
         )
-        if number % PARTITIONS_PER_TURN == 0:
+        if number % PARTITIONS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return tuple(
         DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(found)) for name, found in topics.items()

@@ -12,12 +12,12 @@ from kio.schema.describe_producers.v0.response import PartitionResponse, Produce
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.turns import in_turns
+from ottla.api.support.yielding import in_slices
 from ottla.log.producer_state import ProducerEntry
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, i32, i64
 
-MOST_PRODUCERS = 5000
+MAX_PRODUCERS = 5000
 
 
 async def describe_producers(
@@ -25,10 +25,10 @@ async def describe_producers(
 ) -> DescribeProducersResponse:
     """Describe the producers of every requested partition, once."""
     topics = []
-    room = MOST_PRODUCERS
+    room = MAX_PRODUCERS
     for name, indexes in _asked(request).items():
         partitions = []
-        async for index in in_turns(indexes):
+        async for index in in_slices(indexes):
             described = _describe(ctx, name, index, room)
             room -= len(described.active_producers)
             partitions.append(described)

@@ -16,9 +16,9 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import Any, cast
 
-from ottla.api.api_versions import refusal
-from ottla.api.support.context import Peer, RequestContext, Services
-from ottla.api.support.error_response import error_response, refusing
+from ottla.api.api_versions import unsupported_version
+from ottla.api.support.context import ClientConnection, RequestContext, Services
+from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.slow_requests import SlowRequests
@@ -83,7 +83,7 @@ class Dispatcher:
             row.load()
             await asyncio.sleep(0)
 
-    def frame_limit(self, _connection: Peer, api_key: int) -> int:
+    def frame_limit(self, _connection: ClientConnection, api_key: int) -> int:
         """Return the maximum size of a frame of this API."""
         if api_key == ApiKey.PRODUCE:
             return self._services.config.socket_request_max_bytes
@@ -95,7 +95,9 @@ class Dispatcher:
         """Return whether such a request may start before an earlier one of the connection is answered."""
         return api_key in OVERLAPPING
 
-    def handle(self, connection: Peer, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
+    def handle(
+        self, connection: ClientConnection, frame: memoryview
+    ) -> Reply | Awaitable[Reply | None] | None:
         """Serve one request, and measure how long it takes."""
         started = perf_counter()
         header, body_at = decode_request_header(frame)
@@ -152,7 +154,7 @@ class Dispatcher:
             return self._await_response(route, ctx, request, response)
         return self._encode(route, ctx, response)
 
-    async def handle_forwarded(self, connection: Peer, frame: bytes) -> bytes:
+    async def handle_forwarded(self, connection: ClientConnection, frame: bytes) -> bytes:
         """Serve a request that another broker forwarded; return the response frame without its size."""
         header, body_at = decode_request_header(frame)
         api_key, version = header.api_key, header.api_version
@@ -185,10 +187,10 @@ class Dispatcher:
             and int(node_id) in self._services.cluster.image.brokers
         )
 
-    def connection_made(self, connection: Peer) -> None:
+    def connection_made(self, connection: ClientConnection) -> None:
         """Do nothing: the network layer counts connections."""
 
-    def connection_lost(self, connection: Peer) -> None:
+    def connection_lost(self, connection: ClientConnection) -> None:
         """Cancel the waiting requests of a closed connection."""
         self._services.purgatory.leave(connection)
         self._services.groups.leave(connection)
@@ -210,7 +212,7 @@ class Dispatcher:
         try:
             return self._failure(route, ctx, error)
         except KafkaError as refused:
-            return await route.handler(request, refusing(ctx, refused))
+            return await route.handler(request, rejecting(ctx, refused))
 
     def _failure(self, route: Route, ctx: RequestContext, error: Exception) -> Any:
         if not isinstance(error, KafkaError):
@@ -233,7 +235,7 @@ class Dispatcher:
     def _refuse_api_versions(correlation_id: int) -> bytes:
         encode = response_encoder(ApiKey.API_VERSIONS, 0, APIS[ApiKey.API_VERSIONS].max_version)
         header = encode_response_header(ApiKey.API_VERSIONS, 0, correlation_id)
-        return encode_frame(header, encode(refusal()))
+        return encode_frame(header, encode(unsupported_version()))
 
     def _find_route(self, api_key: int, version: int) -> Route | None:
         """Return the route, built on first use; None for an unknown version of ApiVersions."""

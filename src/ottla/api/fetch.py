@@ -44,9 +44,9 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
     if request.replica_id >= 0:
         return replica_fetch(request, session, continued, ctx)
     ctx.connection.has_fetched = True
-    reading = Reading(request, session, continued, ctx)
+    reading = FetchOperation(request, session, continued, ctx)
     reading.read()
-    if reading.answers_now():
+    if reading.is_complete():
         return reading.reply()
     missing = max(1, request.min_bytes - reading.size_bytes)
     return ctx.services.purgatory.park(
@@ -59,7 +59,7 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
     )
 
 
-class Reading:
+class FetchOperation:
     """One Fetch request, read once or twice: when it arrives, and again when its wait ends."""
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Reading:
         self.size_bytes = 0
         self.failed = False
 
-    def answers_now(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether the request is answered without waiting."""
         request = self._request
         return (
@@ -130,15 +130,15 @@ class Reading:
         for wanted, data, partition in self._results:
             has_records = isinstance(data.records, FileRange) or len(data.records) > 0
             self._count(wanted.topic, partition, data)
-            is_news = wanted.news(data.high_watermark, data.log_start_offset)
-            is_elsewhere = data.preferred_read_replica >= 0
-            is_trouble = data.error_code != 0 or data.diverging_epoch is not None or is_elsewhere
+            has_changed = wanted.has_changed(data.high_watermark, data.log_start_offset)
+            is_redirected = data.preferred_read_replica >= 0
+            has_error = data.error_code != 0 or data.diverging_epoch is not None or is_redirected
             if has_records:
                 served.append(wanted)
-            elif self._continued and not is_news and not is_trouble:
+            elif self._continued and not has_changed and not has_error:
                 continue
             topics.setdefault(wanted.topic, []).append(data)
-        self._session.serve_last(served)
+        self._session.move_to_back(served)
         ctx = self._ctx
         return encode_fetch_response(
             ctx.version,

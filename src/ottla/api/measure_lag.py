@@ -22,7 +22,7 @@ from ottla.protocol.own_messages import (
 )
 from ottla.protocol.types import NO_THROTTLE, i64
 
-PARTITIONS_PER_TURN = 20
+PARTITIONS_PER_SLICE = 20
 """Partitions per slice of work between yields to the event loop: each may read and decompress a batch."""
 
 
@@ -31,7 +31,7 @@ async def measure_lag(request: MeasureLagRequest, ctx: RequestContext) -> Measur
     measured = []
     for number, each in enumerate(request.partitions, 1):
         measured.append(_measure(ctx.services, each))
-        if number % PARTITIONS_PER_TURN == 0:
+        if number % PARTITIONS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return MeasureLagResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, partitions=tuple(measured)

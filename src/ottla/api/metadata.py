@@ -28,7 +28,7 @@ from kio.schema.metadata.v13.response import (
 from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.forwarding import reached_controller
+from ottla.api.support.forwarding import controller_id_for_clients
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, why_illegal
 from ottla.controller.machine import NewTopic
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -117,7 +117,7 @@ def _all_topics(
         response = shape(_response(image, ctx, topics))
         return response_encoder(ApiKey.METADATA, ctx.version, as_version)(response)
 
-    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection)
+    departed = ctx.services.recently_fenced_brokers.still_listed(image, ctx.connection)
     key = (ctx.version, ctx.connection.listener_name, departed, topic_operations, *more)
     body = ctx.services.encoded_metadata.body(image, key, encode)
     return encode_frame(encode_response_header(ApiKey.METADATA, ctx.version, ctx.correlation_id), body)
@@ -130,7 +130,7 @@ def _response(
         throttle_time=NO_THROTTLE,
         brokers=_brokers(image, ctx),
         cluster_id=image.cluster_id,
-        controller_id=BrokerId(reached_controller(image, ctx)),
+        controller_id=BrokerId(controller_id_for_clients(image, ctx)),
         topics=topics,
         error_code=ErrorCode.none,
     )
@@ -138,7 +138,7 @@ def _response(
 
 def _brokers(image: ClusterImage, ctx: RequestContext) -> tuple[MetadataResponseBroker, ...]:
     listener = ctx.connection.listener_name
-    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection)
+    departed = ctx.services.recently_fenced_brokers.still_listed(image, ctx.connection)
     return tuple(
         MetadataResponseBroker(
             node_id=BrokerId(broker.node_id),

@@ -21,8 +21,9 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
 from ottla.api.support.leader_hints import leader_hint
-from ottla.api.support.produce_scheduler import Steps, nap
+from ottla.api.support.produce_scheduler import Steps
 from ottla.api.support.transaction_verification import Failures, verify_partitions
+from ottla.api.support.yielding import yield_to_loop
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
 from ottla.log.validator import is_costly, look_inside
@@ -52,7 +53,7 @@ log = logging.getLogger(__name__)
 Waiting = list[tuple[ProducePartitionResult, asyncio.Future[None]]]
 """Results that are valid only once their records are committed."""
 
-BATCHES_PER_TURN = 500
+BATCHES_PER_SLICE = 500
 """Batches appended before the request yields to the event loop."""
 
 RECORDS_COST = 10
@@ -67,7 +68,9 @@ def produce(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Awa
     request = decode_produce_request(frame, body_at, ctx.version)
     topics: list[ProduceTopicResult] = []
     waiting: Waiting = []
-    unfinished = ctx.services.produce_turns.run(ctx.connection, _append_all(ctx, request, topics, waiting))
+    unfinished = ctx.services.produce_scheduler.run(
+        ctx.connection, _append_all(ctx, request, topics, waiting)
+    )
     if unfinished is not None:
         return _answer_when_finished(ctx, request, topics, waiting, unfinished)
     return _answer(ctx, request, topics, waiting)
@@ -103,7 +106,7 @@ def _append_all(
     ctx: RequestContext, request: ProduceRequest, topics: list[ProduceTopicResult], waiting: Waiting
 ) -> Steps[None]:
     """Append the batches in order; see support/produce_scheduler.py for what is yielded."""
-    room = BATCHES_PER_TURN
+    room = BATCHES_PER_SLICE
     unverified: Failures = {}
     if request.transactional_id is not None:
         unverified = yield from verify_partitions(ctx, request)
@@ -113,7 +116,7 @@ def _append_all(
         for index, batch in partitions:
             if room <= 0:
                 yield None
-                room = BATCHES_PER_TURN
+                room = BATCHES_PER_SLICE
             room -= 1
             try:
                 partition = _find(ctx, request.acks, name, topic_id, index)
@@ -132,7 +135,9 @@ def _append_all(
                     config = partition.log.config
                     if is_costly(header, config):
                         now_ms = ctx.services.clock.wall_ms()
-                        batch, header = yield partial(look_inside, batch, header, config, now_ms, nap)
+                        batch, header = yield partial(
+                            look_inside, batch, header, config, now_ms, yield_to_loop
+                        )
                         is_inspected = True
                 leading = partition.replication
                 if leading is not None and (full := leading.full_backlog(request.acks)) is not None:
@@ -141,7 +146,9 @@ def _append_all(
                     partition.check_in_sync()
                 if header.base_sequence > 0 and header.producer_id not in partition.log.producers.producers:
                     services = ctx.services
-                    services.late_beginnings.check(topic_id or name, index, header, services.clock.mono_ms())
+                    services.first_sequence_guard.check(
+                        topic_id or name, index, header, services.clock.mono_ms()
+                    )
                 results.append(_append(partition, index, batch, header, is_inspected, waiting, request.acks))
             except KafkaError as error:
                 _count_failure(ctx, topic_id or name, batch)

@@ -63,7 +63,7 @@ def requests(view: BrokerView, samples: Samples, recent: Recent) -> None:
     for name, times in by_api.items():
         samples.put(own_metrics.REQUEST_SECONDS, Distribution(tuple(times.buckets), times.total_s), name)
         samples.put(own_metrics.REQUEST_LOCAL, times.local_s, name)
-        newest = recent.since(name, times.buckets)
+        newest = recent.recent_counts(name, times.buckets)
         quantiles = {each: quantile(newest, float(each)) * MS_PER_S for each in QUANTILES}
         total_ms = times.total_s * MS_PER_S
         samples.put(jmx_metrics.TOTAL_TIME, Summary(times.count, total_ms, quantiles), name)

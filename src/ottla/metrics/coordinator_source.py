@@ -14,7 +14,7 @@ from ottla.metrics.samples import Samples
 from ottla.metrics.view import BrokerView
 
 
-def groups(view: BrokerView, samples: Samples, elsewhere: RemoteLag) -> Iterator[None]:
+def groups(view: BrokerView, samples: Samples, remote_lag: RemoteLag) -> Iterator[None]:
     """Add the lag of every group that this broker coordinates, up to the limits."""
     coordinator, config = view.services.groups, view.services.config
     states: Counter[str] = Counter()
@@ -25,7 +25,7 @@ def groups(view: BrokerView, samples: Samples, elsewhere: RemoteLag) -> Iterator
         committed = machine.offsets.of_group(group_id).values()
         offset_count += sum(len(each) for each in committed)
         if rows.begin(group_id, _member_count(machine, group_id)):
-            for each in coordinator.lag_now(machine, group_id, elsewhere.of_group(group_id)):
+            for each in coordinator.lag_now(machine, group_id, remote_lag.lookup(group_id)):
                 rows.add(group_id, each)
                 yield
             rows.end(group_id)

@@ -16,20 +16,20 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Sample
 
-from ottla.api.support.produce_scheduler import nap
 from ottla.api.support.request_times import BOUNDS_S
+from ottla.api.support.yielding import yield_to_loop
 from ottla.metrics.catalogue import METRICS
 from ottla.metrics.metric import Kind, Metric
 from ottla.metrics.samples import Column, Distribution, Samples, Summary
 
 GZIP_LEVEL = 1
-SAMPLES_PER_NAP = 200
+SAMPLES_PER_YIELD = 200
 _TOTAL = "_total"
-_NOWHERE = CollectorRegistry(auto_describe=False)
+_UNUSED_REGISTRY = CollectorRegistry(auto_describe=False)
 _PROCESS: tuple[Collector, ...] = (
-    ProcessCollector(registry=_NOWHERE),
-    PlatformCollector(registry=_NOWHERE),
-    GCCollector(registry=_NOWHERE),
+    ProcessCollector(registry=_UNUSED_REGISTRY),
+    PlatformCollector(registry=_UNUSED_REGISTRY),
+    GCCollector(registry=_UNUSED_REGISTRY),
 )
 
 
@@ -52,13 +52,13 @@ class _Families(Collector):
             shown = name.removesuffix(_TOTAL) if metric.kind is Kind.COUNTER else name
             family = Family(shown, metric.help, metric.kind.value)
             # A generator, so that they never exist all at once: see Column.
-            family.samples = cast(list[Sample], _written_out(metric, column))
+            family.samples = cast(list[Sample], _samples(metric, column))
             yield family
         for each in _PROCESS:
             yield from each.collect()
 
 
-def _written_out(metric: Metric, column: Column) -> Iterator[Sample]:
+def _samples(metric: Metric, column: Column) -> Iterator[Sample]:
     for number, (values, value) in enumerate(zip(column.labels, column.values, strict=True)):
         labels = dict(zip(metric.labels, values, strict=False))
         if isinstance(value, Distribution):
@@ -67,8 +67,8 @@ def _written_out(metric: Metric, column: Column) -> Iterator[Sample]:
             yield from _summary(metric.name, labels, value)
         else:
             yield Sample(metric.name, labels, value)
-        if number % SAMPLES_PER_NAP == 0:
-            nap()
+        if number % SAMPLES_PER_YIELD == 0:
+            yield_to_loop()
 
 
 def _histogram(name: str, labels: dict[str, str], value: Distribution) -> Iterator[Sample]:

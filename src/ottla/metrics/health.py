@@ -14,22 +14,22 @@ STARTING, RUNNING, STOPPING = "starting", "running", "stopping"
 def health(view: BrokerView | None, phase: str, loop_lag_s: float) -> Response:
     """Return the liveness response: 200 while the log directory can be written."""
     offline = None if view is None else view.services.log_directory.storage.offline_reason
-    said = {
+    body = {
         "healthy": offline is None,
         "phase": phase,
         "log_directory": "online" if offline is None else f"offline: {offline}",
         "event_loop_lag_seconds": round(loop_lag_s, 6),
     }
-    return _answer(said, offline is None)
+    return _answer(body, offline is None)
 
 
 def readiness(view: BrokerView | None, phase: str) -> Response:
     """Return the readiness response: 200 if clients may be routed here, otherwise 503 with the reasons."""
-    reasons = why_not_ready(view, phase)
+    reasons = not_ready_reasons(view, phase)
     return _answer({"ready": not reasons, "phase": phase, "reasons": reasons}, not reasons)
 
 
-def why_not_ready(view: BrokerView | None, phase: str) -> list[str]:
+def not_ready_reasons(view: BrokerView | None, phase: str) -> list[str]:
     """Return the reasons why the broker is not ready."""
     if view is None or phase != RUNNING:
         return [f"the broker is {phase}"]
@@ -48,5 +48,5 @@ def why_not_ready(view: BrokerView | None, phase: str) -> list[str]:
     return reasons
 
 
-def _answer(said: dict[str, object], is_well: bool) -> Response:
-    return Response(f"{json.dumps(said)}\n".encode(), JSON, 200 if is_well else 503)
+def _answer(body: dict[str, object], is_healthy: bool) -> Response:
+    return Response(f"{json.dumps(body)}\n".encode(), JSON, 200 if is_healthy else 503)

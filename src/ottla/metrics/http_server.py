@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOST_CONNECTIONS = 32
-MOST_HEAD_BYTES = 16 << 10
-MOST_BODY_BYTES = 16 << 10
+MAX_CONNECTIONS = 32
+MAX_HEAD_BYTES = 16 << 10
+MAX_BODY_BYTES = 16 << 10
 READ_BYTES = 8 << 10
 REQUEST_WITHIN_S = 30.0
 """How long a connection may be open without a complete request."""
@@ -78,7 +78,7 @@ class HttpServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= MOST_CONNECTIONS:
+        if len(self._tasks) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -88,7 +88,7 @@ class HttpServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11  # imported with the first connection: brokers that are not scraped start without it
 
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD_BYTES)
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         try:
             while True:
                 try:
@@ -144,7 +144,7 @@ async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader
             request = event
         elif isinstance(event, h11.Data):
             body_bytes += len(event.data)
-            if body_bytes > MOST_BODY_BYTES:
+            if body_bytes > MAX_BODY_BYTES:
                 raise h11.RemoteProtocolError("the body of the request is too large", 413)
         elif isinstance(event, h11.EndOfMessage):
             return request

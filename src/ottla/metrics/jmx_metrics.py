@@ -133,15 +133,15 @@ BROKER_STATE = gauge(
     "kafka_server_kafkaserver_brokerstate", "1 while the broker starts, 3 while it runs, 6 while it stops."
 )
 
-LOG_SIZE = gauge("kafka_log_log_size", "Bytes of a log.", "topic", "partition", teller=Reporter.REPLICA)
+LOG_SIZE = gauge("kafka_log_log_size", "Bytes of a log.", "topic", "partition", reporter=Reporter.REPLICA)
 LOG_START = gauge(
-    "kafka_log_log_logstartoffset", "The first offset.", "topic", "partition", teller=Reporter.REPLICA
+    "kafka_log_log_logstartoffset", "The first offset.", "topic", "partition", reporter=Reporter.REPLICA
 )
 LOG_END = gauge(
-    "kafka_log_log_logendoffset", "The next offset.", "topic", "partition", teller=Reporter.REPLICA
+    "kafka_log_log_logendoffset", "The next offset.", "topic", "partition", reporter=Reporter.REPLICA
 )
 LOG_SEGMENTS = gauge(
-    "kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition", teller=Reporter.REPLICA
+    "kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition", reporter=Reporter.REPLICA
 )
 OFFLINE_DIRECTORIES = gauge(
     "kafka_log_logmanager_offlinelogdirectorycount", "1 after a failed write, until the broker is restarted."
@@ -153,13 +153,13 @@ PARTITION_UNDER_REPLICATED = gauge(
     "1 if the partition is under-replicated.",
     "topic",
     "partition",
-    teller=Reporter.LEADER,
+    reporter=Reporter.LEADER,
 )
 PARTITION_ISR = gauge(
-    f"{_CLUSTER}insyncreplicascount", "Replicas in sync.", "topic", "partition", teller=Reporter.LEADER
+    f"{_CLUSTER}insyncreplicascount", "Replicas in sync.", "topic", "partition", reporter=Reporter.LEADER
 )
 PARTITION_REPLICAS = gauge(
-    f"{_CLUSTER}replicascount", "Replicas.", "topic", "partition", teller=Reporter.LEADER
+    f"{_CLUSTER}replicascount", "Replicas.", "topic", "partition", reporter=Reporter.LEADER
 )
 
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"

@@ -38,7 +38,7 @@ class Metric:
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
-    teller: Reporter = Reporter.EACH
+    reporter: Reporter = Reporter.EACH
 
     @property
     def sample_names(self) -> tuple[str, ...]:
@@ -51,12 +51,12 @@ class Metric:
         return (self.name,)
 
 
-def counter(name: str, help_text: str, *labels: str, teller: Reporter = Reporter.EACH) -> Metric:
+def counter(name: str, help_text: str, *labels: str, reporter: Reporter = Reporter.EACH) -> Metric:
     """Declare a metric that only increases."""
     assert name.endswith("_total"), name
-    return Metric(name, Kind.COUNTER, help_text, labels, teller)
+    return Metric(name, Kind.COUNTER, help_text, labels, reporter)
 
 
-def gauge(name: str, help_text: str, *labels: str, teller: Reporter = Reporter.EACH) -> Metric:
+def gauge(name: str, help_text: str, *labels: str, reporter: Reporter = Reporter.EACH) -> Metric:
     """Declare a metric that goes up and down."""
-    return Metric(name, Kind.GAUGE, help_text, labels, teller)
+    return Metric(name, Kind.GAUGE, help_text, labels, reporter)

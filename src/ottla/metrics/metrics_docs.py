@@ -40,5 +40,7 @@ def _table(metrics: Iterable[Metric]) -> str:
     lines = ["| metric | kind | labels | reported by | meaning |", "| --- | --- | --- | --- | --- |"]
     for each in metrics:
         labels = ", ".join(f"`{label}`" for label in each.labels)
-        lines.append(f"| `{each.name}` | {each.kind.value} | {labels} | {each.teller.value} | {each.help} |")
+        lines.append(
+            f"| `{each.name}` | {each.kind.value} | {labels} | {each.reporter.value} | {each.help} |"
+        )
     return "\n".join(lines) + "\n"

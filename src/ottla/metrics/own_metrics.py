@@ -64,7 +64,7 @@ UNKNOWN_LAG = gauge(
     "ottla_consumergroup_lag_unknown_partitions",
     "Partitions of groups whose lag is unknown: they have no replica on the group coordinator, "
     "and their leader has not answered yet, or they have no leader.",
-    teller=Reporter.COORDINATOR,
+    reporter=Reporter.COORDINATOR,
 )
 
 LEFT_OUT = gauge(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 
-LOOK_EVERY_S = 0.25
+POLL_INTERVAL_S = 0.25
 ROTATE_EVERY_S = 60.0
 OF_FETCH = ("FetchConsumer", "FetchFollower")
 
@@ -39,7 +39,7 @@ class Recent:
         """Begin to look."""
         now = asyncio.get_running_loop().time()
         self._rotate_at = now + ROTATE_EVERY_S
-        self._look_later(now)
+        self._schedule(now)
 
     def stop(self) -> None:
         """End it."""
@@ -47,7 +47,7 @@ class Recent:
             self._timer.cancel()
             self._timer = None
 
-    def since(self, api: str, buckets: list[int]) -> list[int]:
+    def recent_counts(self, api: str, buckets: list[int]) -> list[int]:
         """Return how much `buckets` have grown since the older snapshot."""
         before = self._older.get(api)
         return buckets if before is None else [now - then for now, then in zip(buckets, before, strict=True)]
@@ -65,15 +65,15 @@ class Recent:
                 counts[name] = [one + more for one, more in zip(before, times.buckets, strict=True)]
         return counts
 
-    def _look_later(self, now: float) -> None:
-        due = now + LOOK_EVERY_S
-        self._timer = asyncio.get_running_loop().call_at(due, self._look, due)
+    def _schedule(self, now: float) -> None:
+        due = now + POLL_INTERVAL_S
+        self._timer = asyncio.get_running_loop().call_at(due, self._measure, due)
 
-    def _look(self, due: float) -> None:
+    def _measure(self, due: float) -> None:
         now = asyncio.get_running_loop().time()
         self.loop_lag_s = max(0.0, now - due)
         self._largest_s = max(self._largest_s, self.loop_lag_s)
         if now >= self._rotate_at:
             self._rotate_at = now + ROTATE_EVERY_S
             self.rotate()
-        self._look_later(now)
+        self._schedule(now)

@@ -18,11 +18,11 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import Services
+from ottla.api.support.yielding import run_in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchRequest
 from ottla.coordinator.lag import LatestOffsets
-from ottla.metrics.samples import in_slices
 from ottla.metrics.view import BrokerView
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -31,11 +31,11 @@ from ottla.protocol.types import TopicName, i32, i64
 
 logger = logging.getLogger(__name__)
 
-ASK_EVERY_S = 5.0
-ASKED_PER_S = 1_000
+INTERVAL_S = 5.0
+MAX_PARTITIONS_PER_S = 1_000
 """So that it costs no more than a few percent of a broker's time."""
-MOST_PER_REQUEST = 500
-UNTIL_UNWANTED_S = 120.0
+MAX_PER_REQUEST = 500
+IDLE_AFTER_S = 120.0
 """How long the task continues after the last scrape."""
 TIMEOUT_MS = 3_000
 CHANNEL = "lag"
@@ -44,7 +44,7 @@ connection.
 """
 
 
-class Question(NamedTuple):
+class LagQuery(NamedTuple):
     """A partition, and the offset that a group has committed in it."""
 
     group_id: str
@@ -61,9 +61,9 @@ class RemoteLag:
     """The last responses of the partition leaders; requested from `start` to `stop`."""
 
     def __init__(self) -> None:
-        self._told: dict[Key, LatestOffsets] = {}
-        self._wanted = asyncio.Event()
-        self._wanted_at = 0.0
+        self._measured: dict[Key, LatestOffsets] = {}
+        self._is_scraped = asyncio.Event()
+        self._scraped_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def start(self, view: BrokerView) -> None:
@@ -77,34 +77,34 @@ class RemoteLag:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def of_group(self, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
+    def lookup(self, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
         """Return a look-up of the partitions of a group; keep the background task asking."""
-        self._wanted_at = asyncio.get_running_loop().time()
-        self._wanted.set()
-        return lambda topic, partition: self._told.get((group_id, topic, partition))
+        self._scraped_at = asyncio.get_running_loop().time()
+        self._is_scraped.set()
+        return lambda topic, partition: self._measured.get((group_id, topic, partition))
 
     async def _run(self, view: BrokerView) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._wanted.wait()
+            await self._is_scraped.wait()
             try:
-                self._told = await ask(view.services)
+                self._measured = await measure_remote_lag(view.services)
             except Exception:
                 logger.exception("cannot measure consumer lag in remote partitions")
-            await asyncio.sleep(ASK_EVERY_S)
-            if loop.time() - self._wanted_at > UNTIL_UNWANTED_S:
-                self._wanted.clear()
-                self._told = {}
+            await asyncio.sleep(INTERVAL_S)
+            if loop.time() - self._scraped_at > IDLE_AFTER_S:
+                self._is_scraped.clear()
+                self._measured = {}
 
 
-async def ask(services: Services) -> dict[Key, LatestOffsets]:
+async def measure_remote_lag(services: Services) -> dict[Key, LatestOffsets]:
     """Ask the leaders of all remote partitions, one after the other; skip those that do not answer."""
     if len(services.cluster.image.brokers) < 2:
         return {}
-    wanted: list[Question] = []
-    await in_slices(_into(wanted, services))
-    told: dict[Key, LatestOffsets] = {}
-    for leader, batch in requests(wanted, lambda each: _leader(services, each)):
+    queries: list[LagQuery] = []
+    await run_in_slices(_collect_queries(queries, services))
+    results: dict[Key, LatestOffsets] = {}
+    for leader, batch in requests(queries, lambda each: _leader(services, each)):
         try:
             assert services.peers is not None
             response = await services.peers.call(
@@ -113,54 +113,54 @@ async def ask(services: Services) -> dict[Key, LatestOffsets]:
         except KafkaError as error:
             logger.debug("broker %d did not answer MeasureLag: %s", leader, error)
         else:
-            told.update(answers(batch, response))
-        await asyncio.sleep(len(batch) / ASKED_PER_S)
-    return told
+            results.update(measured(batch, response))
+        await asyncio.sleep(len(batch) / MAX_PARTITIONS_PER_S)
+    return results
 
 
-def _into(wanted: list[Question], services: Services) -> Iterator[None]:
+def _collect_queries(queries: list[LagQuery], services: Services) -> Iterator[None]:
     """Fill a list, one group at a time, up to the limits of groups and partitions with metrics of their
     own.
     """
     limit = services.config.ottla_metrics_max_partitions
     for machine, group_id in islice(services.groups.listed_now(), services.config.ottla_metrics_max_groups):
-        wanted.extend(questions(machine, group_id, services.groups.has_replica))
-        if len(wanted) >= limit:
-            del wanted[limit:]
+        queries.extend(lag_queries(machine, group_id, services.groups.has_replica))
+        if len(queries) >= limit:
+            del queries[limit:]
             return
         yield
 
 
-def questions(
+def lag_queries(
     machine: GroupMachine, group_id: str, has_replica: Callable[[str, int], bool]
-) -> Iterator[Question]:
+) -> Iterator[LagQuery]:
     """Yield the remote partitions in which a group has committed offsets."""
     for topic, partitions in machine.offsets.fetch(FetchRequest(group_id, None)):
-        for index, kept in partitions:
-            if isinstance(kept, OffsetValue) and not has_replica(topic, index):
-                yield Question(group_id, topic, index, kept.offset)
+        for index, committed in partitions:
+            if isinstance(committed, OffsetValue) and not has_replica(topic, index):
+                yield LagQuery(group_id, topic, index, committed.offset)
 
 
-def _leader(services: Services, asked: Question) -> int:
-    found = services.cluster.image.partition(asked.topic, asked.partition)
+def _leader(services: Services, query: LagQuery) -> int:
+    found = services.cluster.image.partition(query.topic, query.partition)
     return -1 if found is None else found.leader
 
 
 def requests(
-    wanted: list[Question], leader_of: Callable[[Question], int]
-) -> Iterator[tuple[int, list[Question]]]:
+    queries: list[LagQuery], leader_of: Callable[[LagQuery], int]
+) -> Iterator[tuple[int, list[LagQuery]]]:
     """Yield the partitions to ask each leader for, in batches; skip those without a leader."""
-    by_leader: dict[int, list[Question]] = {}
-    for each in wanted:
+    by_leader: dict[int, list[LagQuery]] = {}
+    for each in queries:
         leader = leader_of(each)
         if leader >= 0:
             by_leader.setdefault(leader, []).append(each)
-    for leader, all_of_it in by_leader.items():
-        for first in range(0, len(all_of_it), MOST_PER_REQUEST):
-            yield leader, all_of_it[first : first + MOST_PER_REQUEST]
+    for leader, of_leader in by_leader.items():
+        for first in range(0, len(of_leader), MAX_PER_REQUEST):
+            yield leader, of_leader[first : first + MAX_PER_REQUEST]
 
 
-def request_for(batch: list[Question]) -> MeasureLagRequest:
+def request_for(batch: list[LagQuery]) -> MeasureLagRequest:
     """Return the request; the response has the same order."""
     return MeasureLagRequest(
         partitions=tuple(
@@ -172,11 +172,11 @@ def request_for(batch: list[Question]) -> MeasureLagRequest:
     )
 
 
-def answers(batch: list[Question], response: MeasureLagResponse) -> Iterator[tuple[Key, LatestOffsets]]:
+def measured(batch: list[LagQuery], response: MeasureLagResponse) -> Iterator[tuple[Key, LatestOffsets]]:
     """Yield the result of each partition, skipping errors."""
-    for asked, each in zip(batch, response.partitions, strict=False):
+    for query, each in zip(batch, response.partitions, strict=False):
         if each.error_code == ErrorCode.none:
-            told = LatestOffsets(
+            results = LatestOffsets(
                 each.start_offset, each.end_offset, None if each.timestamp < 0 else each.timestamp
             )
-            yield (asked.group_id, asked.topic, asked.partition), told
+            yield (query.group_id, query.topic, query.partition), results

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
-from time import perf_counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.metrics.metric import Metric
-
-SLICE_S = 0.005
-"""How long collecting may block the event loop at a time."""
-STEPS_PER_LOOK = 4
 
 
 class Distribution(NamedTuple):
@@ -62,12 +56,3 @@ class Samples:
         """Return the list to append the values of a metric to, one for each of `labels`."""
         column = self.columns[metric.name] = Column(labels, [])
         return column.values
-
-
-async def in_slices(steps: Iterable[None]) -> None:
-    """Run all steps; yield to the event loop every SLICE_S."""
-    began = perf_counter()
-    for number, _ in enumerate(steps):
-        if number % STEPS_PER_LOOK == 0 and perf_counter() - began > SLICE_S:
-            await asyncio.sleep(0)
-            began = perf_counter()

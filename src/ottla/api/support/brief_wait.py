@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from ottla.api.support.context import Peer
+from ottla.api.support.context import ClientConnection
 from ottla.protocol.errors import KafkaError
 
 T = TypeVar("T")
@@ -22,13 +22,13 @@ MAX_WAIT_S = 3.0
 """How long a request waits while it blocks no other."""
 MAX_HOLD_S = 0.1
 """How long it blocks the next request of its connection."""
-LOOK_EVERY_S = 0.02
+POLL_INTERVAL_S = 0.02
 
 
 class BriefWait:
     """The wait of one request."""
 
-    def __init__(self, connection: Peer, max_hold_s: float | None = None) -> None:
+    def __init__(self, connection: ClientConnection, max_hold_s: float | None = None) -> None:
         self._connection = connection
         self._max_hold_s = MAX_HOLD_S if max_hold_s is None else max_hold_s
         self._now = asyncio.get_running_loop().time
@@ -47,7 +47,7 @@ class BriefWait:
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
-                await asyncio.wait([task], timeout=LOOK_EVERY_S)
+                await asyncio.wait([task], timeout=POLL_INTERVAL_S)
                 if self.is_over and not task.done():
                     raise otherwise
             return task.result()

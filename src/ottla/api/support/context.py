@@ -15,7 +15,7 @@ from ottla.protocol.errors import CoordinatorLoadInProgress, KafkaError
 
 # Producer ids, allocated by the controller a block at a time, so that most requests need no round trip.
 
-SOON_S = 0.1
+ALLOCATION_TIMEOUT_S = 0.1
 
 
 class ProducerIds:
@@ -27,7 +27,7 @@ class ProducerIds:
         self._filling: asyncio.Task[None] | None = None
 
     @property
-    def has_some(self) -> bool:
+    def is_available(self) -> bool:
         """Whether an id is available without waiting."""
         return bool(self._block)
 
@@ -39,10 +39,10 @@ class ProducerIds:
         self._block = self._block[1:]
         return producer_id
 
-    async def next_soon(self) -> int:
+    async def try_next(self) -> int:
         """Return a new id; raise CoordinatorLoadInProgress if none is available within SOON_S."""
         try:
-            async with asyncio.timeout(SOON_S):
+            async with asyncio.timeout(ALLOCATION_TIMEOUT_S):
                 return await self.next()
         except TimeoutError:
             raise CoordinatorLoadInProgress("no producer ids are available yet") from None
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
 ANONYMOUS = "User:ANONYMOUS"
 
 
-class Peer(Protocol):
+class ClientConnection(Protocol):
     """The connection of a request."""
 
     software: str
@@ -151,7 +151,7 @@ class Peer(Protocol):
         ...
 
 
-HandleForwarded = Callable[[Peer, bytes], Awaitable[bytes]]
+HandleForwarded = Callable[[ClientConnection, bytes], Awaitable[bytes]]
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class Services:
     partitions: PartitionRegistry
     log_directory: LogDirectory
     encoded_metadata: EncodedMetadata
-    departed_brokers: RecentlyFencedBrokers
+    recently_fenced_brokers: RecentlyFencedBrokers
     fetch_sessions: FetchSessions
     purgatory: Purgatory
     producer_ids: ProducerIds
@@ -173,8 +173,8 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     replicator: Replicator
-    produce_turns: ProduceScheduler = field(default_factory=ProduceScheduler)
-    late_beginnings: FirstSequenceGuard = field(default_factory=FirstSequenceGuard)
+    produce_scheduler: ProduceScheduler = field(default_factory=ProduceScheduler)
+    first_sequence_guard: FirstSequenceGuard = field(default_factory=FirstSequenceGuard)
     peers: Peers | None = None
     """The clients to the other brokers; None for a single broker."""
     handle_forwarded: HandleForwarded | None = None
@@ -189,7 +189,7 @@ class RequestContext:
     def __init__(
         self,
         services: Services,
-        connection: Peer,
+        connection: ClientConnection,
         api_key: int,
         version: int,
         correlation_id: int,

@@ -20,16 +20,16 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE
 
 
-def refusing(ctx: RequestContext, error: KafkaError) -> RequestContext:
+def rejecting(ctx: RequestContext, error: KafkaError) -> RequestContext:
     """Return the context of the same request, with a controller that rejects every item."""
     services = copy(ctx.services)
-    services.controller = cast(Any, SimpleNamespace(office=_RefusingOffice(error)))
+    services.controller = cast(Any, SimpleNamespace(office=_RejectingController(error)))
     return RequestContext(
         services, ctx.connection, ctx.api_key, ctx.version, ctx.correlation_id, ctx.client_id, ctx.times
     )
 
 
-class _RefusingOffice:
+class _RejectingController:
     """The methods of the active controller that these handlers call."""
 
     def __init__(self, error: KafkaError) -> None:

@@ -66,7 +66,7 @@ class FetchPartitionState:
         self.verified_epoch = -1
         """The leader epoch in which the follower's log was found not to diverge."""
 
-    def news(self, high_watermark: int, log_start_offset: int) -> bool:
+    def has_changed(self, high_watermark: int, log_start_offset: int) -> bool:
         """Return whether the client has not received these values yet, and store them."""
         if high_watermark == self.told_high_watermark and log_start_offset == self.told_log_start_offset:
             return False
@@ -108,7 +108,7 @@ class FetchSession:
         """Return the partitions, the longest unserved first."""
         return self.partitions.values()
 
-    def serve_last(self, served: list[FetchPartitionState]) -> None:
+    def move_to_back(self, served: list[FetchPartitionState]) -> None:
         """Move the served partitions to the back, so that a busy partition does not starve the others."""
         for wanted in served:
             key = (wanted.topic, wanted.index)

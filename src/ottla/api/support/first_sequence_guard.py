@@ -23,8 +23,8 @@ from ottla.protocol.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
-HELD_BACK_MS = 1_000
-MOST = 20_000
+HOLD_MS = 1_000
+MAX_PRODUCERS = 20_000
 """The maximum number of tracked producers, at 350 bytes each."""
 ABANDONED_MS = 10_000
 """An entry whose producer has not retried for this long may be evicted."""
@@ -55,7 +55,7 @@ class FirstSequenceGuard:
             first = _First(header.producer_epoch, now_ms)
             if self._has_room(now_ms):
                 self._first[place] = first
-        if now_ms - first.seen_ms < HELD_BACK_MS:
+        if now_ms - first.seen_ms < HOLD_MS:
             raise NotLeaderOrFollower(
                 f"producer {header.producer_id} starts with sequence number {header.base_sequence}: "
                 "resend all pending batches in order"
@@ -64,7 +64,7 @@ class FirstSequenceGuard:
 
     def _has_room(self, now_ms: int) -> bool:
         """Return whether one more producer can be tracked, evicting an abandoned entry if need be."""
-        if len(self._first) < MOST:
+        if len(self._first) < MAX_PRODUCERS:
             return True
         oldest = next(iter(self._first))
         if now_ms - self._first[oldest].seen_ms >= ABANDONED_MS:
@@ -75,6 +75,6 @@ class FirstSequenceGuard:
             logger.warning(
                 "more than %d unknown producers start with a sequence number above 0: "
                 "some are delayed by more than %d ms",
-                MOST, HELD_BACK_MS,
+                MAX_PRODUCERS, HOLD_MS,
             )  # fmt: skip
         return False

@@ -42,12 +42,12 @@ FORWARDED = frozenset(
 """The APIs that only the controller serves."""
 
 CHANNEL = "forward"
-PATIENCE_MS = 20_000
+TIMEOUT_MS = 20_000
 """How long a request waits for a controller to answer."""
 RETRY_S = 0.1
 
 
-def reached_controller(image: ClusterImage, ctx: RequestContext) -> int:
+def controller_id_for_clients(image: ClusterImage, ctx: RequestContext) -> int:
     """Return the controller id for clients: the controller's if they can reach it, otherwise this
     broker's.
     """
@@ -60,13 +60,13 @@ def reached_controller(image: ClusterImage, ctx: RequestContext) -> int:
 async def forward(frame: bytes, ctx: RequestContext) -> bytes:
     """Return the controller's response frame; raise a KafkaError if no controller answers in time."""
     services = ctx.services
-    deadline_ms = services.clock.mono_ms() + PATIENCE_MS
+    deadline_ms = services.clock.mono_ms() + TIMEOUT_MS
     while True:
         try:
             if services.controller.is_active and services.handle_forwarded is not None:
                 answer = await services.handle_forwarded(ctx.connection, frame)
             else:
-                answer = await _ask_another(frame, ctx, deadline_ms)
+                answer = await _call_controller(frame, ctx, deadline_ms)
             return SIZE.pack(len(answer)) + answer
         except (NotController, BrokerNotAvailable, NetworkException):
             if services.clock.mono_ms() >= deadline_ms:
@@ -74,7 +74,7 @@ async def forward(frame: bytes, ctx: RequestContext) -> bytes:
         await asyncio.sleep(RETRY_S)
 
 
-async def _ask_another(frame: bytes, ctx: RequestContext, deadline_ms: int) -> bytes:
+async def _call_controller(frame: bytes, ctx: RequestContext, deadline_ms: int) -> bytes:
     # Imported here: a single broker never needs it.
     from kio.schema.envelope.v0 import EnvelopeRequest
 

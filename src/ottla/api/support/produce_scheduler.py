@@ -11,7 +11,6 @@ producer sent them.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
@@ -19,17 +18,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-Wanted = Callable[[], Any] | Awaitable[Any] | None
-Steps = Generator[Wanted, Any, T]
+Awaited = Callable[[], Any] | Awaitable[Any] | None
+Steps = Generator[Awaited, Any, T]
 
 THREADS = 2
-NAP_S = 0.0002
 _DONE: Any = object()
-
-
-def nap() -> None:
-    """Sleep long enough for another thread to run: CPython switches threads every five milliseconds."""
-    time.sleep(NAP_S)
 
 
 class ProduceScheduler:
@@ -52,7 +45,7 @@ class ProduceScheduler:
         task.add_done_callback(lambda _: self._forget(owner, task))
         return task
 
-    async def _run(self, steps: Steps[None], wanted: Wanted, before: asyncio.Task[None] | None) -> None:
+    async def _run(self, steps: Steps[None], wanted: Awaited, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
         loop = asyncio.get_running_loop()

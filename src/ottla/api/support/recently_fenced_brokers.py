@@ -17,7 +17,7 @@ where the log diverges, and never ask for a new leader (decision 53).
 
 from __future__ import annotations
 
-from ottla.api.support.context import Peer
+from ottla.api.support.context import ClientConnection
 from ottla.common.clock import Clock
 from ottla.metadata.image import EMPTY, ClusterImage
 
@@ -36,7 +36,7 @@ class RecentlyFencedBrokers:
         self._image = EMPTY
         self._until_ms: dict[int, int] = {}
 
-    def still_listed(self, image: ClusterImage, client: Peer) -> frozenset[int]:
+    def still_listed(self, image: ClusterImage, client: ClientConnection) -> frozenset[int]:
         """Return the fenced brokers of the newest image to list for a client."""
         self.note(image)
         if not self._until_ms or client.has_fetched or _LIBRDKAFKA not in client.software:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.api.fetch import Reading, failure
+from ottla.api.fetch import FetchOperation, failure
 from ottla.api.support.context import RequestContext
 from ottla.api.support.fetch_sessions import FetchPartitionState, FetchSession, TopicKey
 from ottla.api.table import Reply
@@ -26,10 +26,10 @@ def answer_follower(
 ) -> Reply | Awaitable[Reply]:
     """Answer at once if `min_bytes` are available; otherwise when they are, or after `max_wait_ms`."""
     ctx.times = ctx.times.of_followers or ctx.times
-    reading = ReplicaReading(request, session, continued, ctx)
+    reading = ReplicaFetchOperation(request, session, continued, ctx)
     reading.read()
     reading.is_counted = True
-    if reading.answers_now():
+    if reading.is_complete():
         return reading.reply()
     missing = max(1, request.min_bytes - reading.size_bytes)
     ends = [partition.log_end for partition in reading.partitions]
@@ -38,7 +38,7 @@ def answer_follower(
     )
 
 
-class ReplicaReading(Reading):
+class ReplicaFetchOperation(FetchOperation):
     """One Fetch request of a follower."""
 
     __slots__ = ("is_counted",)
