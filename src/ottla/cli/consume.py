@@ -1,4 +1,4 @@
-"""`ottla consume`: records of a topic to standard output."""
+"""`ottla consume`: read records of a topic to standard output."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import OffsetOutOfRange
 
-# A record as `ottla consume` shows it to a person: one line, safe for a terminal.
+# A record as one line of text, safe for a terminal.
 
 NO_TIMESTAMP = "-"
 
 
 def pretty_formatter() -> Formatter:
-    """Return what writes a record for people; in colours on a terminal, unless NO_COLOR is set."""
+    """Return the formatter for terminals; coloured, unless NO_COLOR is set."""
     colours = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
     def write(record: ConsumerRecord) -> bytes:
@@ -44,7 +44,7 @@ def pretty_formatter() -> Formatter:
 
 
 def pretty(record: ConsumerRecord) -> str:
-    """Return `partition:offset  time  key  value  headers`; control characters are written as escapes."""
+    """Return `partition:offset  time  key  value  headers`; control characters are escaped."""
     parts = [click.style(f"{record.partition}:{record.offset}", dim=True)]
     parts.append(click.style(_moment(record.timestamp), dim=True))
     if record.key is not None:
@@ -74,13 +74,13 @@ def _text(data: bytes) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return text without anything that could move the cursor or change colours."""
+    """Return text without control sequences that could move the cursor or change colours."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-# The work of `ottla consume`: from where to where, and what to say at the end.
+# Reading: from where to where, and the message at the end.
 
 MAX_FETCH_BYTES = 4 * 1024 * 1024
 
@@ -100,7 +100,7 @@ class Wish:
 
 
 async def read_topic(cluster: Cluster, wish: Wish) -> None:
-    """Read as wished; Ctrl-C ends it, and says how to go on."""
+    """Read as requested; Ctrl-C ends it, and prints how to resume."""
     partitions = await _partitions(cluster, wish)
     start, stop = wish.span.start, wish.span.stop
     for each in (start, stop):
@@ -113,7 +113,7 @@ async def read_topic(cluster: Cluster, wish: Wish) -> None:
         here = {each: end for each, (_, end) in ranges.items()}
         until = here if until is None else {each: min(end, here[each]) for each, end in until.items()}
     if is_terminal(sys.stderr) and until is None and start is FROM_END:
-        talk(f"Waiting for new records of {wish.topic}; --from-beginning reads all. Ctrl-C ends.")
+        talk(f"Waiting for new records of {wish.topic}; use --from-beginning to read all. Ctrl-C ends.")
     options = settings_for(
         ConsumerOptions, auto_offset_reset="none", max_partition_fetch_bytes=MAX_FETCH_BYTES
     )
@@ -125,11 +125,11 @@ async def read_topic(cluster: Cluster, wish: Wish) -> None:
         await reading
     except asyncio.CancelledError:
         rest = ",".join(f"{each.partition}={offset}" for each, offset in sorted(at.items()))
-        talk(f"stopped; to go on:  ottla consume {wish.topic}{same_cluster()} --offset {rest}")
+        talk(f"stopped; to resume:  ottla consume {wish.topic}{same_cluster()} --offset {rest}")
     except OffsetOutOfRange as error:
         raise Problem(
-            f"{error}: it was deleted by retention or by hand while it was being read",
-            f"go on with what is left: ottla consume {wish.topic} --offset start",
+            f"{error}: retention or DeleteRecords removed it while it was being read",
+            f"continue with what is left: ottla consume {wish.topic} --offset start",
             kind=NO_SUCH_OFFSET,
         ) from None
 
@@ -140,13 +140,13 @@ async def _partitions(cluster: Cluster, wish: Wish) -> list[TopicPartition]:
         if index not in known:
             raise Problem(
                 f"{wish.topic} has no partition {index}: it has {len(known)}, numbered from 0",
-                f"look at it: ottla topic describe {wish.topic}",
+                f"see: ottla topic describe {wish.topic}",
             )
     return [TopicPartition(wish.topic, index) for index in wish.partitions or known]
 
 
 class _Reading:
-    """One run: where each partition is (`at`, kept up to date), and where it ends."""
+    """One run: the position of each partition, and where it ends."""
 
     def __init__(self, wish: Wish, at: Offsets, until: Offsets | None) -> None:
         self.wish = wish
@@ -174,7 +174,7 @@ class _Reading:
                             left = unfinished
                             consumer.assign(left)
         if is_terminal(sys.stderr):
-            talk(f"{count(self.written, 'record')} of {wish.topic}")
+            talk(f"Read {count(self.written, 'record')} from {wish.topic}")
 
     def _write(self, records: list[ConsumerRecord]) -> None:
         if self.until is not None:
@@ -200,7 +200,7 @@ AUTOMATIC = "auto"
     r"%K and %V sizes, \n \t \xHH.",
 )
 @named_argument("topic", "--topic", "TOPIC", topic_names)
-@click.option("--from-beginning", is_flag=True, help="Short for --offset start.")
+@click.option("--from-beginning", is_flag=True, help="Same as --offset start.")
 @click.option(
     "-o",
     "--offset",
@@ -225,7 +225,7 @@ AUTOMATIC = "auto"
     metavar="N",
     help="Stop after that many records.",
 )
-@click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at the end of what there is now.")
+@click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at the current end of the topic.")
 @click.option(
     "-f",
     "--format",
@@ -246,7 +246,7 @@ def consume(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Read records of TOPIC, until Ctrl-C or as long as the options say.
+    """Read records of TOPIC until Ctrl-C, or as the options say.
 
     \b
     ottla consume orders --from-beginning --exit
@@ -263,13 +263,13 @@ def consume(
         raise click.UsageError(str(error)) from None
     chosen = tuple(dict.fromkeys(partitions)) or tuple(span.start.each)
     if span.start.each and set(chosen) != set(span.start.each):
-        raise click.UsageError("--offset P=N names the partitions itself: leave --partition away")
+        raise click.UsageError("--offset P=N names the partitions itself: remove --partition")
     wish = Wish(topic, chosen, span, max_records, exit_at_end, write)
     session.run(bootstrap, lambda cluster: read_topic(cluster, wish), topic=topic)
 
 
 def formatter(name: str) -> Formatter:
-    """Return what writes a record; ValueError says what is wrong with a template."""
+    """Return the formatter; ValueError says what is wrong with a template."""
     if name == AUTOMATIC:
         name = "table" if is_terminal(sys.stdout) else "json"
     if name == "table":

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.lag import LatestOffsets
 from ottla.metrics import remote_lag
-from ottla.metrics.remote_lag import LagQuery, lag_queries, request_for, requests
+from ottla.metrics.remote_lag import LagQuery, lag_queries, measured, request_for, requests
 from ottla.protocol.own_messages import MeasuredPartition, MeasureLagResponse
 from ottla.protocol.schema.messages import (
     request_decoder,

@@ -1,5 +1,4 @@
-"""What `ottla doctor` finds out with a record: the way through the broker and back, and the broker's "
-"clock."""
+"""Send a record to a broker and back, and compare the clocks."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ TIMEOUT_S = 20.0
 
 
 async def check_clock(options: ClientOptions) -> Finding:
-    """Compare this clock with the newest records: none should come from the future. Writes nothing."""
+    """Compare this clock with the newest records: none should be from the future. Read-only."""
     try:
         async with asyncio.timeout(TIMEOUT_S), Cluster(options=options) as cluster:
             newest = await _newest_timestamp(cluster)
@@ -37,8 +36,10 @@ async def check_clock(options: ClientOptions) -> Finding:
     ahead_ms = newest - time.time() * 1000
     if ahead_ms > AHEAD_MS:
         what = f"the newest record is {ahead_ms / 1000:,.0f} s ahead of this clock"
-        return Finding("clock", WARNING, what, "set the clocks, here and where records come from")
-    return Finding("clock", OK, "no record comes from the future", "exactly: ottla doctor --write")
+        return Finding("clock", WARNING, what, "synchronise the clocks of this machine and of the producers")
+    return Finding(
+        "clock", OK, "no record is from the future", "for an exact measurement: ottla doctor --write"
+    )
 
 
 async def _newest_timestamp(cluster: Cluster) -> int | None:
@@ -56,7 +57,7 @@ async def _newest_timestamp(cluster: Cluster) -> int | None:
 
 
 async def check_record(options: ClientOptions) -> AsyncIterator[Finding]:
-    """Write a record to a topic of its own, read it back, compare the clocks, delete the topic."""
+    """Produce a record to a temporary topic, consume it, compare the clocks, delete the topic."""
     name = f"ottla-doctor-{new_uuid().hex[:8]}"
     try:
         async with asyncio.timeout(TIMEOUT_S), Cluster(options=options) as cluster:
@@ -68,14 +69,14 @@ async def check_record(options: ClientOptions) -> AsyncIterator[Finding]:
             finally:
                 await admin.delete_topic(name)
     except (ClientError, KafkaError, TimeoutError) as error:
-        what = str(error) or f"not there and back within {TIMEOUT_S:g} s"
+        what = str(error) or f"no round trip within {TIMEOUT_S:g} s"
         yield Finding("record", WRONG, what, "see: ottla cluster health")
 
 
 async def _there_and_back(cluster: Cluster, name: str) -> AsyncIterator[Finding]:
     partition = TopicPartition(name, 0)
     async with AsyncProducer.on(cluster, ProducerOptions(max_block_ms=10_000)) as producer:
-        await producer.send_and_wait(name, b"first, so that all is connected")
+        await producer.send_and_wait(name, b"warm-up, so that all connections are open")
         sent = time.time() * 1000
         began = time.monotonic()
         stored = await producer.send_and_wait(name, b"second")
@@ -86,13 +87,13 @@ async def _there_and_back(cluster: Cluster, name: str) -> AsyncIterator[Finding]
         began = time.monotonic()
         record = await consumer.getone(partition, timeout_ms=10_000)
         read_ms = (time.monotonic() - began) * 1000
-    yield Finding("record", OK, f"written in {write_ms:,.1f} ms, read in {read_ms:,.1f} ms")
+    yield Finding("record", OK, f"produced in {write_ms:,.1f} ms, consumed in {read_ms:,.1f} ms")
     skew_ms = record.timestamp - (sent + write_ms / 2)
     margin_ms = write_ms / 2 + 1
     what = (
-        f"the broker's is {abs(skew_ms):,.0f} ms {'ahead' if skew_ms > 0 else 'behind'}, ±{margin_ms:,.0f} ms"
+        f"the broker is {abs(skew_ms):,.0f} ms {'ahead' if skew_ms > 0 else 'behind'}, ±{margin_ms:,.0f} ms"
     )
     if abs(skew_ms) > SKEW_MS + margin_ms:
-        yield Finding("clock", WRONG, what, "set both clocks: chronyc tracking, timedatectl")
+        yield Finding("clock", WRONG, what, "synchronise both clocks: chronyc tracking, timedatectl")
     else:
         yield Finding("clock", OK, what)

@@ -1,4 +1,4 @@
-"""What `ottla doctor` looks at of a ZooKeeper ensemble: each server, and whether there is a majority."""
+"""Check a ZooKeeper ensemble: each server, and whether there is a quorum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMEOUT_S = 5.0
 
 
 async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
-    """Ask each server of `host:port,host:port/chroot` how it is."""
+    """Ask each server of `host:port,host:port/chroot` for its state."""
     servers = [each.strip() for each in connect.partition("/")[0].split(",") if each.strip()]
     serving = 0
     for server in servers:
@@ -24,7 +24,7 @@ async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
         serving += found.state == OK
         yield found
     if serving * 2 <= len(servers):
-        what = f"{serving} of {len(servers)} servers serve, which is no majority"
+        what = f"{serving} of {len(servers)} servers are serving: no quorum"
         yield Finding("ZooKeeper", WRONG, what, "start the others, or: ottla zookeeper start", NO_ZOOKEEPER)
     if importlib.util.find_spec("kazoo") is None:
         fix = "pip install 'ottla[zookeeper]'"
@@ -46,8 +46,8 @@ async def _server(text: str) -> Finding:
         return Finding("ZooKeeper", WARNING, f"{text}: {reason}", "is it running?", NO_ZOOKEEPER)
     mode = next((line.split(": ")[1] for line in said.splitlines() if line.startswith("Mode: ")), None)
     if mode is not None:
-        return Finding("ZooKeeper", OK, f"{text} serves, {mode}")
+        return Finding("ZooKeeper", OK, f"{text} is serving, {mode}")
     if "whitelist" in said:
-        return Finding("ZooKeeper", OK, f"{text} answers (it may not say more)")
-    what = f"{text} does not serve: {said.strip()[:60] or 'no word'}"
+        return Finding("ZooKeeper", OK, f"{text} responds (its state cannot be queried)")
+    what = f"{text} is not serving: {said.strip()[:60] or 'no response'}"
     return Finding("ZooKeeper", WARNING, what, None, NO_ZOOKEEPER)

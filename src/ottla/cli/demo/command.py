@@ -68,14 +68,14 @@ class Wish:
     help="Orders a second.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Which orders.")
-@click.option("--no-spark", is_flag=True, help="Add up in Python, with a consumer group.")
+@click.option("--no-spark", is_flag=True, help="Use a consumer group in Python instead of Spark.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="How to write the results at the end.",
+    help="Format of the final results.",
 )
 @bootstrap_option
 @click.pass_context
@@ -88,10 +88,10 @@ def demo(
     output_format: str,
     bootstrap: str,
 ) -> int:
-    """See it work: orders stream in, a pipeline adds them up, live.
+    """Show a live demonstration: a stream of orders, and a pipeline that sums them up.
 
-    Starts a broker in a temporary folder if none runs, streams orders into a topic, runs a query on Spark
-    that adds them up by country, and shows rates, lag and results until Ctrl-C. What it starts it stops.
+    Starts a temporary broker if none runs, streams orders into a topic, runs a Spark query that sums them up
+    by country, and shows rates, lag and results until Ctrl-C. It stops everything that it has started.
 
     \b
     ottla demo
@@ -99,7 +99,7 @@ def demo(
     """
     is_spark_here = importlib.util.find_spec("pyspark") is not None
     if not no_spark and not is_spark_here:
-        raise missing_package("pyspark", "spark", "or without it:  ottla demo --no-spark")
+        raise missing_package("pyspark", "spark", "or without Spark:  ottla demo --no-spark")
     if not no_spark:
         _check_java()
     is_named = ctx.get_parameter_source("bootstrap") is not ParameterSource.DEFAULT or (
@@ -115,7 +115,7 @@ def demo(
     talk(ending(scene))
     if not scene.is_own_broker:
         topics = f"{scene.names.orders} {scene.names.results}"
-        talk(f"its topics stay; to delete them:  ottla topic delete {topics}{same_cluster()}")
+        talk(f"its topics remain; to delete them:  ottla topic delete {topics}{same_cluster()}")
     if output_format == "json":
         print_json(
             {
@@ -142,7 +142,7 @@ async def _run(wish: Wish, bootstrap: str, is_named: bool) -> Scene:
     async with AsyncExitStack() as stack:
         is_own = not is_named and not await answers(bootstrap)
         if is_own:
-            talk("no broker runs here: starting one in a temporary folder")
+            talk("no broker is running: starting a temporary one")
             bootstrap = await stack.enter_async_context(own_broker())
         cluster = await stack.enter_async_context(Cluster(options=session.options_of(bootstrap)))
         names = await _make_topics(cluster)
@@ -150,7 +150,7 @@ async def _run(wish: Wish, bootstrap: str, is_named: bool) -> Scene:
             from importlib.metadata import version
 
             what = f"Spark {version('pyspark')}"
-            talk(f"starting {what}: the first results take some seconds")
+            talk(f"starting {what}: the first results take a few seconds")
             failing = await stack.enter_async_context(spark_pipeline(cluster, names))
         else:
             what = "Python"
@@ -165,7 +165,7 @@ async def _run(wish: Wish, bootstrap: str, is_named: bool) -> Scene:
 
 
 async def _make_topics(cluster: Cluster) -> Names:
-    """Create the topics under names that are free; what an earlier demo left stays."""
+    """Create topics with unused names; those of an earlier demo remain."""
     admin = TopicAdmin(cluster)
     names = free_names(await admin.list_topics())
     await admin.create_topic(names.orders, partitions=3)
@@ -186,7 +186,7 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
 async def _feed(
     cluster: Cluster, scene: Scene, wish: Wish, stopping: asyncio.Event, failing: asyncio.Future[None]
 ) -> None:
-    """Send orders at the wished rate until it is time to end; nothing is left unsent."""
+    """Send orders at the given rate until the end; flush at the end."""
     feed = orders(wish.seed)
     began = time.monotonic()
     first_result: float | None = None
@@ -204,7 +204,7 @@ async def _feed(
             if scene.totals and first_result is None:
                 first_result = now
             if first_result is None and now - began > STARTS_WITHIN_S:
-                raise Problem(f"the pipeline gave no result within {STARTS_WITHIN_S:g} s", "try: --no-spark")
+                raise Problem(f"the pipeline had no results within {STARTS_WITHIN_S:g} s", "try: --no-spark")
             if wish.seconds is not None and first_result is not None and now - first_result >= wish.seconds:
                 break
             await asyncio.sleep(TICK_S)
@@ -213,7 +213,7 @@ async def _feed(
 async def _catch_up(
     cluster: Cluster, scene: Scene, stopping: asyncio.Event, failing: asyncio.Future[None]
 ) -> None:
-    """Give the pipeline the time to count what is left; after Ctrl-C, only if it has begun."""
+    """Wait until the pipeline has caught up; after Ctrl-C, only if it has started."""
     if stopping.is_set() and not scene.totals:
         return
     stopping.clear()
@@ -226,7 +226,7 @@ async def _catch_up(
 
 
 async def _show(scene: Scene) -> None:
-    """Draw the scene again and again, until cancelled; without a terminal, a line now and then."""
+    """Redraw the screen until cancelled; without a terminal, print a line now and then."""
     if not is_terminal(sys.stderr):
         while True:
             await asyncio.sleep(LINE_EVERY_S)

@@ -1,6 +1,6 @@
-"""What adds up the orders by country: Spark in a process of its own, or a consumer group in this one.
+"""Sum up the orders by country: with Spark in a process of its own, or a consumer group in this one.
 
-Both read the topic of orders with a consumer group, so that its lag can be seen, and write one record per
+Both read the topic of orders with a consumer group, so that its lag can be shown, and write one record per
 country and change to the topic of results: key `DE`, value `{"country": "DE", "orders": 12, "cents": 3456}`.
 """
 
@@ -36,7 +36,9 @@ async def spark_pipeline(cluster: Cluster, names: Names) -> AsyncIterator[asynci
     with tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder:
         file = Path(folder) / f"{names.pipeline}.py"
         file.write_text(pipeline_text(names))
-        settings = Path(folder) / "client.properties"  # not in the arguments, where everyone sees passwords
+        settings = (
+            Path(folder) / "client.properties"
+        )  # not in the arguments, where other users can see passwords
         settings.write_text(as_properties(connection_settings()))
         errors = Path(folder) / "said"
         with errors.open("wb") as log:

@@ -1,4 +1,4 @@
-"""The demo's pipeline, as `ottla pipeline run` takes it: a file of a page."""
+"""The pipeline file of the demo, for `ottla pipeline run`."""
 
 from __future__ import annotations
 

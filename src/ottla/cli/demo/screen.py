@@ -1,4 +1,4 @@
-"""The scene of the demo on a terminal, and in words for where there is none."""
+"""The demo on a terminal, and as lines of text without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BAR_WIDTH = 24
 
 
 def as_line(scene: Scene) -> str:
-    """Return the scene as one line, for logs and pipes."""
+    """Return the state as one line, for logs and pipes."""
     return (
         f"{scene.seconds:3.0f} s  {scene.sent:,} orders ({scene.sent_per_s:,.0f}/s)  "
         f"{scene.counted:,} counted  lag {_lag(scene)}"
@@ -22,14 +22,14 @@ def as_line(scene: Scene) -> str:
 
 
 def ending(scene: Scene) -> str:
-    """Return what has come out of it."""
+    """Return the final results as a sentence."""
     euros = f"{scene.counted_cents / 100:,.2f}"
     counted = f"{scene.counted:,} of {count(scene.sent, 'order')} counted, {euros} EUR"
     return f"{counted}; every order once" if scene.is_complete else counted
 
 
 def as_panel(scene: Scene) -> RenderableType:
-    """Return the scene as it is drawn."""
+    """Return the state as a panel."""
     from rich import box
     from rich.console import Group
     from rich.panel import Panel
@@ -56,7 +56,7 @@ def as_panel(scene: Scene) -> RenderableType:
         totals.add_row(country, f"{each.orders:,}", f"{each.cents / 100:,.2f}", Text(bar, style="cyan"))
     whose = "its own broker" if scene.is_own_broker else "the broker"
     title = f"[bold]Ottla demo[/bold]  {scene.seconds:,.0f} s, {whose} at {scene.address}"
-    try_it = Text(f"\nlook in:  ottla consume -b {scene.address} {scene.names.orders}", style="dim")
+    try_it = Text(f"\nlook inside:  ottla consume -b {scene.address} {scene.names.orders}", style="dim")
     return Panel(
         Group(flow, Text(), totals, try_it),
         title=title,

@@ -1,4 +1,4 @@
-"""What one sees while a pipeline runs: a live table on a terminal, JSON lines in a pipe."""
+"""The progress of a running pipeline: a live table on a terminal, JSON lines in a pipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cells(flow: FlowProgress) -> list[str]:
 
 
 class JsonLines:
-    """One JSON line on standard output for every batch; words on standard error."""
+    """One JSON line on standard output for every batch; messages on standard error."""
 
     def batch(self, progress: FlowProgress) -> None:
         """Print a batch."""
@@ -41,7 +41,7 @@ class JsonLines:
         sys.stdout.flush()
 
     def look(self, flows: Sequence[FlowProgress]) -> None:
-        """Print nothing: batches say it all."""
+        """Print nothing: every batch has its line."""
 
     def say(self, text: str) -> None:
         """Say it."""
@@ -49,13 +49,13 @@ class JsonLines:
 
 
 class LiveTable:
-    """A table on standard error that changes in its place."""
+    """A live table on standard error."""
 
     def __init__(self) -> None:
         self._live: Any = None
 
     def batch(self, progress: FlowProgress) -> None:
-        """Show nothing: the next look has it."""
+        """Show nothing: the next refresh does."""
 
     def look(self, flows: Sequence[FlowProgress]) -> None:
         """Show all flows."""
@@ -68,7 +68,7 @@ class LiveTable:
         self._live.update(_table(flows), refresh=True)
 
     def say(self, text: str) -> None:
-        """Say it, above the table."""
+        """Print a message above the table."""
         if self._live is None:
             talk(text)
         else:
@@ -81,7 +81,7 @@ class LiveTable:
 
 
 class CopyBar:
-    """A bar on standard error for a copy: rows, rate, and how much is left where that is known."""
+    """A progress bar on standard error for a copy: rows, rate, and the remaining rows if known."""
 
     def __init__(self, what: str) -> None:
         from rich.console import Console
@@ -99,15 +99,15 @@ class CopyBar:
         self._task = self._bar.add_task(what, total=None, rate=0.0)
 
     def batch(self, progress: FlowProgress) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         total = None if progress.lag is None else progress.rows + progress.lag
         self._bar.update(self._task, completed=progress.rows, total=total, rate=progress.rows_per_second)
 
     def look(self, flows: Sequence[FlowProgress]) -> None:
-        """Show nothing: batches say it all."""
+        """Show nothing: batches do."""
 
     def say(self, text: str) -> None:
-        """Say it, above the bar."""
+        """Print a message above the bar."""
         self._bar.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
