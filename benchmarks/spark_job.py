@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 from confluent_kafka import Producer
-from tests.spark.fire.checkpoint import Checkpoint
-from tests.spark.fire.sessions import session_for
+from tests.spark.fault_injection.checkpoint import Checkpoint
+from tests.spark.fault_injection.sessions import session_for
 
 MICRO_BATCHES = 100
 MICRO_ROWS = 1_000

@@ -118,7 +118,7 @@ BROKEN = {
             return spark.read.table("ordes")
         """,
         10,
-        "there is no table or view 'ordes'",
+        "unknown table or view 'ordes'",
     ),
     "a function of the user that fails in a worker": (
         """
@@ -253,7 +253,7 @@ def test_a_flow_that_fails_for_reasons_outside_is_started_again(shop, data, monk
 
     monkeypatch.setattr(Writing, "start", sometimes)
     assert shop.run(retries=2).state == "done"
-    assert shop.watcher.said[-1] == "orders: OSError: the disk is away; it will be started again"
+    assert shop.watcher.said[-1] == "orders: OSError: the disk is away; it will be restarted"
     with pytest.raises(PipelineProblem, match="the disk is away"):
         failures.clear()
         shop.run(retries=0)

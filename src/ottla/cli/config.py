@@ -10,7 +10,7 @@ import click
 from ottla.cli.support import session
 from ottla.cli.support.completing import topic_names
 from ottla.cli.support.options import bootstrap_option, format_option, key_values
-from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.profiles import profiles_file, read_profiles
@@ -46,7 +46,7 @@ def check_file(file: Path) -> tuple[int, Wrong]:
     return len(raw), wrong
 
 
-SET_BY_SOMEBODY = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}
+SET_SOURCES = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}
 SECRET_WORDS = ("password", "secret", "token", "jaas")
 
 
@@ -85,13 +85,13 @@ def describe(
         return await admin.broker_configs(broker, documentation=docs)
 
     found = session.run(bootstrap, command, topic=topic)
-    shown = [each for each in found if everything or each.source in SET_BY_SOMEBODY]
+    shown = [each for each in found if everything or each.source in SET_SOURCES]
     if output_format == "json":
         print_json([_as_json(each) for each in shown])
     elif shown:
         _print(shown, docs)
     else:
-        talk(
+        echo_err(
             f"all {len(found)} have their defaults; show them with --all" if found else "nothing has been set"
         )
 
@@ -140,9 +140,9 @@ def alter(
         print_json({"of": where, "set": set_to, "unset": list(unset), "dry_run": dry_run})
     would = "would be" if dry_run else "is now"
     for key, value in set_to.items():
-        talk(f"{where}: {key} {would} {value}")
+        echo_err(f"{where}: {key} {would} {value}")
     for key in unset:
-        talk(f"{where}: {key} {would} at its default")
+        echo_err(f"{where}: {key} {would} at its default")
 
 
 @config.command(short_help="Validate a broker's configuration file.")
@@ -159,7 +159,7 @@ def validate(file: Path, output_format: str) -> int:
         print_json({"file": str(file), "keys": keys, "problems": [{"key": k, "reason": r} for k, r in wrong]})
     elif wrong:
         print_table(["key", "what is wrong"], wrong)
-    talk(f"{file}: {count(keys, 'key')}, {count(len(wrong), 'problem') if wrong else 'no problems'}")
+    echo_err(f"{file}: {count(keys, 'key')}, {count(len(wrong), 'problem') if wrong else 'no problems'}")
     return 1 if wrong else 0
 
 
@@ -173,7 +173,7 @@ def profiles(output_format: str) -> None:
         shown = {name: _hidden(options) for name, options in found.items()}
         print_json({"file": str(path), "default": default, "profiles": shown})
         return
-    talk(f"{path}{'' if path.exists() else ' does not exist yet'}")
+    echo_err(f"{path}{'' if path.exists() else ' does not exist yet'}")
     if found:
         rows = [
             [f"{name} (default)" if name == default else name, f"{key}={value}"]
@@ -182,7 +182,7 @@ def profiles(output_format: str) -> None:
         ]
         print_table(["profile", "option"], rows)
     else:
-        talk('write one:  [local]\n            bootstrap.servers = "127.0.0.1:9092"')
+        echo_err('write one:  [local]\n            bootstrap.servers = "127.0.0.1:9092"')
 
 
 def _at_most_one(topic: str | None, broker: int | None) -> None:

@@ -15,7 +15,7 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import topic_names
 from ottla.cli.support.offset_range import FROM_END, Span, check_fits, ends, parse_span, positions
 from ottla.cli.support.options import bootstrap_option, is_terminal, named_argument, same_cluster
-from ottla.cli.support.output import count, talk, write_bytes
+from ottla.cli.support.output import count, echo_err, write_bytes
 from ottla.cli.support.problem_kinds import NO_SUCH_OFFSET
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.progress import progress
@@ -88,7 +88,7 @@ Offsets = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ConsumeOptions:
     """What to read and when to stop."""
 
     topic: str
@@ -99,72 +99,75 @@ class Wish:
     write: Formatter
 
 
-async def read_topic(cluster: Cluster, wish: Wish) -> None:
+async def read_topic(cluster: Cluster, options: ConsumeOptions) -> None:
     """Read as requested; Ctrl-C ends it, and prints how to resume."""
-    partitions = await _partitions(cluster, wish)
-    start, stop = wish.span.start, wish.span.stop
+    partitions = await _partitions(cluster, options)
+    start, stop = options.span.start, options.span.stop
     for each in (start, stop):
         if each is not None:
             check_fits(each, partitions)
     ranges = await offset_ranges(cluster, partitions)
-    at = await positions(cluster, start, ranges)
+    next_offsets = await positions(cluster, start, ranges)
     until = await ends(cluster, stop, ranges) if stop is not None else None
-    if wish.exit_at_end:
+    if options.exit_at_end:
         here = {each: end for each, (_, end) in ranges.items()}
         until = here if until is None else {each: min(end, here[each]) for each, end in until.items()}
     if is_terminal(sys.stderr) and until is None and start is FROM_END:
-        talk(f"Waiting for new records of {wish.topic}; use --from-beginning to read all. Ctrl-C ends.")
-    options = settings_for(
+        echo_err(
+            f"Waiting for new records of {options.topic}; use --from-beginning to read all. Ctrl-C ends."
+        )
+    consumer_options = settings_for(
         ConsumerOptions, auto_offset_reset="none", max_partition_fetch_bytes=MAX_FETCH_BYTES
     )
-    reading = asyncio.ensure_future(_Reading(wish, at, until).run(AsyncConsumer.on(cluster, options)))
+    consumer = AsyncConsumer.on(cluster, consumer_options)
+    reading = asyncio.ensure_future(_TopicReader(options, next_offsets, until).run(consumer))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):  # the usual way to end it, not a failure
         loop.add_signal_handler(number, reading.cancel)
     try:
         await reading
     except asyncio.CancelledError:
-        rest = ",".join(f"{each.partition}={offset}" for each, offset in sorted(at.items()))
-        talk(f"stopped; to resume:  ottla consume {wish.topic}{same_cluster()} --offset {rest}")
+        rest = ",".join(f"{each.partition}={offset}" for each, offset in sorted(next_offsets.items()))
+        echo_err(f"stopped; to resume:  ottla consume {options.topic}{same_cluster()} --offset {rest}")
     except OffsetOutOfRange as error:
         raise Problem(
             f"{error}: retention or DeleteRecords removed it while it was being read",
-            f"continue with what is left: ottla consume {wish.topic} --offset start",
+            f"continue with what is left: ottla consume {options.topic} --offset start",
             kind=NO_SUCH_OFFSET,
         ) from None
 
 
-async def _partitions(cluster: Cluster, wish: Wish) -> list[TopicPartition]:
-    known = (await cluster.topic(wish.topic)).partitions
-    for index in wish.partitions:
+async def _partitions(cluster: Cluster, options: ConsumeOptions) -> list[TopicPartition]:
+    known = (await cluster.topic(options.topic)).partitions
+    for index in options.partitions:
         if index not in known:
             raise Problem(
-                f"{wish.topic} has no partition {index}: it has {len(known)}, numbered from 0",
-                f"see: ottla topic describe {wish.topic}",
+                f"{options.topic} has no partition {index}: it has {len(known)}, numbered from 0",
+                f"see: ottla topic describe {options.topic}",
             )
-    return [TopicPartition(wish.topic, index) for index in wish.partitions or known]
+    return [TopicPartition(options.topic, index) for index in options.partitions or known]
 
 
-class _Reading:
+class _TopicReader:
     """One run: the position of each partition, and where it ends."""
 
-    def __init__(self, wish: Wish, at: Offsets, until: Offsets | None) -> None:
-        self.wish = wish
-        self.at = at
+    def __init__(self, options: ConsumeOptions, next_offsets: Offsets, until: Offsets | None) -> None:
+        self.options = options
+        self.next_offsets = next_offsets
         self.until = until
         self.written = 0
 
     async def run(self, consumer: AsyncConsumer) -> None:
         """Read and write until the end, if there is one."""
-        wish, until = self.wish, self.until
-        left = {each for each, offset in self.at.items() if until is None or offset < until[each]}
-        with progress(wish.topic, self._total(), quiet=is_terminal(sys.stdout)) as shown:
+        options, until = self.options, self.until
+        left = {each for each, offset in self.next_offsets.items() if until is None or offset < until[each]}
+        with progress(options.topic, self._total(), quiet=is_terminal(sys.stdout)) as shown:
             async with consumer:
                 consumer.assign(left)
                 for partition in left:
-                    consumer.seek(partition, self.at[partition])
-                while left and self.written != wish.max_records:
-                    most = None if wish.max_records is None else wish.max_records - self.written
+                    consumer.seek(partition, self.next_offsets[partition])
+                while left and self.written != options.max_records:
+                    most = None if options.max_records is None else options.max_records - self.written
                     fetched = await consumer.getmany(timeout_ms=None, max_records=most)
                     self._write([record for each in fetched.values() for record in each])
                     shown(self.written)
@@ -174,21 +177,21 @@ class _Reading:
                             left = unfinished
                             consumer.assign(left)
         if is_terminal(sys.stderr):
-            talk(f"Read {count(self.written, 'record')} from {wish.topic}")
+            echo_err(f"Read {count(self.written, 'record')} from {options.topic}")
 
     def _write(self, records: list[ConsumerRecord]) -> None:
         if self.until is not None:
             records = [each for each in records if each.offset < self.until[TopicPartition(*each[:2])]]
-        write_bytes(b"".join(map(self.wish.write, records)))
+        write_bytes(b"".join(map(self.options.write, records)))
         self.written += len(records)
         for each in records:
-            self.at[TopicPartition(*each[:2])] = each.offset + 1
+            self.next_offsets[TopicPartition(*each[:2])] = each.offset + 1
 
     def _total(self) -> int | None:
         if self.until is None:
-            return self.wish.max_records
-        records = sum(max(0, end - self.at[each]) for each, end in self.until.items())
-        return records if self.wish.max_records is None else min(records, self.wish.max_records)
+            return self.options.max_records
+        records = sum(max(0, end - self.next_offsets[each]) for each, end in self.until.items())
+        return records if self.options.max_records is None else min(records, self.options.max_records)
 
 
 AUTOMATIC = "auto"
@@ -264,8 +267,8 @@ def consume(
     chosen = tuple(dict.fromkeys(partitions)) or tuple(span.start.each)
     if span.start.each and set(chosen) != set(span.start.each):
         raise click.UsageError("--offset P=N names the partitions itself: remove --partition")
-    wish = Wish(topic, chosen, span, max_records, exit_at_end, write)
-    session.run(bootstrap, lambda cluster: read_topic(cluster, wish), topic=topic)
+    options = ConsumeOptions(topic, chosen, span, max_records, exit_at_end, write)
+    session.run(bootstrap, lambda cluster: read_topic(cluster, options), topic=topic)
 
 
 def formatter(name: str) -> Formatter:

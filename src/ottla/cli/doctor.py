@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, WARNING, Finding
 from ottla.cli.serve.command import DEFAULT_DATA
 from ottla.cli.support import session
 from ottla.cli.support.options import (
@@ -58,7 +58,7 @@ def doctor(
         print_json([each.as_json() for each in found])
     else:
         print_table(["check", "state", "what"], [each.as_row() for each in found])
-    wrong = sum(each.state == WRONG for each in found)
+    wrong = sum(each.state == FAILED for each in found)
     warnings = sum(each.state == WARNING for each in found)
     if output_format == "table":
         well = "all is well" if not wrong else f"{count(wrong, 'problem')}"
@@ -77,14 +77,14 @@ async def _examine(
     found: list[Finding] = []
     if not no_broker:
         options = session.options_of(bootstrap, patience_ms=TIMEOUT_MS)
-        _say(f"checking {bootstrap}")
+        _print_step(f"checking {bootstrap}")
         found += [each async for each in check_cluster(options)]
-        if all(each.state != WRONG for each in found):
+        if all(each.state != FAILED for each in found):
             found += [each async for each in check_record(options)] if write else [await check_clock(options)]
     if zookeeper is not None:
-        _say(f"checking ZooKeeper at {zookeeper}")
+        _print_step(f"checking ZooKeeper at {zookeeper}")
         found += [each async for each in check_zookeeper(zookeeper)]
-    _say("checking this machine")
+    _print_step("checking this machine")
     is_up = any(each.check == "TCP" and each.state == OK for each in found)
     host, _, port = DEFAULT_BOOTSTRAP.rpartition(":")
     wants_port = not is_up and bootstrap == DEFAULT_BOOTSTRAP
@@ -100,11 +100,11 @@ def _without_default_broker(found: list[Finding], bootstrap: str) -> list[Findin
         return found
     fix = f"start one: ottla serve; or name yours with -b or {BOOTSTRAP_VARIABLE}"
     return [
-        each._replace(state=WARNING, fix=fix) if each.check == "TCP" and each.state == WRONG else each
+        each._replace(state=WARNING, fix=fix) if each.check == "TCP" and each.state == FAILED else each
         for each in found
     ]
 
 
-def _say(what: str) -> None:
+def _print_step(what: str) -> None:
     if is_terminal(sys.stderr):
         click.echo(click.style(f"{what} ...", dim=True), err=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ottla import __version__
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 
 METRICS = "127.0.0.1:9644"
@@ -163,4 +163,4 @@ def _write(text: str, output: Path | None) -> None:
             f"cannot write {output}: {error.strerror or error}",
             "choose another file with -o, or leave out -o to print it",
         ) from None
-    talk(f"wrote {output}")
+    echo_err(f"wrote {output}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.support.output import count, talk
+from ottla.cli.support.output import count, echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.records import bytes_as_json
 from ottla.log.dump.index_dump import AbortedEntry, EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
@@ -202,7 +202,9 @@ def _dump(file: Path, deep: bool, is_json: bool) -> int:
             click.echo(json.dumps({"file": str(file), **as_json(report)}, ensure_ascii=False))
         else:
             click.echo(as_text(report))
-    talk(f"{file.name}: {count(found, 'item')}, {count(problems, 'problem') if problems else 'no problems'}")
+    echo_err(
+        f"{file.name}: {count(found, 'item')}, {count(problems, 'problem') if problems else 'no problems'}"
+    )
     return problems
 
 
@@ -213,7 +215,7 @@ def _reports(file: Path, deep: bool) -> Iterator[Report]:
     if file.is_dir():
         raise Problem(f"{file} is a directory: name a file in it", *_names_in(file))
     try:
-        yield from _refusing_strangers(file, read(file, deep=deep))
+        yield from _check_is_segment(file, read(file, deep=deep))
     except NotALogFile as error:
         raise Problem(str(error), *_names_in(file.parent)) from None
     except FileNotFoundError:
@@ -222,7 +224,7 @@ def _reports(file: Path, deep: bool) -> Iterator[Report]:
         raise Problem(f"cannot read {file}: {error.strerror}") from None
 
 
-def _refusing_strangers(file: Path, reports: Iterator[Report]) -> Iterator[Report]:
+def _check_is_segment(file: Path, reports: Iterator[Report]) -> Iterator[Report]:
     """Pass reports on; raise Problem if a file with another name contains no batch: it is not a segment."""
     from ottla.log.dump.index_dump import Gap
 

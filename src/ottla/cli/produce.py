@@ -23,7 +23,7 @@ from ottla.cli.support.options import (
     named_argument,
     same_cluster,
 )
-from ottla.cli.support.output import count, talk
+from ottla.cli.support.output import count, echo_err
 from ottla.cli.support.problem_kinds import BAD_RECORD
 from ottla.cli.support.problems import Interrupted, Problem
 from ottla.cli.support.progress import Update, progress
@@ -92,7 +92,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
         yield item
 
 
-WHY_EVERY_S = 5.0
+REASON_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def produce(
     values = values if first is None else (first, *values)
     lines = _given(values) if values else read_lines()
     if not values and is_terminal(sys.stdin):
-        talk(f"One record per line for {topic}; Ctrl-D ends.")
+        echo_err(f"One record per line for {topic}; Ctrl-D ends.")
     session.run(bootstrap, lambda cluster: _produce(cluster, topic, lines, reader, options), topic=topic)
 
 
@@ -234,26 +234,26 @@ async def _produce(
     try:
         with progress(f"to {topic}", _input_bytes(), quiet=is_terminal(sys.stdin)) as shown:
             async with producer:
-                waiting = asyncio.ensure_future(_say_why_it_waits(producer.stats()))
+                waiting = asyncio.ensure_future(_print_retry_reason(producer.stats()))
                 sent = await _send_all(producer, topic, _until(stopping, lines), reader, shown)
                 # Records that were read are delivered; a second Ctrl-C ends at once.
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     finally:
         if waiting is not None:
             waiting.cancel()
-        talk(f"Wrote {count(producer.stats().records, 'record')} to {topic}")
+        echo_err(f"Wrote {count(producer.stats().records, 'record')} to {topic}")
     if stopping.is_set():
         raise Interrupted(f"to resume:  tail -n +{sent + 1} FILE | ottla produce {topic}{same_cluster()}")
 
 
-async def _say_why_it_waits(stats: SenderStats) -> None:
+async def _print_retry_reason(stats: SenderStats) -> None:
     """While nothing is delivered, print the reason now and then: retries last until delivery.timeout.ms."""
     while True:
         delivered, error = stats.records, stats.last_error
-        await asyncio.sleep(WHY_EVERY_S)
+        await asyncio.sleep(REASON_INTERVAL_S)
         if stats.records == delivered and stats.last_error is not error:
-            off_the_bar = "\n" if is_terminal(sys.stderr) else ""
-            talk(f"{off_the_bar}retrying: {stats.last_error}")
+            clear_bar = "\n" if is_terminal(sys.stderr) else ""
+            echo_err(f"{clear_bar}retrying: {stats.last_error}")
 
 
 async def _until(stopping: asyncio.Event, lines: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
@@ -289,7 +289,9 @@ async def _ensure_topic(cluster: Cluster, topic: str) -> None:
         info = await cluster.topic(topic)
     except UnknownTopicOrPartition:
         info = await cluster.topic(topic, create=True)
-        talk(f"{topic} is a new topic: the broker created it with {count(len(info.partitions), 'partition')}")
+        echo_err(
+            f"{topic} is a new topic: the broker created it with {count(len(info.partitions), 'partition')}"
+        )
     if (
         len(cluster.brokers) == 1
     ):  # an unreachable advertised address fails now, not after the delivery timeout

@@ -14,7 +14,7 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import topic_names
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, key_values, named_argument
-from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
@@ -167,7 +167,7 @@ def create(
         except TopicAlreadyExists:
             if not if_not_exists:
                 raise
-            talk(f"{name} already exists")
+            echo_err(f"{name} already exists")
             return
         except InvalidConfig as error:
             raise bad_config(error, configs) from None
@@ -183,7 +183,7 @@ def create(
             )
         verb = "can be created" if dry_run else "created"
         partition_count = count(created.partition_count, "partition")
-        talk(f"{name}: {verb}, {partition_count}, replication factor {created.replication_factor}")
+        echo_err(f"{name}: {verb}, {partition_count}, replication factor {created.replication_factor}")
 
     session.run(bootstrap, command, topic=name)
 
@@ -214,7 +214,7 @@ def list_topics(include_internal: bool, output_format: str, bootstrap: str) -> N
         rows = [[each.name, str(len(each.partitions)), str(each.replication_factor)] for each in shown]
         print_table(["topic", "partitions", "replicas"], rows, right=["partitions", "replicas"])
     else:
-        talk(f"no topics{visible()}; create one with: ottla topic create NAME")
+        echo_err(f"no topics{visible()}; create one with: ottla topic create NAME")
 
 
 @topic.command()
@@ -296,11 +296,11 @@ def alter(
     if output_format == "json":
         print_json({"name": name, "partitions": partitions, "set": configs, "unset": list(unset)})
     for key, value in configs.items():
-        talk(f"{name}: {key} is now {value}")
+        echo_err(f"{name}: {key} is now {value}")
     for key in unset:
-        talk(f"{name}: {key} is reset to its default")
+        echo_err(f"{name}: {key} is reset to its default")
     if partitions is not None:
-        talk(f"{name}: {count(partitions, 'partition')} now")
+        echo_err(f"{name}: {count(partitions, 'partition')} now")
 
 
 @topic.command()
@@ -323,14 +323,14 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str,
         if dry_run:
             for each in topics.values():
                 held = sum(end - start for start, end in (await admin.offset_ranges(each)).values())
-                talk(f"{each.name}: would be deleted, {count(held, 'record')}")
+                echo_err(f"{each.name}: would be deleted, {count(held, 'record')}")
             return
         if not yes and is_terminal(sys.stdin) and not _confirmed(wanted):
-            talk("nothing deleted")
+            echo_err("nothing deleted")
             raise click.exceptions.Exit(1)
         for name in wanted:
             await admin.delete_topic(name)
-            talk(f"{name}: deleted")
+            echo_err(f"{name}: deleted")
 
     session.run(bootstrap, command)
     if output_format == "json":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.support.options import key_values
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.start_problems import could_not_start
 
@@ -98,7 +98,7 @@ def _run(server: ZooKeeperServer) -> int:
     server.launch(dies_with_us=True)
     try:
         if server.members:
-            talk("waiting for a quorum of the ensemble")
+            echo_err("waiting for a quorum of the ensemble")
         while not server.is_serving() and not stopping.is_set():
             _check(server)
             stopping.wait(0.1)

@@ -1,10 +1,10 @@
-"""The connections of this process to a cluster: made once, and kept for the next task.
+"""The connections of a process to a cluster, kept for the next task.
 
-Spark reuses its Python workers, and asks them for something ten times a second; to connect each time would
-cost more than the work. A worker is forked before it has links of its own.
+Spark reuses its Python workers, and calls them ten times a second; to connect each time would cost more than
+the work. A worker is forked before it has sessions of its own.
 
-Once connected, whatever is asked waits for a broker that is away, until the client's timeouts. A query that
-is only being started is told at once that its address leads nowhere.
+Once connected, calls wait for an unavailable broker until the client's timeouts. A query that is being
+started fails at once if its address cannot be reached.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_LINKS = 16
 
 
 class ClusterSession:
-    """A cluster, and the loop in a thread that talks to it."""
+    """A cluster, and the event loop thread of its client."""
 
     def __init__(self, options: ClientOptions, *, is_patient: bool = False) -> None:
         self.options = options
@@ -38,11 +38,11 @@ class ClusterSession:
             raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and return what it returns."""
+        """Run a coroutine on the event loop and return its result."""
         return self._bridge.run(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run a coroutine, and return the future of what it returns."""
+        """Start a coroutine, and return its future."""
         return self._bridge.begin(work)
 
     def close(self) -> None:
@@ -58,9 +58,9 @@ _lock = Lock()
 
 
 def link_to(options: ClientOptions, *, is_patient: bool = False) -> ClusterSession:
-    """Return the link of this process to the cluster of these options; connect if there is none.
+    """Return this process's session for these options; connect if there is none.
 
-    `is_patient` is for what runs in the middle of a query: it waits for a broker that is away.
+    `is_patient` is for calls in the middle of a query: it waits for an unavailable broker.
     """
     key = (os.getpid(), f"{type(options).__name__}{_secretly(options)}")
     with _lock:

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark is told once, and what its task knows of the query."""
+"""Settings of Spark's Python workers, and the context of a task."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ SPECULATION = "spark.speculation"
 
 
 def leave_out_test_tools() -> None:
-    """Keep kio from importing hypothesis, as it does where it finds it: 0.2 s in each process of Spark's."""
+    """Keep kio from importing hypothesis, which it does if it is installed: 0.2 s in each process of
+    Spark.
+    """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if main is not None and main.name.startswith("pyspark."):
         sys.modules.setdefault("hypothesis", cast(ModuleType, None))
 
 
 def settle_worker() -> None:
-    """Keep the garbage collector off what is loaded: pyspark collects after every task, for 30 ms or so."""
+    """Exclude loaded modules from garbage collection: pyspark collects after every task, for 30 ms or so."""
     global _settled_in
     if _settled_in != os.getpid():
         _settled_in = os.getpid()
@@ -33,7 +35,7 @@ def settle_worker() -> None:
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """Where a task stands: in which query and batch, as which partition, for the how manieth time."""
+    """The context of a task: its query, batch, partition and attempt."""
 
     query_id: str | None
     batch_id: int | None
@@ -44,7 +46,7 @@ class TaskPlace:
 
 
 def task_place() -> TaskPlace:
-    """Return where the task of this worker stands; outside of a task, in no query."""
+    """Return the context of this worker's task; outside of a task, that of no query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

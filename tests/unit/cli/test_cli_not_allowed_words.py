@@ -8,7 +8,7 @@ import pytest
 from ottla.cli.support.not_authorized import CODES, not_allowed, visible
 from ottla.cli.support.options import SETTINGS
 from ottla.cli.support.problem_kinds import NOT_AUTHORISED
-from ottla.cli.support.session import refused
+from ottla.cli.support.session import error_response
 from ottla.client.errors import error_for
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53
@@ -20,7 +20,7 @@ def words(code: int, said: str, topic: str | None = None, command: str = "produc
     context.meta[SETTINGS] = {key.replace("_", "."): value for key, value in login.items()}
     with context:
         problem = not_allowed(error_for(code, said), topic)
-        assert refused(error_for(code, said), topic).message == problem.message
+        assert error_response(error_for(code, said), topic).message == problem.message
     assert problem.kind is NOT_AUTHORISED
     return "\n".join([problem.message, *problem.hints])
 
@@ -34,7 +34,7 @@ def test_every_refusal_has_a_right_that_would_help(code: int) -> None:
 
 def test_the_name_is_taken_from_what_the_broker_said_unless_the_command_knows_it() -> None:
     assert "for the group billing:" in words(GROUP, "billing")
-    assert "with the topic mine:" in words(TOPIC, "mine: Authorization failed.")
+    assert "for the topic mine:" in words(TOPIC, "mine: Authorization failed.")
     assert "for the topic orders:" in words(TOPIC, "orders-1", topic="orders")
     assert "--topic NAME" in words(TOPIC, "Topic authorization failed.")
 

@@ -159,10 +159,10 @@ def test_interrupting_keeps_what_was_read_and_says_how_to_go_on(ottla, peer, mon
 
 async def test_a_producer_that_gets_nowhere_says_why(monkeypatch):
     heard: asyncio.Queue[str] = asyncio.Queue()
-    monkeypatch.setattr(produce_command, "WHY_EVERY_S", 0.0)
-    monkeypatch.setattr(produce_command, "talk", heard.put_nowait)
+    monkeypatch.setattr(produce_command, "REASON_INTERVAL_S", 0.0)
+    monkeypatch.setattr(produce_command, "echo_err", heard.put_nowait)
     stats = SenderStats()
-    waiting = asyncio.ensure_future(produce_command._say_why_it_waits(stats))
+    waiting = asyncio.ensure_future(produce_command._print_retry_reason(stats))
     await asyncio.sleep(0)
     stats.last_error = KafkaStorageError("No space left on device")
     async with asyncio.timeout(5):

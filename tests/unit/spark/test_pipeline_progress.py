@@ -108,7 +108,7 @@ def test_a_second_driver_is_refused(storage):
     new_state("shop", "/p", "", 1).write(storage)
     with (
         sole_driver(storage, "shop"),
-        pytest.raises(PipelineProblem, match=f"running already .process {os.getpid()}"),
+        pytest.raises(PipelineProblem, match=f"already running .process {os.getpid()}"),
         sole_driver(storage, "shop"),
     ):
         pass

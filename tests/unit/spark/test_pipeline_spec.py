@@ -83,5 +83,5 @@ def test_storage_is_under_the_root_unless_the_spec_names_a_folder(tmp_path):
     assert str(declared.checkpoint("f")) == "/data/s/checkpoints/f"
     assert declared.state_file == plain.state_file
     assert open_storage(tmp_path, "shop", tmp_path, "store").data == tmp_path / "store"
-    with pytest.raises(PipelineProblem, match="not on a file system"):
+    with pytest.raises(PipelineProblem, match="not on a local file system"):
         open_storage(tmp_path, "shop", tmp_path, "s3://bucket/x")

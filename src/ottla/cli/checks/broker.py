@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
-from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, SKIPPED, WARNING, Finding
 from ottla.cli.support.problem_kinds import ADVERTISED, LOGIN, NO_BROKER, NOT_KAFKA, TLS
 from ottla.client.address import Address
 from ottla.client.client_options import ClientOptions
@@ -24,7 +24,7 @@ from ottla.protocol.errors import KafkaError
 T = TypeVar("T")
 
 TIMEOUT_S = 5.0
-BROKERS_LOOKED_AT = 50
+MAX_BROKERS_CHECKED = 50
 EXPIRES_SOON_DAYS = 14
 
 
@@ -51,7 +51,7 @@ async def _dns(address: Address, options: ClientOptions) -> Finding:
         found = await _in_time(loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
     except (OSError, TimeoutError) as error:
         what = f"{address.host}: {reason_of(error)}"
-        return Finding("DNS", WRONG, what, "check the name, /etc/hosts and /etc/resolv.conf", NO_BROKER)
+        return Finding("DNS", FAILED, what, "check the name, /etc/hosts and /etc/resolv.conf", NO_BROKER)
     numbers = dict.fromkeys(str(each[4][0]) for each in found)
     return Finding("DNS", OK, f"{address.host} is {', '.join(numbers)}")
 
@@ -65,7 +65,7 @@ async def _tcp(address: Address, options: ClientOptions) -> Finding:
             "no response: is a firewall in between?" if isinstance(error, TimeoutError) else reason_of(error)
         )
         fix = "start a broker there (ottla serve), or name another with -b"
-        return Finding("TCP", WRONG, f"{address}: {reason}", fix, NO_BROKER)
+        return Finding("TCP", FAILED, f"{address}: {reason}", fix, NO_BROKER)
     writer.close()
     return Finding("TCP", OK, f"{address} accepts connections, {_ms(began)}")
 
@@ -79,7 +79,7 @@ async def _tls(address: Address, options: ClientOptions) -> Finding:
     except (OSError, TimeoutError) as error:
         reason = tls_reason(error) if isinstance(error, OSError) else None
         fix = "see -X ssl.ca.location, ssl.certificate.location, ssl.key.location"
-        return Finding("TLS", WRONG, f"{address}: {reason or reason_of(error)}", fix, TLS)
+        return Finding("TLS", FAILED, f"{address}: {reason or reason_of(error)}", fix, TLS)
     tls = writer.get_extra_info("ssl_object")
     writer.close()
     what = f"{tls.version()}, {tls.cipher()[0]}"
@@ -101,12 +101,14 @@ async def _handshake(address: Address, options: ClientOptions) -> Finding:
             address, client_id="ottla-doctor", timeout_ms=int(TIMEOUT_S * 1000), security=Security(options)
         )
     except AuthenticationFailed as error:
-        return Finding("SASL", WRONG, str(error), "check sasl.mechanism, sasl.username, sasl.password", LOGIN)
+        return Finding(
+            "SASL", FAILED, str(error), "check sasl.mechanism, sasl.username, sasl.password", LOGIN
+        )
     except TlsFailed as error:
-        return Finding("TLS", WRONG, str(error), None, TLS)
+        return Finding("TLS", FAILED, str(error), None, TLS)
     except (BrokerUnreachable, KafkaError, ClientError) as error:
         fix = "does the listener need TLS or SASL? -X security.protocol=SASL_SSL ..."
-        return Finding(name, WRONG, str(error), fix, NOT_KAFKA)
+        return Finding(name, FAILED, str(error), fix, NOT_KAFKA)
     apis = len(connection.versions)
     connection.close()
     login = f" and accepts {options.sasl_mechanism}" if options.uses_sasl else ""
@@ -118,10 +120,10 @@ async def _brokers(options: ClientOptions) -> AsyncIterator[Finding]:
     patient = replace(options, default_api_timeout_ms=int(TIMEOUT_S * 1000))
     try:
         async with Cluster(options=patient) as cluster:
-            brokers = dict(list(cluster.brokers.items())[:BROKERS_LOOKED_AT])
+            brokers = dict(list(cluster.brokers.items())[:MAX_BROKERS_CHECKED])
             controller = cluster.controller_id
     except (ClientError, KafkaError) as error:
-        yield Finding("metadata", WRONG, str(error), "see the broker's log", NO_BROKER)
+        yield Finding("metadata", FAILED, str(error), "see the broker's log", NO_BROKER)
         return
     for node_id, broker in brokers.items():
         found = await _tcp(broker.address, options)
@@ -131,7 +133,7 @@ async def _brokers(options: ClientOptions) -> AsyncIterator[Finding]:
         else:
             fix = "make it advertise an address that this machine can reach: --advertise HOST:PORT"
             yield Finding(
-                "advertised", WRONG, f"{what}, which cannot be reached: {found.what}", fix, ADVERTISED
+                "advertised", FAILED, f"{what}, which cannot be reached: {found.what}", fix, ADVERTISED
             )
     if controller not in brokers:
         yield Finding("controller", WARNING, "there is none now", "see: ottla cluster health")

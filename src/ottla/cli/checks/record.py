@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, SKIPPED, WARNING, Finding
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
@@ -18,8 +18,8 @@ from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.errors import KafkaError
 
 SKEW_MS = 1_000
-AHEAD_MS = 60_000
-PARTITIONS_LOOKED_AT = 50
+MAX_AHEAD_MS = 60_000
+MAX_PARTITIONS_CHECKED = 50
 MAX_TIMESTAMP = -3
 TIMEOUT_S = 20.0
 
@@ -34,7 +34,7 @@ async def check_clock(options: ClientOptions) -> Finding:
     if newest is None:
         return Finding("clock", SKIPPED, "no records to compare with", "measure it: ottla doctor --write")
     ahead_ms = newest - time.time() * 1000
-    if ahead_ms > AHEAD_MS:
+    if ahead_ms > MAX_AHEAD_MS:
         what = f"the newest record is {ahead_ms / 1000:,.0f} s ahead of this clock"
         return Finding("clock", WARNING, what, "synchronise the clocks of this machine and of the producers")
     return Finding(
@@ -51,7 +51,7 @@ async def _newest_timestamp(cluster: Cluster) -> int | None:
         for index, each in topic.partitions.items()
         if each.leader >= 0
     ]
-    some = partitions[:PARTITIONS_LOOKED_AT]
+    some = partitions[:MAX_PARTITIONS_CHECKED]
     found = await list_offsets(cluster, dict.fromkeys(some, MAX_TIMESTAMP)) if some else {}
     return max((each.timestamp for each in found.values() if each.timestamp >= 0), default=None)
 
@@ -64,16 +64,16 @@ async def check_record(options: ClientOptions) -> AsyncIterator[Finding]:
             admin = TopicAdmin(cluster)
             await admin.create_topic(name, partitions=1, configs={"message.timestamp.type": "LogAppendTime"})
             try:
-                async for found in _there_and_back(cluster, name):
+                async for found in _round_trip(cluster, name):
                     yield found
             finally:
                 await admin.delete_topic(name)
     except (ClientError, KafkaError, TimeoutError) as error:
         what = str(error) or f"no round trip within {TIMEOUT_S:g} s"
-        yield Finding("record", WRONG, what, "see: ottla cluster health")
+        yield Finding("record", FAILED, what, "see: ottla cluster health")
 
 
-async def _there_and_back(cluster: Cluster, name: str) -> AsyncIterator[Finding]:
+async def _round_trip(cluster: Cluster, name: str) -> AsyncIterator[Finding]:
     partition = TopicPartition(name, 0)
     async with AsyncProducer.on(cluster, ProducerOptions(max_block_ms=10_000)) as producer:
         await producer.send_and_wait(name, b"warm-up, so that all connections are open")
@@ -94,6 +94,6 @@ async def _there_and_back(cluster: Cluster, name: str) -> AsyncIterator[Finding]
         f"the broker is {abs(skew_ms):,.0f} ms {'ahead' if skew_ms > 0 else 'behind'}, ±{margin_ms:,.0f} ms"
     )
     if abs(skew_ms) > SKEW_MS + margin_ms:
-        yield Finding("clock", WRONG, what, "synchronise both clocks: chronyc tracking, timedatectl")
+        yield Finding("clock", FAILED, what, "synchronise both clocks: chronyc tracking, timedatectl")
     else:
         yield Finding("clock", OK, what)

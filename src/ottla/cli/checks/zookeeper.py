@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 from collections.abc import AsyncIterator
 
-from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, WARNING, Finding
 from ottla.cli.support.problem_kinds import NO_PACKAGE, NO_ZOOKEEPER
 from ottla.client.address import parse_address
 from ottla.client.reasons import reason_of
@@ -25,10 +25,10 @@ async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
         yield found
     if serving * 2 <= len(servers):
         what = f"{serving} of {len(servers)} servers are serving: no quorum"
-        yield Finding("ZooKeeper", WRONG, what, "start the others, or: ottla zookeeper start", NO_ZOOKEEPER)
+        yield Finding("ZooKeeper", FAILED, what, "start the others, or: ottla zookeeper start", NO_ZOOKEEPER)
     if importlib.util.find_spec("kazoo") is None:
         fix = "pip install 'ottla[zookeeper]'"
-        yield Finding("ZooKeeper", WRONG, "kazoo is not installed", fix, NO_PACKAGE)
+        yield Finding("ZooKeeper", FAILED, "kazoo is not installed", fix, NO_PACKAGE)
 
 
 async def _server(text: str) -> Finding:
@@ -40,7 +40,7 @@ async def _server(text: str) -> Finding:
             said = (await reader.read(4096)).decode(errors="replace")
             writer.close()
     except ValueError as error:
-        return Finding("ZooKeeper", WRONG, str(error), "write HOST:PORT,HOST:PORT", NO_ZOOKEEPER)
+        return Finding("ZooKeeper", FAILED, str(error), "write HOST:PORT,HOST:PORT", NO_ZOOKEEPER)
     except (OSError, TimeoutError) as error:
         reason = "no answer" if isinstance(error, TimeoutError) else reason_of(error)
         return Finding("ZooKeeper", WARNING, f"{text}: {reason}", "is it running?", NO_ZOOKEEPER)

@@ -10,7 +10,7 @@ from ottla.cli.cluster.reassign import decommission, reassign
 from ottla.cli.cluster.view import Health, cluster_as_json, print_cluster
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, confirm, format_option
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import partitions_named
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, Outcomes
@@ -63,7 +63,7 @@ def health(output_format: str, bootstrap: str) -> None:
         print_json(found.as_json())
     else:
         found.print()
-    if not found.is_well:
+    if not found.is_healthy:
         raise SystemExit(1)
 
 
@@ -102,7 +102,7 @@ def elect(
         due = [at for at in chosen if _is_due(info, at, unclean)]
         outcomes: Outcomes = dict.fromkeys(due)
         if not due:
-            talk(
+            echo_err(
                 "every partition is led by its preferred leader"
                 if not unclean
                 else "every partition has a leader"
@@ -117,7 +117,7 @@ def elect(
             for at in due:
                 click.echo(str(at))
         if due and not dry_run:
-            _tell(outcomes, unclean)
+            _print_outcomes(outcomes, unclean)
 
     session.run(bootstrap, command)
 
@@ -129,7 +129,7 @@ def _is_due(info: ClusterInfo, at: TopicPartition, unclean: bool) -> bool:
 
 def _confirm_loss(partitions: list[TopicPartition], yes: bool) -> None:
     if not yes:
-        talk(
+        echo_err(
             f"{count(len(partitions), 'partition')} without a leader: a live replica will be elected, and "
             "records that only the missing brokers have are LOST permanently."
         )
@@ -143,13 +143,13 @@ def _elections_as_json(outcomes: Outcomes) -> list[dict[str, Any]]:
     ]
 
 
-def _tell(outcomes: Outcomes, unclean: bool) -> None:
+def _print_outcomes(outcomes: Outcomes, unclean: bool) -> None:
     failed = {
         at: error
         for at, error in outcomes.items()
         if error is not None and not isinstance(error, ElectionNotNeeded)
     }
-    talk(f"{count(len(outcomes) - len(failed), 'leader')} elected")
+    echo_err(f"{count(len(outcomes) - len(failed), 'leader')} elected")
     if failed:
         which = "a leader" if unclean else "the preferred leader; the current leader stays"
         raise Problem(

@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.cluster.view import SHOWN, plan_as_json, print_plan
 from ottla.cli.support.options import confirm, is_terminal
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
 from ottla.client.admin.moves import MoveWatch, Progress, lift_throttle, throttle
@@ -30,14 +30,14 @@ async def watch(moves: MoveWatch) -> None:
     try:
         end = await (_watch_bar(moves) if is_terminal(sys.stderr) else _watch_lines(moves))
     except asyncio.CancelledError:
-        talk("the moves continue in the background; to watch them:  ottla cluster reassign --watch")
+        echo_err("the moves continue in the background; to watch them:  ottla cluster reassign --watch")
         raise
     if end.cancelled:
         raise Problem(
             f"{count(end.cancelled, 'move')} of {end.partitions:,} cancelled",
             "see where the partitions are:  ottla topic describe TOPIC",
         )
-    talk(f"{count(end.partitions, 'partition')} moved")
+    echo_err(f"{count(end.partitions, 'partition')} moved")
 
 
 async def _watch_bar(moves: MoveWatch) -> Progress:
@@ -82,7 +82,7 @@ async def _watch_lines(moves: MoveWatch) -> Progress:
         first_bytes = each.copied_bytes if first_bytes is None else first_bytes
         if each.partitions_left and now - shown >= LINE_EVERY_S:
             shown = now
-            talk(_line(each, (each.copied_bytes - first_bytes) / (now - began)))
+            echo_err(_line(each, (each.copied_bytes - first_bytes) / (now - began)))
     return each
 
 
@@ -98,7 +98,7 @@ def _line(progress: Progress, bytes_per_second: float) -> str:
 MOVES_PER_REQUEST = 500
 
 
-def spread_over(
+def plan_moves(
     info: ClusterInfo,
     partitions: Sequence[TopicPartition],
     targets: tuple[int, ...] | None,
@@ -122,10 +122,10 @@ def spread_over(
             even=even,
         )
     except ValueError as error:
-        raise Problem(str(error), _how_to_fit(info, partitions, len(chosen))) from None
+        raise Problem(str(error), _hint_for_more_brokers(info, partitions, len(chosen))) from None
 
 
-def _how_to_fit(info: ClusterInfo, partitions: Sequence[TopicPartition], brokers: int) -> str:
+def _hint_for_more_brokers(info: ClusterInfo, partitions: Sequence[TopicPartition], brokers: int) -> str:
     if not brokers:
         return "start another broker first: there is no other to move them to"
     topics = {at.topic: None for at in partitions if len(info.target(at)) > brokers}
@@ -145,7 +145,7 @@ def show(info: ClusterInfo, plan: Plan, output_format: str) -> Plan:
     return changes
 
 
-async def carry_out(
+async def execute(
     connected: Cluster,
     info: ClusterInfo,
     changes: Plan,
@@ -157,7 +157,7 @@ async def carry_out(
 ) -> None:
     """Ask for confirmation, start the moves, and wait for their end."""
     if not changes:
-        talk("every partition is already in place")
+        echo_err("every partition is already in place")
         return
     if dry_run:
         return
@@ -172,12 +172,12 @@ async def carry_out(
         if wait:
             await watch(MoveWatch(connected, _moves(info, changes)))
         else:
-            talk("the moves have started; watch them with:  ottla cluster reassign --watch")
+            echo_err("the moves have started; watch them with:  ottla cluster reassign --watch")
     except Problem:
         await lift_throttle(connected, topics)
         raise
     if not wait and rate is not None:
-        talk("they are throttled until that command has seen them end, or until they are cancelled")
+        echo_err("they are throttled until that command has seen them end, or until they are cancelled")
     elif wait:
         await lift_throttle(connected, topics if rate is not None else ())
 

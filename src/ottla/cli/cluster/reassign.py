@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.cluster.plans import begin, carry_out, check_leaders, parse_rate, show, spread_over, watch
+from ottla.cli.cluster.plans import begin, check_leaders, execute, parse_rate, plan_moves, show, watch
 from ottla.cli.cluster.view import moves_as_json, print_plan
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, format_option
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import partitions_named
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo
@@ -21,7 +21,7 @@ from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 
-COPIES_FOR_TWO = 3
+REPLICAS_FOR_MIN_INSYNC = 3
 """The replication factor from which new topics have min.insync.replicas=2."""
 
 _throttle_option = click.option(
@@ -107,7 +107,7 @@ def reassign(
             if dry_run:
                 _show_moves(info, chosen, output_format)
             else:
-                await _those_under_way(connected, info, chosen, cancel)
+                await _ongoing_moves(connected, info, chosen, cancel)
             return
         if plan_file is not None:
             plan = _read_plan(plan_file, info)
@@ -115,11 +115,11 @@ def reassign(
             if not (partitions or everything):
                 raise click.UsageError("name topics or partitions, or use --all")
             chosen_now = partitions_named(info, partitions) if partitions else list(info.partitions)
-            plan = spread_over(info, chosen_now, targets, replication_factor)
+            plan = plan_moves(info, chosen_now, targets, replication_factor)
         changes = show(info, plan, output_format)
-        await carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
+        await execute(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
         if not dry_run:
-            await _tell_minimum(connected, changes)
+            await _suggest_min_insync(connected, changes)
 
     session.run(bootstrap, command)
 
@@ -149,9 +149,9 @@ def decommission(
         held = [at for at in info.partitions if broker in info.target(at)]
         if held:
             others = tuple(each for each in info.alive if each != broker)
-            plan = spread_over(info, held, others, None, even=False)
+            plan = plan_moves(info, held, others, None, even=False)
             changes = show(info, plan, output_format)
-            await carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
+            await execute(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
         if dry_run:
             return
         await _wait_until_gone(connected, broker)
@@ -161,12 +161,12 @@ def decommission(
             again = f"ottla cluster decommission {broker}"
             raise Problem(f"broker {broker} has {count(len(held), 'partition')} again", f"again:  {again}")
         if info.brokers[broker].is_alive:
-            talk(
+            echo_err(
                 f"broker {broker} has no partitions left. Stop it, then:  ottla cluster decommission {broker}"
             )
             return
         await admin.unregister(broker)
-        talk(f"broker {broker} is unregistered")
+        echo_err(f"broker {broker} is unregistered")
 
     session.run(bootstrap, command)
 
@@ -187,15 +187,15 @@ def _read_plan(path: Path, info: ClusterInfo) -> Plan:
     return plan
 
 
-async def _those_under_way(
+async def _ongoing_moves(
     connected: Cluster, info: ClusterInfo, chosen: set[TopicPartition], cancel: bool
 ) -> None:
     moves = {at: move for at, move in info.moves.items() if at in chosen}
     if not moves:
-        talk("no partition is being moved")
+        echo_err("no partition is being moved")
     elif cancel:
         await begin(connected, dict.fromkeys(moves))
-        talk(f"{count(len(moves), 'move')} cancelled")
+        echo_err(f"{count(len(moves), 'move')} cancelled")
     else:
         await watch(MoveWatch(connected, moves))
     await lift_throttle(connected)
@@ -219,14 +219,14 @@ def _show_moves(info: ClusterInfo, chosen: set[TopicPartition], output_format: s
     elif moves:
         print_plan((at, tuple(sorted(each.before)), each.target) for at, each in moves.items())
     else:
-        talk("no partition is being moved")
+        echo_err("no partition is being moved")
 
 
-async def _tell_minimum(connected: Cluster, changes: Plan) -> None:
+async def _suggest_min_insync(connected: Cluster, changes: Plan) -> None:
     """Suggest min.insync.replicas=2 for topics whose replication factor now allows it."""
-    topics = sorted({at.topic for at, target in changes.items() if len(target) >= COPIES_FOR_TWO})
+    topics = sorted({at.topic for at, target in changes.items() if len(target) >= REPLICAS_FOR_MIN_INSYNC})
     minimums = await TopicAdmin(connected).topics_config("min.insync.replicas", topics) if topics else {}
     for topic, minimum in minimums.items():
         if minimum == "1":
             more = f"ottla config alter --topic {topic} --set min.insync.replicas=2"
-            talk(f"acks=all waits for one replica of {topic} only; to wait for two:  {more}")
+            echo_err(f"acks=all waits for one replica of {topic} only; to wait for two:  {more}")

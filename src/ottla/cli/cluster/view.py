@@ -26,7 +26,7 @@ class Health:
     under_min_isr: list[TopicPartition]
     under_replicated: list[TopicPartition]
     moving: list[TopicPartition]
-    led_by_others: list[TopicPartition]
+    not_preferred: list[TopicPartition]
     out_of_sync: dict[TopicPartition, list[int]]
     """The out-of-sync replicas of the under-replicated partitions."""
 
@@ -49,7 +49,7 @@ class Health:
             ],
             under_replicated=list(out_of_sync),
             moving=list(info.moves),
-            led_by_others=[
+            not_preferred=[
                 at
                 for at, each in partitions.items()
                 if each.leader >= 0 and each.leader != info.target(at)[0]
@@ -58,20 +58,20 @@ class Health:
         )
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether there are no problems."""
         return not (self.dead_brokers or self.offline or self.under_min_isr or self.under_replicated)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
-            "healthy": self.is_well,
+            "healthy": self.is_healthy,
             "dead_brokers": self.dead_brokers,
             "offline": list(map(str, self.offline)),
             "under_min_isr": list(map(str, self.under_min_isr)),
             "under_replicated": list(map(str, self.under_replicated)),
             "moving": list(map(str, self.moving)),
-            "not_led_by_preferred": list(map(str, self.led_by_others)),
+            "not_led_by_preferred": list(map(str, self.not_preferred)),
         }
 
     def print(self) -> None:
@@ -84,8 +84,8 @@ class Health:
         lacking = {at: f", without {_nodes(nodes)}" for at, nodes in self.out_of_sync.items()}
         _print_kind(self.under_replicated, "under-replicated: replicas are out of sync", yellow, lacking)
         _print_kind(self.moving, "being moved to other brokers", None)
-        _print_kind(self.led_by_others, "not led by the preferred leader (ottla cluster elect)", None)
-        if self.is_well:
+        _print_kind(self.not_preferred, "not led by the preferred leader (ottla cluster elect)", None)
+        if self.is_healthy:
             click.echo(click.style("every partition has a leader and all replicas in sync", fg="green"))
 
 

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from ottla.cli.demo.sales import pipeline_text
-from ottla.cli.demo.scene import Names
+from ottla.cli.demo.state import Names
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.session import connection_settings
 from ottla.client.cluster import Cluster

@@ -13,7 +13,7 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import group_names
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, named_argument
-from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, is_chosen, topic_option
 from ottla.cli.support.problem_kinds import GROUP_IN_USE, UNKNOWN_GROUP
 from ottla.cli.support.problems import Problem
@@ -64,7 +64,7 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], output_format: 
         print_table(["group", "type", "state"], rows)
     else:
         more = f"no groups{visible()}; a consumer with a group.id creates one"
-        talk("no such groups" if states or types else more)
+        echo_err("no such groups" if states or types else more)
 
 
 @group.command(short_help="Show state, members, assignment and lag of a group.")
@@ -107,7 +107,7 @@ def offsets(name: str, topics: Choice, output_format: str, bootstrap: str) -> No
         elif committed:
             view.print()
         else:
-            talk(f"{name} has committed no offsets {'there' if topics else 'yet'}")
+            echo_err(f"{name} has committed no offsets {'there' if topics else 'yet'}")
 
     session.run(bootstrap, command)
 
@@ -155,7 +155,7 @@ def seek(
         if output_format == "table":
             print_moves(moves)
         if ask and not click.confirm(f"Move {name}?", err=True):
-            talk("nothing moved")
+            echo_err("nothing moved")
             raise click.exceptions.Exit(1)
         if not dry_run:
             try:
@@ -165,7 +165,7 @@ def seek(
                 raise
         if output_format == "json":
             print_json({"group": name, "dry_run": dry_run, "moves": [move_as_json(each) for each in moves]})
-        talk(f"{name}: {count(len(moves), 'partition')} {'would be reset' if dry_run else 'reset'}")
+        echo_err(f"{name}: {count(len(moves), 'partition')} {'would be reset' if dry_run else 'reset'}")
 
     session.run(bootstrap, command)
 
@@ -189,10 +189,10 @@ def delete(
             await _described(groups, name)
         what = f"the offsets of {', '.join(wanted)} in {', '.join(topics)}" if topics else ", ".join(wanted)
         if dry_run:
-            talk(f"{what}: would be deleted")
+            echo_err(f"{what}: would be deleted")
             return
         if not yes and is_terminal(sys.stdin) and not click.confirm(f"Delete {what}?", err=True):
-            talk("nothing deleted")
+            echo_err("nothing deleted")
             raise click.exceptions.Exit(1)
         for name in wanted:
             if topics:
@@ -262,13 +262,13 @@ async def _delete(groups: Groups, name: str) -> None:
     except NonEmptyGroup:
         await _check_stopped(groups, name, may_be_new=True)
         raise
-    talk(f"{name}: deleted")
+    echo_err(f"{name}: deleted")
 
 
 async def _forget(groups: Groups, name: str, topics: Choice) -> None:
     chosen = [each for each in await groups.committed(name) if is_chosen(each, topics)]
     if not chosen:
-        talk(f"{name}: no committed offsets there")
+        echo_err(f"{name}: no committed offsets there")
         return
     try:
         await groups.delete_offsets(name, chosen)
@@ -277,7 +277,7 @@ async def _forget(groups: Groups, name: str, topics: Choice) -> None:
             f"members of {name} read {error}; its offsets cannot be deleted",
             f"stop them first; to list them:  ottla group describe {name}",
         ) from None
-    talk(f"{name}: {count(len(chosen), 'offset')} deleted")
+    echo_err(f"{name}: {count(len(chosen), 'offset')} deleted")
 
 
 def _now_ms() -> int:

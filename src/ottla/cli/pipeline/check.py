@@ -14,7 +14,7 @@ import click
 from ottla.cli.pipeline.options import guarded, master_option, settings_option
 from ottla.cli.pipeline.run import end_session
 from ottla.cli.support.options import bootstrap_option, format_option, key_values
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.session import connection_settings
 from ottla.common.clock import SystemClock
@@ -152,4 +152,4 @@ def test_command(path: Path, only: str, master: str, settings: dict[str, str]) -
         end_session()
     if failed:
         raise Problem(f"{failed} of {count(len(cases), 'test')} failed")
-    talk(f"{count(len(cases), 'test')} passed")
+    echo_err(f"{count(len(cases), 'test')} passed")

@@ -9,7 +9,7 @@ import click
 
 from ottla.cli.pipeline.options import guarded, master_option, name_option, root_option, settings_option
 from ottla.cli.support.options import bootstrap_option, key_values
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.spark.pipelines.scaffold import scaffold
 
 # `ottla pipeline init`: create a working example.
@@ -22,7 +22,7 @@ def init_command(folder: Path) -> None:
     """Create a pipeline in FOLDER: flows in Python and SQL, sample records, a test."""
     for file in scaffold(folder):
         click.echo(str(file))
-    talk(f"try it:  ottla pipeline test {folder}")
+    echo_err(f"try it:  ottla pipeline test {folder}")
 
 
 COMMANDS = {

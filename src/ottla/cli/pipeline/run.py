@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.cli.pipeline.view import JsonLines, LiveTable
 from ottla.cli.support.options import is_terminal
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.common.clock import SystemClock
 from ottla.spark.pipelines import driver
 from ottla.spark.pipelines.driver import Job, Load
@@ -41,7 +41,7 @@ def run_job(
             if close is not None:
                 close()
             end_session()
-    talk(f"{job.project.name}: {'stopped' if stopping.event.is_set() else 'done'}")
+    echo_err(f"{job.project.name}: {'stopped' if stopping.event.is_set() else 'done'}")
 
 
 class Stopping:
@@ -66,7 +66,7 @@ class Stopping:
         if self.event.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.event.set()
-        talk("stopping after the current batches; Ctrl-C again to stop at once")
+        echo_err("stopping after the current batches; Ctrl-C again to stop at once")
 
 
 @contextmanager

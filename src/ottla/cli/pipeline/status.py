@@ -14,7 +14,7 @@ import click
 from ottla.cli.pipeline.options import guarded, root_option
 from ottla.cli.pipeline.view import COLUMNS, NUMBERS, cells
 from ottla.cli.support.options import format_option
-from ottla.cli.support.output import print_json, print_table, talk
+from ottla.cli.support.output import echo_err, print_json, print_table
 from ottla.cli.support.problems import Problem
 from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem
@@ -35,7 +35,7 @@ def list_command(output_format: str, root: Path) -> None:
         print_json([_as_json(state) for state in found])
         return
     if not found:
-        talk(f"no pipelines in {root}; create one with: ottla pipeline init NAME")
+        echo_err(f"no pipelines in {root}; create one with: ottla pipeline init NAME")
         return
     rows = [
         [state.name, state.now(), str(len(state.flows)), _time(state.started_ms), _rows(state), state.path]
@@ -57,11 +57,11 @@ def status_command(name: str, output_format: str, root: Path) -> None:
         print_json(_as_json(state))
         return
     where = f"process {state.pid} on {state.host}" if state.now() in ALIVE else "not running"
-    talk(f"{state.name}: {state.now()}, {where}, as of {_time(state.updated_ms)}")
+    echo_err(f"{state.name}: {state.now()}, {where}, as of {_time(state.updated_ms)}")
     if state.now() == DIED:
-        talk(f"its process died; to resume: ottla pipeline run {state.path}")
+        echo_err(f"its process died; to resume: ottla pipeline run {state.path}")
     if state.error:
-        talk(state.error)
+        echo_err(state.error)
     print_table(COLUMNS, [cells(FlowProgress(**flow)) for flow in state.flows], right=NUMBERS)
 
 
@@ -81,7 +81,7 @@ def stop_command(name: str, timeout: float, root: Path) -> None:
     """Stop a pipeline after its current batches; NAME may be its path."""
     state = find_state(name, root)
     if state.now() not in ALIVE:
-        talk(f"{state.name} is not running: {state.now()}")
+        echo_err(f"{state.name} is not running: {state.now()}")
         return
     if not state.is_here():
         raise Problem(f"{state.name} runs on {state.host}", f"stop it there: kill {state.pid}")
@@ -94,7 +94,7 @@ def stop_command(name: str, timeout: float, root: Path) -> None:
                 f"wait longer with --timeout, or kill it: kill -9 {state.pid}; the next run redoes it",
             )
         time.sleep(POLL_INTERVAL_S)
-    talk(f"{state.name}: stopped")
+    echo_err(f"{state.name}: stopped")
 
 
 def find_state(name: str, root: Path) -> State:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.progress import FlowProgress
@@ -45,7 +45,7 @@ class JsonLines:
 
     def say(self, text: str) -> None:
         """Say it."""
-        talk(text)
+        echo_err(text)
 
 
 class LiveTable:
@@ -70,7 +70,7 @@ class LiveTable:
     def say(self, text: str) -> None:
         """Print a message above the table."""
         if self._live is None:
-            talk(text)
+            echo_err(text)
         else:
             self._live.console.print(text, highlight=False, markup=False)
 

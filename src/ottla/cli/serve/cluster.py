@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from ottla.broker.zookeeper_server import ZooKeeperFailed, ZooKeeperServer
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.start_problems import could_not_start
 from ottla.common.config.metrics_keys import AUTO as METRICS_AUTO
@@ -133,7 +133,7 @@ class _Child:
         async for line in self.process.stderr:
             text = line.decode(errors="replace").rstrip()
             is_json = self._speaks_json and text.startswith("{")  # JSON lines contain the broker's name
-            talk(text if is_json else f"{self.name} | {text}")
+            echo_err(text if is_json else f"{self.name} | {text}")
 
 
 def run_cluster(plan: ClusterPlan, *, ephemeral: bool) -> int:
@@ -158,8 +158,8 @@ async def _run(plan: ClusterPlan) -> int:
         stack.push_async_callback(_stop, children)
         for number in range(1, plan.brokers + 1):  # one by one, so that those that have started are stopped
             children.append(await _start_broker(number, plan, zookeeper))  # noqa: PERF401
-        await _until_ready(children, zookeeper, stopping)
-        await _until_stopped(children, plan, zookeeper, stopping)
+        await _wait_until_ready(children, zookeeper, stopping)
+        await _wait_until_stopped(children, plan, zookeeper, stopping)
     return 0
 
 
@@ -187,7 +187,7 @@ async def _start_broker(number: int, plan: ClusterPlan, zookeeper: str, free_por
     return _Child(number, plan.name(number), process, plan.log_format)
 
 
-async def _until_ready(children: Sequence[_Child], zookeeper: str, stopping: asyncio.Event) -> None:
+async def _wait_until_ready(children: Sequence[_Child], zookeeper: str, stopping: asyncio.Event) -> None:
     starting = asyncio.gather(*(child.address for child in children))
     waiting = asyncio.ensure_future(stopping.wait())
     either: list[asyncio.Future[Any]] = [starting, waiting]
@@ -202,12 +202,12 @@ async def _until_ready(children: Sequence[_Child], zookeeper: str, stopping: asy
         waiting.cancel()
         starting.cancel()
     for child, address in zip(children, addresses, strict=True):
-        talk(f"{child.name} listens on {address}, process {child.process.pid}")
-    talk(f"ZooKeeper is at {zookeeper}. Ctrl-C stops everything.")
+        echo_err(f"{child.name} listens on {address}, process {child.process.pid}")
+    echo_err(f"ZooKeeper is at {zookeeper}. Ctrl-C stops everything.")
     click.echo(f"ready {' '.join(addresses)}")
 
 
-async def _until_stopped(
+async def _wait_until_stopped(
     children: list[_Child], plan: ClusterPlan, zookeeper: str, stopping: asyncio.Event
 ) -> None:
     """Wait for a signal, and restart brokers that crash."""
@@ -236,12 +236,12 @@ async def _keep_running(index: int, children: list[_Child], plan: ClusterPlan, z
         code = await child.process.wait()
         port = child.port or port
         if code == 0:
-            talk(f"{child.name} was stopped; the others keep running")
+            echo_err(f"{child.name} was stopped; the others keep running")
             return
-        talk(f"{child.name} ended with exit code {code}; restarting it in {RESTART_AFTER_S:g} s")
+        echo_err(f"{child.name} ended with exit code {code}; restarting it in {RESTART_AFTER_S:g} s")
         await asyncio.sleep(RESTART_AFTER_S)
         children[index] = again = await _start_broker(child.number, plan, zookeeper, port)
-        talk(f"{again.name} was restarted, process {again.process.pid}")
+        echo_err(f"{again.name} was restarted, process {again.process.pid}")
 
 
 async def _stop(children: Sequence[_Child]) -> None:

@@ -62,7 +62,7 @@ def write_bytes(data: bytes) -> None:
     stream.flush()
 
 
-def talk(message: str) -> None:
+def echo_err(message: str) -> None:
     """Print a message to standard error."""
     click.echo(message, err=True)
 

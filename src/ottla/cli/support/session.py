@@ -151,12 +151,12 @@ def run(
     except ConfigError as error:
         raise click.UsageError(f"{error} (in -X, the profile or --command-config)") from None
     except ClientError as error:
-        raise unanswered(error) from None
+        raise no_response(error) from None
     except KafkaError as error:
-        raise refused(error, topic) from None
+        raise error_response(error, topic) from None
 
 
-def refused(error: KafkaError, topic: str | None = None) -> Problem:
+def error_response(error: KafkaError, topic: str | None = None) -> Problem:
     """Return the message for an error code of a broker."""
     if error.code in not_authorized.CODES:
         return not_authorized.not_allowed(error, topic)
@@ -173,14 +173,14 @@ async def _unknown_topic(cluster: Cluster, topic: str, error: KafkaError) -> Pro
     """Return the message for an unknown topic, with similar names."""
     known = sorted(await cluster.refresh(None))
     if topic in known:
-        return refused(error, topic)
+        return error_response(error, topic)
     hints = did_you_mean(topic, known)
     hints.append("list them:  ottla topic list" if known else "there are no topics yet")
     hints.append(f"create it:  ottla topic create {topic}")
     return Problem(f"there is no topic {topic!r}", *hints, kind=UNKNOWN_TOPIC)
 
 
-def unanswered(error: ClientError) -> Problem:
+def no_response(error: ClientError) -> Problem:
     """Return the message for a missing or invalid response."""
     cause = error.__cause__ if isinstance(error, TimedOut) else None
     for each in (error, cause):

@@ -8,7 +8,7 @@ import click
 
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, format_option, is_terminal
-from ottla.cli.support.output import print_json, talk
+from ottla.cli.support.output import echo_err, print_json
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, topic_option
 from ottla.cli.support.problem_kinds import UNKNOWN_TRANSACTION
 from ottla.cli.support.problems import Problem
@@ -92,11 +92,11 @@ async def _abort_ids(
         _confirm(", ".join(each.transactional_id for each in opened), dry_run or yes)
     for each in found:
         if each not in opened:  # its producer is not fenced: it may be about to begin the next one
-            talk(f"{each.transactional_id} ({each.state}): no open transaction, nothing to abort")
+            echo_err(f"{each.transactional_id} ({each.state}): no open transaction, nothing to abort")
             continue
         if not dry_run:
             await transactions.abort(each.transactional_id)
-        talk(f"{each.transactional_id} ({state_of(each)}): {_done(dry_run)}")
+        echo_err(f"{each.transactional_id} ({state_of(each)}): {_done(dry_run)}")
     return [{**described_as_json(each), "aborted": each in opened and not dry_run} for each in found]
 
 
@@ -126,7 +126,7 @@ async def _abort_hanging(
     _confirm(f"the transaction of producer {hit.producer_id} in {partition}", dry_run or yes)
     if not dry_run:
         await transactions.abort_in(hit)
-    talk(f"{partition}, offset {offset}, producer {hit.producer_id}: {_done(dry_run)}")
+    echo_err(f"{partition}, offset {offset}, producer {hit.producer_id}: {_done(dry_run)}")
     return {**open_as_json(hit), "aborted": not dry_run}
 
 
@@ -153,7 +153,7 @@ async def _one_partition(cluster: Cluster, topics: Choice) -> TopicPartition:
 
 def _confirm(what: str, is_sure: bool) -> None:
     if not is_sure and is_terminal(sys.stdin) and not click.confirm(f"Abort {what}?", err=True):
-        talk("nothing aborted")
+        echo_err("nothing aborted")
         raise click.exceptions.Exit(1)
 
 

@@ -10,7 +10,7 @@ import click
 from ottla.cli.support import session
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, topic_option
 from ottla.cli.support.problems import Problem
 from ottla.cli.txn.abort import abort, described
@@ -81,13 +81,13 @@ def spark_transactions(query_id: str | None, end: bool, output_format: str, boot
         print_json(found)
         return
     if not found:
-        talk("no Spark query has an open transaction")
+        echo_err("no Spark query has an open transaction")
     for each in found:
         verb = "was" if end else "to be"
         outcome = "committed" if each["end"] == "commit" else "aborted"
         click.echo(f"{each['transactional_id']}  {verb} {outcome}")
     if found and not end:
-        talk("the query ends them when it runs again; if it will not: ottla txn spark --end")
+        echo_err("the query ends them when it runs again; if it will not: ottla txn spark --end")
 
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -175,7 +175,9 @@ def list_transactions(
     elif found:
         print_listed(found)
     else:
-        talk("no such transactions" if states or pattern or longer_than else f"no transactions{visible()}")
+        echo_err(
+            "no such transactions" if states or pattern or longer_than else f"no transactions{visible()}"
+        )
 
 
 @txn.command(short_help="Show a transactional id and its transaction.")
@@ -228,7 +230,7 @@ def hanging(topics: Choice, older_than: int, output_format: str, bootstrap: str)
     elif found:
         print_open(found, _now_ms())
     else:
-        talk("no transaction hangs")
+        echo_err("no transaction hangs")
 
 
 async def _everywhere(cluster: Cluster) -> list[TopicPartition]:
@@ -248,7 +250,7 @@ async def _led(cluster: Cluster, partitions: list[TopicPartition]) -> list[Topic
     missing = [str(at) for at in partitions if at not in led]
     if missing:
         names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
-        talk(f"{count(len(missing), 'partition')} without a leader cannot be checked: {names}")
+        echo_err(f"{count(len(missing), 'partition')} without a leader cannot be checked: {names}")
     return led
 
 

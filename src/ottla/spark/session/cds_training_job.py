@@ -1,4 +1,4 @@
-"""A small job of every kind, for the classes that Spark loads to do it: see class_archive.py."""
+"""Run small jobs of every kind, so that Spark loads the classes for the AppCDS archive (app_cds.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Do not compile what runs once."""
+"""Do not compile code that runs once."""
 ROWS = 10
 BATCHES = 2
 SCHEMA = "n BIGINT, at TIMESTAMP, value STRING"
@@ -26,7 +26,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 
 class Numbers(DataSource):
-    """Counts; what is written to it is gone."""
+    """A data source of numbers; it discards what is written."""
 
     @classmethod
     def name(cls) -> str:
@@ -96,7 +96,7 @@ class NumberStream(DataSourceStreamReader):
 
 
 class Nowhere(DataSourceArrowWriter):
-    """Reads what it is to write, and that is all."""
+    """Reads its input and discards it."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Read everything."""
@@ -133,7 +133,7 @@ def tables(spark: Any, folder: Path) -> None:
 
 
 def streams(spark: Any, folder: Path) -> None:
-    """Copy a stream, and count by window, with both stores of state."""
+    """Copy a stream, and count by window, with both state stores."""
     from pyspark.sql import functions as f
 
     rows = spark.readStream.format("numbers").load()
@@ -150,14 +150,14 @@ def streams(spark: Any, folder: Path) -> None:
 
 
 def run(writer: Any, checkpoint: Path) -> None:
-    """Run a query for as long as there is something to read."""
+    """Run a query until its input is processed."""
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     query.processAllAvailable()
     query.stop()
 
 
 def main() -> None:
-    """Do it all, and wait for the JVM to end: only then does it write the archive."""
+    """Run all jobs, and wait for the JVM to end: it writes the archive then."""
     from ottla.spark.session.builder import session
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,14 @@
-"""A Python that has loaded what Spark's Python processes need, and forks one whenever Spark wants one.
+"""A Python process with preloaded modules, which forks Spark's Python processes.
 
-Spark starts up to seven Python processes before the first batch of a query: to look the format up, to make
-the source, to plan, to read, to write, to commit. Each would import pyspark, pyarrow and us by itself, one
-after the other. So `session` starts this process while the JVM starts; the program that Spark knows as
-Python is python_launcher.py, which hands its files, arguments and environment over to here. docs/decisions
-0057 says what that is worth.
+Problem: Spark starts up to seven Python processes before the first batch of a query: to look up the data
+source, to create it, to plan, to read, to write, to commit. Each would import pyspark, pyarrow and Ottla by
+itself, one after the other.
 
-It ends with the driver: their pipe breaks. Without it, the launcher becomes an ordinary Python.
+Solution: `session` starts this process while the JVM starts. The program that Spark starts as Python is
+python_launcher.py, which passes its files, arguments and environment to this process; it forks (decision 57).
+
+It ends with the driver, whose end closes its standard input. Without it, the launcher executes the ordinary
+Python.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ WORKERS = (
     "ottla.spark.sink.writers",
     "ottla.spark.sink.committing",
 )
-"""None of these starts a thread that a fork would lose, but for jemalloc's, which sees to that itself."""
+"""None of these starts a thread that a fork would lose, except jemalloc's, which handles forks."""
 REQUEST_WITHIN_S = 5.0
 KILLED = 128
 
@@ -65,13 +67,13 @@ class Wanted(NamedTuple):
 
 
 def load(names: tuple[str, ...]) -> None:
-    """Import modules, and keep the garbage collector off them: pyspark calls it after every task."""
-    # kio imports hypothesis, a tool for tests, wherever it finds it: 0.2 s that no worker needs.
+    """Import modules, and exclude them from garbage collection: pyspark collects after every task."""
+    # kio imports hypothesis, a test tool, if it is installed: 0.2 s that no worker needs.
     sys.modules.setdefault("hypothesis", cast(ModuleType, None))
     for name in names:
         try:
             import_module(name)
-        except ImportError:  # another version of pyspark; whoever needs it will say so
+        except ImportError:  # another version of pyspark; its users report it
             continue
     os.register_at_fork(after_in_child=_draw_anew)
     gc.collect()
@@ -79,13 +81,13 @@ def load(names: tuple[str, ...]) -> None:
 
 
 def _draw_anew() -> None:
-    """Give a forked process random numbers of its own; Python's own `random` sees to that itself."""
+    """Seed numpy again in a forked process; Python's own `random` does that itself."""
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
 
 
 class WarmPython:
-    """Forks on demand, and tells each launcher how its process has ended."""
+    """Forks on demand, and reports to each launcher how its process has ended."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -95,8 +97,10 @@ class WarmPython:
         self._waker.setblocking(False)
 
     def serve(self, driver: int) -> None:
-        """Fork until the driver, whose pipe this is, is gone."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends a batch first
+        """Fork until the driver has closed its end of the pipe."""
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C is for the driver, which finishes its batch first
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         while True:
@@ -129,7 +133,7 @@ class WarmPython:
             os.kill(pid, signal.SIGTERM)
 
     def _bury(self) -> None:
-        """Take note of who has ended."""
+        """Reap ended processes."""
         while self._launchers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -154,7 +158,9 @@ class WarmPython:
                 os.close(each)
             self._settle(wanted)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that a module to be run is loaded: it is meant to be
+                warnings.simplefilter(
+                    "ignore"
+                )  # a warning that the module to run is already imported: that is intended
                 runpy.run_module(wanted.arguments[0], run_name="__main__", alter_sys=True)
             code = 0
         except SystemExit as end:
@@ -170,7 +176,7 @@ class WarmPython:
             os._exit(code & 0xFF)
 
     def _settle(self, wanted: Wanted) -> None:
-        """Make this process what it would be had it been started where, and as, Spark wanted to."""
+        """Set up this process as if Spark had started it."""
         os.chdir(wanted.folder)
         os.environ.clear()
         os.environ.update(wanted.environment)
@@ -181,7 +187,7 @@ class WarmPython:
 
 
 def receive(launcher: socket.socket) -> tuple[Wanted, list[int]]:
-    """Return what a launcher wants, and the files that it hands over."""
+    """Return what a launcher wants to start, and the files that it passes."""
     head, files, _, _ = socket.recv_fds(launcher, LENGTH.size, len(STANDARD))
     if len(head) != LENGTH.size or len(files) != len(STANDARD):
         raise ValueError("not a launcher")
@@ -203,7 +209,7 @@ def _paths_of(joined: str | None) -> list[str]:
 
 
 def main(address: str) -> None:
-    """Listen at once, so that nobody is turned away; answer when all is loaded."""
+    """Listen at once, so that no launcher is rejected; answer when everything is imported."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)

@@ -1,4 +1,4 @@
-"""What the driver does with a batch whose tasks are done: decide it, end its transactions; or give it up."""
+"""The driver's part of a batch: decide it and commit its transactions, or abort it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAX_RUNS = 1_000
 MAX_ROUNDS, QUIET_ROUNDS, ROUND_S = 10, 2, 0.3
 
 _tidied: dict[tuple[SinkKey, str], None] = {}
-"""The runs whose leftovers of earlier runs have been looked for, oldest first."""
+"""The runs that have looked for leftovers of earlier runs, oldest first."""
 
 
 def commit_batch(messages: Sequence[Written | None], options: SinkOptions) -> None:
-    """Make what the tasks have prepared visible: decide, then end every transaction."""
+    """Commit the prepared transactions of a batch: store the decision, then end every transaction."""
     written = [each for each in messages if each is not None and each.key is not None]
     if not written:
         return
@@ -30,10 +30,12 @@ def commit_batch(messages: Sequence[Written | None], options: SinkOptions) -> No
 
 
 def abort_batch(messages: Sequence[Written | None], options: SinkOptions, key: SinkKey | None = None) -> None:
-    """Give up what the tasks have prepared, unless the batch is decided; `key` if no message says it."""
+    """Abort the prepared transactions of a batch, unless it is decided; `key` is for batches without
+    messages.
+    """
     written = [each for each in messages if each is not None and each.key is not None]
     if not written and key is None:
-        return  # the next run of the query finds what is left
+        return  # the next run of the query ends what is left
     link = link_to(options.producer, is_patient=True)
     link.run(_abort(link.cluster, decision_log(link, options.producer), written, options, key))
 
@@ -80,12 +82,12 @@ async def _abort(
         register = await decisions.current(key)
         is_ours = register.owner in (one.run_id, None)
         if is_ours:
-            # A decision of ours may still be on its way: from here on it is stored, or never will be.
+            # A decision of ours may be in flight: after taking the register, it is stored or never will be.
             register = await decisions.take(key, one.run_id)
         decision = register.decision
         await _give_up(cluster, register, written, options)
         if not is_ours:
-            return  # the run that has taken over tidies up; what is open is perhaps its own
+            return  # the run that has taken over cleans up; open transactions may be its own
     assert key is not None
     await _tidy_until_quiet(cluster, key, decision)
 
@@ -101,7 +103,7 @@ async def _give_up(
 
 
 async def _tidy_until_quiet(cluster: Cluster, key: SinkKey, decision: Decision | None) -> None:
-    """Abort what tasks whose message never came have prepared, or still do until Spark has killed them."""
+    """Abort transactions of tasks whose message was lost, until Spark has killed all of them."""
     quiet_rounds = 0
     for _ in range(MAX_ROUNDS):
         quiet_rounds = 0 if await tidy(cluster, key, decision) else quiet_rounds + 1

@@ -1,13 +1,13 @@
-"""The topic in which it stands who owns a sink and which batch is decided.
+"""The topic that stores the owner of each sink and its last decided batch.
 
     topic   __ottla_spark_decisions, compacted, with acks=all
     key     <query id>/<sink>/owner or <query id>/<sink>/decision
     value   {"run": ...}  or  {"batch": 7, "run": ..., "writer": ..., "transactions": [[id, pid, epoch], ...]}
 
-All records of a sink are in one partition, and are written under the producer id of the transactional id
-`spark-decisions/<query id>/<sink>`, though not in transactions. Whoever takes that id gets the next epoch,
-and from the first record that he writes on, the partition refuses records of older epochs. So after `take`
-nothing that an older run still has under way can appear any more, and what is then read is final.
+All records of a sink are in one partition, and are written with the producer id of the transactional id
+`spark-decisions/<query id>/<sink>`, though not in transactions. InitProducerId increments the epoch, and from
+the first record with the new epoch on, the partition fences records of older epochs. So after `take` no
+record that an older run has in flight can be appended any more, and what is then read is final.
 """
 
 from __future__ import annotations
@@ -74,18 +74,18 @@ MAX_BYTES = 64 * 1024 * 1024
 
 @dataclass
 class _Known:
-    """What this process knows of a sink's register, and how far it has read."""
+    """The cached register of a sink, and the position up to which it was read."""
 
     register: Register = field(default_factory=Register)
     read_to: int = 0
     identity: Identity | None = None
     next_sequence: int = 0
     taken_for: str | None = None
-    """The run for which this process, or one that it has read of, took the register."""
+    """The run that has taken the register, as far as this process knows."""
 
 
 class DecisionLog:
-    """The registers of sinks, as this process knows them."""
+    """The registers of sinks, cached by this process."""
 
     def __init__(self, cluster: Cluster, options: ProducerOptions, clock: Clock) -> None:
         self._cluster = cluster
@@ -95,13 +95,13 @@ class DecisionLog:
         self._partitions = 0
 
     async def current(self, key: SinkKey) -> Register:
-        """Return what is stored of a sink now."""
+        """Return the stored register of a sink."""
         known = self._known.setdefault(key, _Known())
         await self._read(key, known)
         return known.register
 
     async def owned(self, key: SinkKey, run_id: str) -> Register:
-        """Return what is stored of a sink, after it has become this run's."""
+        """Return the stored register of a sink, after this run has taken it."""
         register = await self.current(key)
         known = self._known[key]
         if register.owner == run_id:
@@ -113,7 +113,7 @@ class DecisionLog:
         return known.register
 
     async def take(self, key: SinkKey, run_id: str) -> Register:
-        """Make a run the owner, let nothing older be written any more, and return what is stored."""
+        """Make a run the owner, fence all older writers, and return what is stored."""
         known = self._known.setdefault(key, _Known())
         for _ in range(MAX_TURNS):
             await self._renew(key, known)
@@ -122,7 +122,7 @@ class DecisionLog:
             except KafkaError as error:
                 if error.code not in FENCED:
                     raise
-                await self._read(key, known)  # another task has come in between, of our run or not
+                await self._read(key, known)  # another task has taken it in between, of our run or not
                 if known.register.owner != run_id:
                     continue
             known.taken_for = run_id
@@ -131,10 +131,10 @@ class DecisionLog:
         raise busy(key)
 
     async def settle(self, key: SinkKey, run_id: str, left: Prepared) -> bool:
-        """Return whether a transaction that a task has found open is decided, now and for ever.
+        """Return whether a transaction that a task has found open is decided, as a final answer.
 
-        Its driver may be about to decide for it. Taking the register stops that: the driver then looks
-        again whether all transactions are there.
+        Its driver may be about to decide it. Taking the register fences that driver, which then checks again
+        whether all transactions exist.
         """
         await self._read(key, self._known.setdefault(key, _Known()))
         check_owner(self._known[key].register, run_id)
@@ -163,7 +163,7 @@ class DecisionLog:
             except KafkaError as error:
                 if error.code not in FENCED:
                     raise
-                known.identity = None  # a worker of this run has taken the id, or another run has
+                known.identity = None  # fenced: by a worker of this run, or by another run
                 continue
             known.register = Register(decision.run_id, decision)
             return
@@ -201,15 +201,15 @@ class DecisionLog:
         try:
             await self._cluster.retrying(attempt, also=ANOTHER_TRY, patient=True)
         except BaseException:
-            known.identity = None  # whether it is stored is not known: the next one begins a new epoch
+            known.identity = None  # whether it was stored is unknown: the next write needs a new epoch
             raise
         known.next_sequence = (known.next_sequence + 1) & MAX_SEQUENCE
 
     async def _read(self, key: SinkKey, known: _Known) -> None:
-        """Read what was written since the last time."""
+        """Read the records since the last read."""
         at = await self._place(key)
         end = (await list_offsets(self._cluster, {at: LATEST}))[at].offset
-        if end < known.read_to:  # the topic was deleted, and there is a new one
+        if end < known.read_to:  # the topic was deleted and recreated
             known.register, known.read_to = Register(), 0
         if end == known.read_to:
             return
@@ -245,17 +245,17 @@ class DecisionLog:
 
 
 def busy(key: SinkKey) -> Superseded:
-    """Return the error for a sink that others take over all the time."""
+    """Return the error for a sink that several runs take from each other."""
     return Superseded(f"{key}: several runs of this query take the sink from each other. Stop all but one")
 
 
-# The decision log of this process for a cluster: made once, as links are.
+# The decision log of this process for a cluster, cached like its sessions.
 
 _logs: WeakKeyDictionary[ClusterSession, DecisionLog] = WeakKeyDictionary()
 
 
 def decision_log(link: ClusterSession, options: ProducerOptions) -> DecisionLog:
-    """Return the decision log behind a link."""
+    """Return the decision log of a cluster session."""
     log = _logs.get(link)
     if log is None:
         log = _logs[link] = DecisionLog(link.cluster, options, SystemClock())

@@ -1,4 +1,4 @@
-"""What a task writes with: a producer that takes whole encoded batches, in a transaction or without one."""
+"""The producer of a task: sends encoded batches, in a transaction or without one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TWO_PHASE_COMMIT_OFF = (
 
 
 class BatchProducer:
-    """Sends encoded batches from the thread of a task; at most one hand-over is under way."""
+    """Sends encoded batches from a task's thread; at most one send is in flight."""
 
     def __init__(self, link: ClusterSession, options: ProducerOptions) -> None:
         self._link = link
@@ -35,9 +35,9 @@ class BatchProducer:
         self._under_way: Future[None] | None = None
 
     def begin(self, is_decided: Callable[[Prepared], Awaitable[bool]]) -> None:
-        """Take the transactional id and begin a transaction.
+        """Initialise the transactional id and begin a transaction.
 
-        What an earlier attempt has left open is ended first: committed if it `is_decided`, else aborted.
+        An open transaction of an earlier attempt is ended first: committed if it `is_decided`, else aborted.
         """
         try:
             self._link.run(self._begin(is_decided))
@@ -59,7 +59,7 @@ class BatchProducer:
         await transactions.begin()
 
     def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has; the broker may create it."""
+        """Return the number of partitions of a topic; the broker may auto-create it."""
         return self._link.run(self._open(topic))
 
     async def _open(self, topic: str) -> int:
@@ -67,7 +67,9 @@ class BatchProducer:
         return len((await self._core.cluster.topic(topic)).partitions)
 
     def send(self, batches: Iterable[Encoded]) -> None:
-        """Hand batches over; wait until those before are queued, and there is room."""
+        """Send batches in the background; wait until the previous ones are queued, and the buffer has
+        room.
+        """
         found = list(batches)
         if found:
             self._settle()
@@ -86,12 +88,12 @@ class BatchProducer:
             core.sender.notify(queue)
 
     def flush(self) -> None:
-        """Wait until all is delivered; raise what failed."""
+        """Wait until everything is delivered; raise the first error."""
         self._settle()
         self._link.run(self._core.flush())
 
     def prepare(self) -> Prepared:
-        """Deliver everything, and promise that the transaction can be committed."""
+        """Deliver everything, and prepare the transaction."""
         self._settle()
         transactions = self._core.transactions
         assert transactions is not None
@@ -99,16 +101,16 @@ class BatchProducer:
         return Prepared(self._options.transactional_id, *self._link.run(transactions.prepare()))
 
     def abort(self) -> None:
-        """Give the transaction up, as far as that is still possible: it would hold readers back."""
+        """Abort the transaction if possible: it would block read_committed consumers."""
         transactions = self._core.transactions
         assert transactions is not None
         try:
             self._link.run(transactions.abort())
         except (KafkaError, ClientError):
-            pass  # then it times out, or the next attempt takes the id
+            pass  # then it times out, or the next attempt takes over the id
 
     def close(self) -> None:
-        """End the background work; a prepared transaction stays as it is."""
+        """Stop the producer; a prepared transaction remains prepared."""
         if self._under_way is not None:
             self._under_way.cancel()
         self._link.run(self._core.stop())

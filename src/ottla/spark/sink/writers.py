@@ -1,7 +1,8 @@
-"""What Spark calls to write: a stream, or a batch (which may be one of a stream, in foreachBatch).
+"""The writers that Spark calls: of a stream, or of a batch (which may be one of a stream, in
+foreachBatch).
 
-Spark makes these objects in a process of their own, only to send them to others: what does the work is
-imported where it is done.
+Spark creates these objects in a process of their own, only to pickle them: so modules are imported where they
+are used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class Writing:
-    """What both writers share."""
+    """The common part of both writers."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._options = options
@@ -43,7 +44,7 @@ class Writing:
         return write_exactly_once(iterator, target, self._layout, self._options, place)
 
     def _target(self, place: TaskPlace) -> Target:
-        raise SparkError("a task without a target")  # each of the two writers has its own
+        raise SparkError("a task without a target")  # each of the two writers overrides it
 
 
 class StreamWriter(Writing, DataSourceStreamArrowWriter):
@@ -51,13 +52,13 @@ class StreamWriter(Writing, DataSourceStreamArrowWriter):
 
     def _target(self, place: TaskPlace) -> Target:
         if place.query_id is None or place.batch_id is None:
-            raise SparkError("Spark does not say which query and batch this task belongs to")
+            raise SparkError("Spark does not provide the query and the batch of this task")
         key = SinkKey(place.query_id, self._options.sink or MAIN)
         # The writer is another object on the driver: within a stream, one batch is written once.
         return Target(key, place.batch_id, place.run_id or "", "stream")
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Make a batch visible."""
+        """Commit a batch."""
         from ottla.spark.sink.committing import commit_batch
 
         commit_batch(cast("Sequence[Written | None]", messages), self._options)
@@ -80,17 +81,17 @@ class BatchWriter(Writing, DataSourceArrowWriter):
 
     @property
     def _key(self) -> SinkKey:
-        """The sink of a write that belongs to no query."""
+        """The sink of a write outside of a query."""
         return SinkKey(f"batch-{self._writer_id}")
 
     def commit(self, messages: Messages) -> None:
-        """Make what was written visible, all at once."""
+        """Commit the write, atomically."""
         from ottla.spark.sink.committing import commit_batch
 
         commit_batch(cast("Sequence[Written | None]", messages), self._options)
 
     def abort(self, messages: Messages) -> None:
-        """Give up what was written."""
+        """Abort the write."""
         from ottla.spark.sink.committing import abort_batch
 
         if self._options.is_exactly_once:

@@ -1,4 +1,4 @@
-"""What a task of a write does: rows into a transaction, which it prepares and leaves to the driver."""
+"""The task's part of a write: send rows in a transaction, prepare it, and leave its end to the driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.spark.sink.rows import Layout, RowEncoder
 from ottla.spark.sink.transaction import BatchProducer
 from ottla.spark.worker import TaskPlace, settle_worker
 
-# The options of the sink, read and checked.
+# The options of the sink.
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 TRANSACTION_TIMEOUT_MS = 15 * 60_000
@@ -35,13 +35,13 @@ class SinkOptions:
     producer: ProducerOptions
     is_exactly_once: bool
     sink: str | None
-    """The name that the user gave; None if he gave none."""
+    """The name that the user gave, if any."""
     with_headers: bool
     with_timestamp: bool
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Return the options of a write; raise WrongOption for the first that does not fit."""
+    """Return the options of a write; raise WrongOption for the first invalid one."""
     given = Given(options, SINK)
     fixed = {}
     if "transaction.timeout.ms" not in given.client_values:
@@ -59,12 +59,12 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     )
 
 
-# Which batch of which sink is written.
+# The batch that a task writes, and its message to the driver.
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which batch of which sink a task writes."""
+    """The batch and the sink that a task writes."""
 
     key: SinkKey
     batch_id: int
@@ -74,7 +74,7 @@ class Target:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     key: SinkKey | None
     batch_id: int
@@ -82,7 +82,7 @@ class Written(WriterCommitMessage):
     writer_id: str
     transaction: Prepared | None
     is_decided: bool = False
-    """Whether nothing was written, because the batch is decided already."""
+    """Whether nothing was written, because the batch is already decided."""
     attempt: int = 0
     rows: int = 0
 
@@ -94,7 +94,7 @@ def write_exactly_once(
     settle_worker()
     if place.speculates:
         raise SparkError(
-            "exactly-once cannot be kept with spark.speculation: two attempts would write the same rows at "
+            "exactly-once does not work with spark.speculation: two attempts would write the same rows at "
             "the same time. Set spark.speculation to false"
         )
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
@@ -117,7 +117,9 @@ def write_exactly_once(
     try:
         producer.begin(lambda left: decisions.settle(key, run_id, left))
         crash_points.reached(crash_points.AFTER_INIT, batch_id, key.query_id)
-        if has_been_decided():  # by another attempt, before we took the id: what we add now, nobody would end
+        if (
+            has_been_decided()
+        ):  # by another attempt, before we took over the id: a transaction of ours would never be ended
             return _drained(rows, nothing)
         try:
             count = _send_all(first, rows, producer, layout, options)
@@ -134,14 +136,14 @@ def write_exactly_once(
 
 
 def _drained(rows: Iterator[Any], nothing: Written) -> Written:
-    """Read rows that are not needed: Spark has them ready, and keeps a worker that has read to the end."""
+    """Read the remaining rows: Spark reuses a worker only if it has read to the end."""
     for _ in rows:
         pass
     return nothing
 
 
 def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> Written:
-    """Write the rows of one task, and wait until they are delivered."""
+    """Write the rows of one task, and wait for their delivery."""
     settle_worker()
     first = next((each for each in rows if each.num_rows), None)
     if first is None:

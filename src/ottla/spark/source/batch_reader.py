@@ -1,7 +1,7 @@
-"""Reads topics as a table: what is there when the query is planned.
+"""Read topics as a table: the records that exist when the query is planned.
 
-In a join of a stream with a table Spark plans the table once and reads it in every batch. Then, if it ends
-at `latest`, each task reads on to where its partitions end at that time.
+In a join of a stream with a table Spark plans the table once and reads it in every batch. Then, if it ends at
+`latest`, each task reads up to the current end of its partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.spark.worker import task_place
 
 
 class RangesToRead(InputPartition):
-    """What one task reads."""
+    """The ranges of one task."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         super().__init__(None)
@@ -41,7 +41,7 @@ class BatchReader(DataSourceReader):
         self._deserializer = deserializer
 
     def partitions(self) -> list[InputPartition]:
-        """Return what each task is to read."""
+        """Return the ranges of each task."""
         link = link_to(self._options.consumer)
         ranges = link.run(_plan(TopicWatch(link.cluster, self._options), self._options))
         options = self._options

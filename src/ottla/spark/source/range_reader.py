@@ -1,9 +1,15 @@
-"""Fetches ranges of offsets: straight to their end, from several partitions and brokers at once.
+"""Fetch ranges of offsets completely, from several partitions and brokers at once.
 
-Each range is fetched by the id of its topic. What the broker sends stays as it came; `arrow_rows.py` makes
-columns of it. Offsets that hold no record (markers of transactions, what compaction has removed) count
-as read, once it is sure that they hold none (empty_answers.py). A range never ends early: what does not come
-is waited for, and then the reading fails.
+Each range is fetched by topic id. Batches are not decoded here; columns.py converts them. Offsets without a
+record (transaction markers, records that compaction has removed) count as read, once it is proven that they
+have none. A range never ends early: missing records are waited for, and then the task fails.
+
+When does an empty response prove that no record is left in a range? A leader reads up to its high watermark,
+or with read_committed up to its last stable offset, and sends at least one batch if there is any: for the
+first partition of the response that has one. So only a response without any batch says something about each
+of its partitions. If then the leader's limit is not before the end of the range, and the offset is in the
+leader's local log, no record is left. (Records in Kafka's tiered storage may come too late for a response,
+which is then empty as well.) In all other cases, wait and fetch again.
 """
 
 from __future__ import annotations
@@ -43,28 +49,21 @@ from ottla.protocol.records.batch import iter_batches
 from ottla.spark.errors import DataLoss, SparkError
 from ottla.spark.source.planning import OffsetRange
 
-# Why a leader has sent nothing for a range, and when that proves that no record is left in it.
-#
-# A leader reads up to its high watermark, or for readers of committed records up to its last stable offset,
-# and sends at least one batch if there is any: to the first partition of an answer that has one, so that
-# only an answer without any batch says something about each of its partitions. If then the leader's limit
-# is not before the end of the range, and the offset is in the leader's own log, nothing is there. (What
-# Kafka keeps in tiered storage may come too late for an answer, which then is as empty.) Everything else is
-# to be waited for.
-
 
 class Empty(Enum):
-    """Why nothing came; the value ends the sentence "it was not sent, because ..."."""
+    """Why a response is empty; the value ends the sentence "it was not sent, because ..."."""
 
     NO_ROOM = "other partitions are sent first"
-    ELSEWHERE = "its leader wants another broker to be asked"
+    ELSEWHERE = "its leader redirects to another broker"
     END_BEHIND = "its leader does not know yet that it is committed"
     OPEN_TRANSACTION = "a transaction before it is still open (ottla txn list shows which)"
     NOT_IN_LOG = "its leader has no record there, unless it comes from tiered storage"
 
 
 def why_empty(fetched: Fetched, range_end: int, *, committed_only: bool, had_room: bool) -> Empty:
-    """Return why nothing came; `had_room`: nothing came for the other partitions of the answer either."""
+    """Return why nothing was sent; `had_room`: nothing was sent for the other partitions of the response
+    either.
+    """
     if not had_room:
         return Empty.NO_ROOM
     if fetched.preferred_replica >= 0:
@@ -102,11 +101,11 @@ class ReadSettings:
 
 
 class Piece(NamedTuple):
-    """Batches of one range that belong together."""
+    """Consecutive batches of one range."""
 
     range: OffsetRange
     position: int
-    """Records before this one have been read."""
+    """Records before this offset have been read."""
     batches: list[Batch]
 
 
@@ -115,7 +114,7 @@ class _Reading:
     range: OffsetRange
     position: int
     waits: Empty | None = None
-    """Why nothing came the last time."""
+    """Why the last response was empty."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -127,7 +126,7 @@ class _Reading:
 
 
 class RangeReader:
-    """Reads some ranges from front to back."""
+    """Reads some ranges completely."""
 
     def __init__(self, cluster: Cluster, ranges: Sequence[OffsetRange], settings: ReadSettings) -> None:
         self._cluster = cluster
@@ -137,7 +136,7 @@ class RangeReader:
         self._deadline = self._loop.time()
         self._failures = 0
         self._came: list[Piece] = []
-        """What has been read past and is to be handed out, even if another leader dies meanwhile."""
+        """What was read and not yet returned; it is returned even if another leader dies meanwhile."""
 
     async def next(self) -> list[Piece]:
         """Return the next batches, of any of the ranges; nothing if all have been read."""
@@ -158,24 +157,26 @@ class RangeReader:
                 raise self._too_late()
 
     async def _fetch_all(self) -> None:
-        """Fetch once from every leader, from all of them at once; raise for one only when all have ended."""
+        """Fetch once from every leader, concurrently; raise an error only when all have ended."""
         by_leader: dict[int, dict[TopicPartition, _Reading]] = defaultdict(dict)
         for each in self._left:
             leader = await self._leader(each)
             if leader is not None:
-                by_leader[leader].setdefault(each.partition, each)  # parts of a partition: one after another
+                by_leader[leader].setdefault(
+                    each.partition, each
+                )  # parts of a partition are read one after another
         fetches = (self._fetch(*each) for each in by_leader.items())
         failures = [each for each in await asyncio.gather(*fetches, return_exceptions=True) if each]
         if failures:
-            raise min(failures, key=lambda each: isinstance(each, AWAY))  # what ends it all goes first
+            raise min(failures, key=lambda each: isinstance(each, AWAY))  # fatal errors first
 
     async def _leader(self, reading: _Reading) -> int | None:
         try:
             topic = await self._cluster.topic(reading.range.topic)
-            if not _is_same(reading, topic.topic_id):  # what we know may be old
+            if not _is_same(reading, topic.topic_id):  # the cached metadata may be stale
                 topic = (await self._cluster.refresh([reading.range.topic]))[reading.range.topic]
             if not _is_same(reading, topic.topic_id):
-                self._lose(reading, f"the topic {reading.range.topic} was deleted and created again")
+                self._lose(reading, f"the topic {reading.range.topic} was deleted and recreated")
             return await self._cluster.leader(reading.partition)
         except KafkaError as error:
             if error.code in TOPIC_GONE:
@@ -233,7 +234,7 @@ class RangeReader:
     def _accept(
         self, reading: _Reading, batches: Sequence[Batch], aborted: Sequence[tuple[int, int]]
     ) -> None:
-        """Take over what came for one range, and move on behind it."""
+        """Store the batches of one range, and advance its position."""
         visible = visible_batches(
             reading.partition,
             batches,
@@ -251,7 +252,7 @@ class RangeReader:
             self._extend_deadline()
 
     async def _nothing_came(self, reading: _Reading, fetched: Fetched, had_room: bool) -> None:
-        """Find out why; end the range only if it is sure that no record is left in it."""
+        """Find the reason; end the range only if it is proven that no record is left in it."""
         committed_only = self._settings.isolation_level > 0
         end = reading.range.end
         why = why_empty(fetched, end, committed_only=committed_only, had_room=had_room)
@@ -260,11 +261,11 @@ class RangeReader:
             if await self._offset(reading, EARLIEST_LOCAL) <= reading.position:
                 reading.position = end
         elif why is Empty.END_BEHIND:
-            # A new leader does not tell its end before it knows what its predecessor had committed.
+            # A new leader does not return its end offset before it knows the committed one (KIP-207).
             last = await self._offset(reading, LATEST)
             if last < end:
                 self._lose(
-                    reading, f"{reading.partition} ends at offset {last}, and was to be read up to {end}"
+                    reading, f"{reading.partition} ends at offset {last}, but was to be read up to {end}"
                 )
 
     async def _offset(self, reading: _Reading, timestamp: int) -> int:
@@ -279,7 +280,7 @@ class RangeReader:
             return
         self._cluster.forget(reading.range.topic)
         if code in TRANSIENT or code in TOPIC_GONE:
-            await self._rest(error)  # the next look at the metadata tells whether the topic is gone
+            await self._rest(error)  # the next metadata refresh shows whether the topic was deleted
         else:
             raise error
 
@@ -287,15 +288,17 @@ class RangeReader:
         at, position = reading.partition, reading.position
         first = await self._offset(reading, EARLIEST)
         last = await self._offset(reading, LATEST)
-        if first <= position <= last:  # whoever refused it has learned better, or leads no more
+        if (
+            first <= position <= last
+        ):  # the replica that returned the error has caught up, or does not lead any more
             await self._rest(error)
             return
-        self._lose(reading, f"{at} has offsets {first} to {last}, and {position} was to be read next")
+        self._lose(reading, f"{at} has offsets {first} to {last}, but {position} was to be read next")
         if first > position:
             reading.position = min(first, reading.range.end)
 
     def _lose(self, reading: _Reading, what: str) -> None:
-        """Fail because of data loss; if that is not wanted, skip the rest of the range."""
+        """Fail because of data loss; with failOnDataLoss=false, skip the rest of the range."""
         if self._settings.fails_on_data_loss:
             raise DataLoss(what)
         reading.position = reading.range.end

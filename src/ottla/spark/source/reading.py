@@ -1,4 +1,4 @@
-"""What a task does that reads: fetch ahead in the background, turn what came into Arrow record batches."""
+"""The task of a reader: fetch in the background, and convert to Arrow record batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.spark.source.topic_watch import TopicWatch
 from ottla.spark.worker import settle_worker
 
 AHEAD = 1
-"""How many answers are fetched while the one before is made into rows."""
+"""How many responses are prefetched while the previous one is converted."""
 
 
 def read_ranges(
@@ -58,7 +58,7 @@ async def _open(link: ClusterSession, ranges: Sequence[OffsetRange], options: So
 
 
 def until_now(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
-    """Return live ranges with their end as it is now."""
+    """Return live ranges with their current end."""
     live = [each for each in ranges if each.is_live]
     if not live:
         return list(ranges)

@@ -1,4 +1,4 @@
-"""Schemas from a registry (Confluent's HTTP interface), each asked for once per process.
+"""Schemas from a registry (Confluent's HTTP interface), cached per process.
 
 value on the wire   byte 0, int32 schema id, the value in Avro
 """
@@ -26,12 +26,12 @@ class RegistryUnreachable(SparkError):
 
 
 def schema_id_of(value: bytes) -> int:
-    """Return the id of the schema that a value was written with."""
+    """Return the schema id of a value."""
     if len(value) < WIRE_HEADER_BYTES:
-        raise ValueError("it is too short for a value of a schema registry")
+        raise ValueError("it is too short for the schema registry format")
     magic, schema_id = _HEADER.unpack_from(value)
     if magic != 0:
-        raise ValueError("it does not begin with byte 0, as values of a schema registry do")
+        raise ValueError("it does not start with byte 0, as the schema registry format does")
     return int(schema_id)
 
 
@@ -49,9 +49,9 @@ def latest_schema(url: str, topic: str) -> Any:
 def _get(url: str, path: str) -> Any:
     address = f"{url.rstrip('/')}/{path}"
     if not address.startswith(("http://", "https://")):
-        raise SparkError(f"schemaRegistryUrl: must begin with http:// or https://, unlike {url!r}")
+        raise SparkError(f"schemaRegistryUrl: must start with http:// or https://, not {url!r}")
     try:
         with urlopen(Request(address), timeout=TIMEOUT_S) as answer:
             return json.load(answer)
     except (URLError, OSError, ValueError) as error:
-        raise RegistryUnreachable(f"{address} does not answer with a schema: {error}") from None
+        raise RegistryUnreachable(f"cannot get a schema from {address}: {error}") from None

@@ -107,7 +107,7 @@ async def test_the_checkpoint_of_another_query_is_told_by_what_is_not_there() ->
         await here.next_end(SourceOffset({TopicPartition("other", 0): 5}), None)
     with pytest.raises(DataLoss, match="t-2 does not exist any more"):
         await here.next_end(SourceOffset({A: 1, B: 0, TopicPartition("t", 2): 5}, {"t": "id"}), None)
-    with pytest.raises(DataLoss, match="deleted and created again"):
+    with pytest.raises(DataLoss, match="deleted and recreated"):
         await here.next_end(SourceOffset({A: 1, B: 0}, {"t": "another id"}), None)
     with pytest.raises(DataLoss, match="ends at offset 3"):
         await here.next_end(SourceOffset({A: 50, B: 0}, {"t": "id"}), None)

@@ -1,4 +1,4 @@
-"""Run one case of a pipeline: samples into topics of a broker, the flows over them, results out."""
+"""Run one case of a pipeline: samples into topics of a broker, the flows over them, results compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.spark.pipelines.testing.cases import Case, Sample, compare, decoded
 
 @dataclass(frozen=True)
 class Difference:
-    """What a case got wrong about one topic or dataset."""
+    """The differences in one topic or dataset."""
 
     name: str
     lines: list[str]
@@ -45,7 +45,7 @@ class Silent:
 
 
 class SampleRows:
-    """Rows that stand in for datasets of the pipeline, as files of JSON."""
+    """Rows that replace datasets of the pipeline, as JSON files."""
 
     def __init__(self, case: Case, folder: Path) -> None:
         self._case = case
@@ -86,7 +86,7 @@ def run_case(case: Case, job: Job, spark: Any, registry: Registry, clock: Clock)
 
 
 def received(bootstrap: str, topic: str) -> list[Sample]:
-    """Return what is in a topic now, committed."""
+    """Return the committed records of a topic."""
     records: list[ConsumerRecord] = []
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     with Consumer(bootstrap, **options) as consumer:
@@ -121,7 +121,7 @@ def _send(case: Case, bootstrap: str, registry: Registry) -> None:
 
 
 def _topics(case: Case, registry: Registry) -> set[str]:
-    """Return the topics that a case needs: those it gives, and those that the pipeline writes to."""
+    """Return the topics of a case: its inputs, and those that the pipeline writes to."""
     written = {
         dataset.topic
         for dataset in registry.datasets.values()
@@ -144,9 +144,9 @@ def _rows(resolver: Any, dataset: Dataset) -> list[Sample]:
 
 
 def _check_names(case: Case, registry: Registry) -> None:
-    """Refuse an expected name that nothing can have written: it would be empty without a word."""
+    """Raise PipelineProblem for an expected name that no flow writes to: it would always be empty."""
     sinks = {each.topic for each in registry.datasets.values() if each.format == TOPIC and each.topic}
-    # A sink whose records name their topics can write to any.
+    # A sink whose records name their topics can write to any topic.
     is_open = any(each.format == TOPIC and not each.topic for each in registry.datasets.values())
     known = sinks | set(registry.datasets)
     for name in case.expected:

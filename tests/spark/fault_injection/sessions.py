@@ -25,7 +25,7 @@ def session_for(road: str, master: str = MASTER, **more: str) -> Any:
     if road == "ottla":
         from ottla.spark import session
 
-        return session("fire", master=master, conf=settings)
+        return session("fault-injection", master=master, conf=settings)
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -114,7 +114,7 @@ class Total:
 
 
 @dataclass(slots=True)
-class Scene:
+class DemoState:
     """Everything that is shown."""
 
     names: Names
@@ -151,50 +151,50 @@ class Scene:
         """Whether every order was counted, exactly once."""
         return (self.counted, self.counted_cents) == (self.sent, self.sent_cents)
 
-    def hear(self, value: bytes | None) -> None:
+    def apply_result(self, value: bytes | None) -> None:
         """Apply a record of the results."""
         found = json.loads(value or b"{}")
         self.results += 1
         self.totals[found["country"]] = Total(int(found["orders"]), int(found["cents"]))
 
 
-async def follow_results(cluster: Cluster, scene: Scene) -> None:
+async def follow_results(cluster: Cluster, state: DemoState) -> None:
     """Follow the topic of results, until cancelled."""
-    partition = TopicPartition(scene.names.results, 0)
+    partition = TopicPartition(state.names.results, 0)
     async with AsyncConsumer.on(cluster, ConsumerOptions(auto_offset_reset="earliest")) as consumer:
         consumer.assign([partition])
         while True:
             fetched = await consumer.getmany(timeout_ms=TIMEOUT_MS)
             for record in fetched.get(partition, ()):
-                scene.hear(record.value)
+                state.apply_result(record.value)
 
 
-async def follow_progress(cluster: Cluster, scene: Scene) -> None:
+async def follow_progress(cluster: Cluster, state: DemoState) -> None:
     """Update rates and lag, until cancelled."""
-    sent, results, at = scene.sent, scene.results, time.monotonic()
+    sent, results, at = state.sent, state.results, time.monotonic()
     while True:
         await asyncio.sleep(POLL_INTERVAL_S)
         now = time.monotonic()
-        scene.sent_per_s = (scene.sent - sent) / (now - at)
-        scene.results_per_s = (scene.results - results) / (now - at)
-        sent, results, at = scene.sent, scene.results, now
+        state.sent_per_s = (state.sent - sent) / (now - at)
+        state.results_per_s = (state.results - results) / (now - at)
+        sent, results, at = state.sent, state.results, now
         try:
-            await look_at_lag(cluster, scene)
+            await measure_lag(cluster, state)
         except (ClientError, KafkaError):
             continue  # the group has no offsets yet, or the broker is busy: try again
 
 
-async def look_at_lag(cluster: Cluster, scene: Scene) -> None:
+async def measure_lag(cluster: Cluster, state: DemoState) -> None:
     """Measure the lag of the pipeline's group, in records and in seconds."""
-    topic = await cluster.topic(scene.names.orders)
+    topic = await cluster.topic(state.names.orders)
     partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
-    committed = await Groups(cluster).committed(scene.names.group)
+    committed = await Groups(cluster).committed(state.names.group)
     if not committed:
         ranges = await offset_ranges(cluster, partitions)
-        scene.lag_records = sum(end - start for start, end in ranges.values())
+        state.lag_records = sum(end - start for start, end in ranges.values())
         return
     wanted = {each: committed[each].offset if each in committed else 0 for each in partitions}
     found = await measure(cluster, wanted, int(time.time() * 1000))
     lags = [each.lag for each in found.values() if each.lag is not None]
-    scene.lag_records = sum(each.records for each in lags)
-    scene.lag_seconds = max((each.seconds or 0.0 for each in lags), default=0.0)
+    state.lag_records = sum(each.records for each in lags)
+    state.lag_seconds = max((each.seconds or 0.0 for each in lags), default=0.0)
