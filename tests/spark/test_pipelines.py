@@ -7,11 +7,11 @@ from threading import Thread
 import pytest
 from tests.spark.pipeline_runs import Pipeline
 
-from ottla.spark.pipelines.driver import resolver_of
 from ottla.spark.pipelines.explaining import explain_pipeline
 from ottla.spark.pipelines.loading import load_project
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.writing import Writing
+from ottla.spark.pipelines.run.driver import resolver_of
+from ottla.spark.pipelines.run.writing import FlowWriter
 
 SHOP = {
     "shop.py": """
@@ -243,7 +243,7 @@ def test_a_running_pipeline_is_stopped_between_batches_and_goes_on_where_it_was(
 
 def test_a_flow_that_fails_for_reasons_outside_is_started_again(shop, data, monkeypatch):
     put(data, "1.json", {"item": "tea", "n": 2})
-    original, failures = Writing.start, []
+    original, failures = FlowWriter.start, []
 
     def sometimes(self, flow, target, rows):
         if flow.name == "orders" and len(failures) < 1:
@@ -251,7 +251,7 @@ def test_a_flow_that_fails_for_reasons_outside_is_started_again(shop, data, monk
             raise OSError("the disk is away")
         return original(self, flow, target, rows)
 
-    monkeypatch.setattr(Writing, "start", sometimes)
+    monkeypatch.setattr(FlowWriter, "start", sometimes)
     assert shop.run(retries=2).state == "done"
     assert shop.watcher.said[-1] == "orders: OSError: the disk is away; it will be restarted"
     with pytest.raises(PipelineProblem, match="the disk is away"):

@@ -22,7 +22,7 @@ from ottla.client.event_loop_thread import EventLoopThread
 
 T = TypeVar("T")
 
-MAX_LINKS = 16
+MAX_SESSIONS = 16
 
 
 class ClusterSession:
@@ -30,52 +30,52 @@ class ClusterSession:
 
     def __init__(self, options: ClientOptions, *, is_patient: bool = False) -> None:
         self.options = options
-        self._bridge = EventLoopThread("ottla spark")
+        self._loop_thread = EventLoopThread("ottla spark")
         try:
-            self.cluster = self._bridge.run(_connected(options, is_patient))
+            self.cluster = self._loop_thread.run(_connected(options, is_patient))
         except BaseException:
-            self._bridge.close()
+            self._loop_thread.close()
             raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop and return its result."""
-        return self._bridge.run(work)
+        return self._loop_thread.run(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine, and return its future."""
-        return self._bridge.begin(work)
+        return self._loop_thread.begin(work)
 
     def close(self) -> None:
         """Disconnect."""
         try:
-            self._bridge.run(self.cluster.close())
+            self._loop_thread.run(self.cluster.close())
         finally:
-            self._bridge.close()
+            self._loop_thread.close()
 
 
-_links: OrderedDict[tuple[int, str], ClusterSession] = OrderedDict()
+_sessions: OrderedDict[tuple[int, str], ClusterSession] = OrderedDict()
 _lock = Lock()
 
 
-def link_to(options: ClientOptions, *, is_patient: bool = False) -> ClusterSession:
+def cluster_session(options: ClientOptions, *, is_patient: bool = False) -> ClusterSession:
     """Return this process's session for these options; connect if there is none.
 
     `is_patient` is for calls in the middle of a query: it waits for an unavailable broker.
     """
-    key = (os.getpid(), f"{type(options).__name__}{_secretly(options)}")
+    key = (os.getpid(), f"{type(options).__name__}{_option_values(options)}")
     with _lock:
-        link = _links.get(key)
-        if link is None:
-            link = _links[key] = ClusterSession(options, is_patient=is_patient)
-        _links.move_to_end(key)
-        while len(_links) > MAX_LINKS:
-            (pid, _), oldest = _links.popitem(last=False)
+        session = _sessions.get(key)
+        if session is None:
+            session = _sessions[key] = ClusterSession(options, is_patient=is_patient)
+        _sessions.move_to_end(key)
+        while len(_sessions) > MAX_SESSIONS:
+            (pid, _), oldest = _sessions.popitem(last=False)
             if pid == os.getpid():
                 oldest.close()
-        return link
+        return session
 
 
-def _secretly(options: ClientOptions) -> Mapping[str, Any]:
+def _option_values(options: ClientOptions) -> Mapping[str, Any]:
     return {name: getattr(options, name) for name in type(options).declared()}
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 
 from ottla.spark.options import SOURCE, Given
 from ottla.spark.source.columns import COLUMN_TYPES, HEADERS, choose_columns
-from ottla.spark.worker import leave_out_test_tools
+from ottla.spark.worker import skip_hypothesis_import
 
 if TYPE_CHECKING:
     from ottla.spark.source.deserializing import Deserializer
@@ -29,7 +29,7 @@ VALUE_OPTIONS = ("deserialize", "valueSchema", "schemaRegistryUrl", "badRecords"
 """The options that turn values into columns."""
 
 
-leave_out_test_tools()
+skip_hypothesis_import()
 
 
 class OttlaSource(DataSource):

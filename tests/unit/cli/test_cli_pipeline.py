@@ -7,9 +7,9 @@ import pytest
 
 from ottla.cli.pipeline.command import COMMANDS
 from ottla.cli.pipeline.view import JsonLines, cells
-from ottla.spark.pipelines.progress import FlowProgress
-from ottla.spark.pipelines.state import new_state, process_start
-from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.run.progress import FlowProgress
+from ottla.spark.pipelines.run.state import new_state, process_start
+from ottla.spark.pipelines.run.storage import open_storage
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.project import open_project
+from ottla.spark.pipelines.run.storage import open_storage
 from ottla.spark.pipelines.spec import Spec, read_spec
-from ottla.spark.pipelines.storage import open_storage
 
 
 def test_a_spec_of_spark_pipelines_is_read():

@@ -19,13 +19,13 @@ from ottla.cli.support.problems import Problem
 from ottla.cli.support.session import connection_settings
 from ottla.common.clock import SystemClock
 from ottla.common.processes import die_with_parent
-from ottla.spark.pipelines.driver import Job
 from ottla.spark.pipelines.explaining import explain_pipeline
 from ottla.spark.pipelines.loading import compile_project, load_project
 from ottla.spark.pipelines.project import open_project
-from ottla.spark.pipelines.runner import RunOptions
-from ottla.spark.pipelines.sessions import open_session
-from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.run.driver import Job
+from ottla.spark.pipelines.run.runner import RunOptions
+from ottla.spark.pipelines.run.sessions import open_session
+from ottla.spark.pipelines.run.storage import open_storage
 from ottla.spark.pipelines.testing.cases import find_cases
 from ottla.spark.pipelines.testing.runs import run_case
 

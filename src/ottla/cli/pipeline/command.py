@@ -138,10 +138,10 @@ def run_command(
     """
     from ottla.cli.pipeline.run import run_job
     from ottla.cli.support.session import connection_settings
-    from ottla.spark.pipelines.driver import Job
     from ottla.spark.pipelines.project import open_project
-    from ottla.spark.pipelines.runner import RunOptions
-    from ottla.spark.pipelines.storage import open_storage
+    from ottla.spark.pipelines.run.driver import Job
+    from ottla.spark.pipelines.run.runner import RunOptions
+    from ottla.spark.pipelines.run.storage import open_storage
 
     project = open_project(path, name=name)
     job = Job(

@@ -81,9 +81,9 @@ def copy_command(
     from ottla.cli.pipeline.view import CopyBar
     from ottla.cli.support.session import connection_settings
     from ottla.spark.pipelines.copying import Copy, check_copy, declare_copy, parse_endpoint
-    from ottla.spark.pipelines.driver import Job, project_without_files
-    from ottla.spark.pipelines.runner import RunOptions
-    from ottla.spark.pipelines.storage import open_storage
+    from ottla.spark.pipelines.run.driver import Job, project_without_files
+    from ottla.spark.pipelines.run.runner import RunOptions
+    from ottla.spark.pipelines.run.storage import open_storage
 
     copy = Copy(
         parse_endpoint(source),

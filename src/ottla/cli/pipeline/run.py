@@ -14,10 +14,10 @@ from ottla.cli.pipeline.view import JsonLines, LiveTable
 from ottla.cli.support.options import is_terminal
 from ottla.cli.support.output import echo_err
 from ottla.common.clock import SystemClock
-from ottla.spark.pipelines import driver
-from ottla.spark.pipelines.driver import Job, Load
-from ottla.spark.pipelines.runner import Observer
-from ottla.spark.pipelines.sessions import open_session
+from ottla.spark.pipelines.run import driver
+from ottla.spark.pipelines.run.driver import Job, Load
+from ottla.spark.pipelines.run.runner import Observer
+from ottla.spark.pipelines.run.sessions import open_session
 
 logger = logging.getLogger(__name__)
 

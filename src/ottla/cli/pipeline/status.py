@@ -18,9 +18,9 @@ from ottla.cli.support.output import echo_err, print_json, print_table
 from ottla.cli.support.problems import Problem
 from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.project import open_project
-from ottla.spark.pipelines.state import ALIVE, DIED, State, all_states
+from ottla.spark.pipelines.run.progress import FlowProgress
+from ottla.spark.pipelines.run.state import ALIVE, DIED, State, all_states
 
 POLL_INTERVAL_S = 0.1
 

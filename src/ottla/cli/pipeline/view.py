@@ -12,7 +12,7 @@ import click
 from ottla.cli.support.output import echo_err
 
 if TYPE_CHECKING:
-    from ottla.spark.pipelines.progress import FlowProgress
+    from ottla.spark.pipelines.run.progress import FlowProgress
 
 COLUMNS = ("flow", "into", "state", "batch", "rows", "rows/s", "batch time", "lag")
 NUMBERS = COLUMNS[3:]
@@ -40,10 +40,10 @@ class JsonLines:
         click.echo(json.dumps(progress.as_json()))
         sys.stdout.flush()
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
+    def update(self, flows: Sequence[FlowProgress]) -> None:
         """Print nothing: every batch has its line."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Say it."""
         echo_err(text)
 
@@ -57,7 +57,7 @@ class LiveTable:
     def batch(self, progress: FlowProgress) -> None:
         """Show nothing: the next refresh does."""
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
+    def update(self, flows: Sequence[FlowProgress]) -> None:
         """Show all flows."""
         from rich.console import Console
         from rich.live import Live
@@ -67,7 +67,7 @@ class LiveTable:
             self._live.start()
         self._live.update(_table(flows), refresh=True)
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a message above the table."""
         if self._live is None:
             echo_err(text)
@@ -103,10 +103,10 @@ class CopyBar:
         total = None if progress.lag is None else progress.rows + progress.lag
         self._bar.update(self._task, completed=progress.rows, total=total, rate=progress.rows_per_second)
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
+    def update(self, flows: Sequence[FlowProgress]) -> None:
         """Show nothing: batches do."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a message above the bar."""
         self._bar.console.print(text, highlight=False, markup=False)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ottla.spark.pipelines.driver import Job, resolver_of
 from ottla.spark.pipelines.elements import TOPIC, Dataset, Flow, Kind
 from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.resolving import Resolver, resolving
+from ottla.spark.pipelines.run.driver import Job, resolver_of
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from ottla.spark.pipelines.elements import PARQUET, Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 from ottla.spark.pipelines.project import Project
 from ottla.spark.pipelines.registry import Registry, declaring
+from ottla.spark.pipelines.run.user_errors import Context, explain_error, place_in_sql
 from ottla.spark.pipelines.sql.files import declare_sql
-from ottla.spark.pipelines.user_errors import Context, explain_error, place_in_sql
 
 # Support for `from pyspark import pipelines as dp`: Spark's decorators, our registry.
 

@@ -18,9 +18,9 @@ from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.reader_patches import reading_through
 from ottla.spark.pipelines.records import columns_of_topic_table
 from ottla.spark.pipelines.registry import Graph, Registry
+from ottla.spark.pipelines.run.storage import Storage
+from ottla.spark.pipelines.run.user_errors import Context, explain_error
 from ottla.spark.pipelines.sql.text import relations
-from ottla.spark.pipelines.storage import Storage
-from ottla.spark.pipelines.user_errors import Context, explain_error
 
 GROUP = f"{KAFKA}group.id"
 

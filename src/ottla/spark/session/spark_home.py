@@ -74,7 +74,7 @@ def make_spark_home(java: Path, *, memory: str, java_options: str = "") -> Path 
     return home
 
 
-def class_archive(java: Path | None = None) -> AppCdsArchive | None:
+def app_cds_archive(java: Path | None = None) -> AppCdsArchive | None:
     """Return the AppCDS archive for this Java; None if there is no Java or no pyspark."""
     installed = _folder_of("pyspark")
     if installed is None or not (installed / "jars").is_dir():
@@ -124,7 +124,7 @@ def _script(java: Path, installed: Path, memory: str, java_options: str) -> str:
     vectors = [f"--add-modules={VECTORS}"] if _has_module(java, VECTORS) else []
     options = [*JVM_OPTIONS, *vectors, *opens, f"-Xmx{memory}", *shlex.split(java_options)]
     command = shlex.join(["-cp", f"{installed}/jars/*", *options])
-    archive = class_archive(java)
+    archive = app_cds_archive(java)
     return (
         "#!/bin/sh\n"
         "# Made by ottla.spark: starts Spark's driver without the JVM that only works out how to.\n"

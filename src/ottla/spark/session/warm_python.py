@@ -29,7 +29,7 @@ from typing import NamedTuple, NoReturn, cast
 
 from ottla.spark.session.python_launcher import GREETING, LENGTH, STANDARD
 
-PLANNERS = (
+PLANNER_MODULES = (
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
@@ -38,7 +38,7 @@ PLANNERS = (
     "pyspark.sql.worker.python_streaming_sink_runner",
     "pyspark.sql.streaming.python_streaming_source_runner",
 )
-WORKERS = (
+WORKER_MODULES = (
     "pyspark.worker",
     "numpy",
     "pyarrow",
@@ -58,7 +58,7 @@ REQUEST_WITHIN_S = 5.0
 KILLED = 128
 
 
-class Wanted(NamedTuple):
+class ProcessRequest(NamedTuple):
     """A process that Spark wants to start."""
 
     folder: str
@@ -75,12 +75,12 @@ def load(names: tuple[str, ...]) -> None:
             import_module(name)
         except ImportError:  # another version of pyspark; its users report it
             continue
-    os.register_at_fork(after_in_child=_draw_anew)
+    os.register_at_fork(after_in_child=_reseed)
     gc.collect()
     gc.freeze()
 
 
-def _draw_anew() -> None:
+def _reseed() -> None:
     """Seed numpy again in a forked process; Python's own `random` does that itself."""
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
@@ -109,7 +109,7 @@ class WarmPython:
                 return
             if self._woken.fileno() in ready:
                 self._woken.recv(4_096)
-                self._bury()
+                self._reap()
             if self._listener.fileno() in ready:
                 self._fork(self._listener.accept()[0])
 
@@ -123,7 +123,7 @@ class WarmPython:
             return
         pid = os.fork()
         if pid == 0:
-            self._become(wanted, files, launcher)
+            self._run_child(wanted, files, launcher)
         for each in files:
             os.close(each)
         self._launchers[pid] = launcher
@@ -132,7 +132,7 @@ class WarmPython:
         except OSError:
             os.kill(pid, signal.SIGTERM)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Reap ended processes."""
         while self._launchers:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -146,7 +146,7 @@ class WarmPython:
                 pass  # the launcher was killed
             launcher.close()
 
-    def _become(self, wanted: Wanted, files: list[int], launcher: socket.socket) -> NoReturn:
+    def _run_child(self, wanted: ProcessRequest, files: list[int], launcher: socket.socket) -> NoReturn:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -175,7 +175,7 @@ class WarmPython:
                     pass
             os._exit(code & 0xFF)
 
-    def _settle(self, wanted: Wanted) -> None:
+    def _settle(self, wanted: ProcessRequest) -> None:
         """Set up this process as if Spark had started it."""
         os.chdir(wanted.folder)
         os.environ.clear()
@@ -186,7 +186,7 @@ class WarmPython:
             getattr(stream, "reconfigure")(line_buffering=True)  # noqa: B009
 
 
-def receive(launcher: socket.socket) -> tuple[Wanted, list[int]]:
+def receive(launcher: socket.socket) -> tuple[ProcessRequest, list[int]]:
     """Return what a launcher wants to start, and the files that it passes."""
     head, files, _, _ = socket.recv_fds(launcher, LENGTH.size, len(STANDARD))
     if len(head) != LENGTH.size or len(files) != len(STANDARD):
@@ -201,7 +201,7 @@ def receive(launcher: socket.socket) -> tuple[Wanted, list[int]]:
     folder, _, *rest = body.decode(errors="surrogateescape").split("\0")
     end = rest.index("")
     environment = dict(each.partition("=")[::2] for each in rest[end + 1 :])
-    return Wanted(folder, rest[:end], environment), files
+    return ProcessRequest(folder, rest[:end], environment), files
 
 
 def _paths_of(joined: str | None) -> list[str]:
@@ -213,7 +213,7 @@ def main(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
-        load((*WORKERS, *PLANNERS))
+        load((*WORKER_MODULES, *PLANNER_MODULES))
         try:
             WarmPython(listener).serve(sys.stdin.fileno())
         finally:

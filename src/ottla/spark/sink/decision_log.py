@@ -56,7 +56,7 @@ TOPIC_CONFIGS = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 GRACE_MS = 2_000
-ANOTHER_TRY = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.not_enough_replicas,
@@ -67,13 +67,13 @@ ANOTHER_TRY = frozenset(
     }
 )
 FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
-MAX_TURNS = 5
+MAX_ATTEMPTS = 5
 READING = ReadSettings(fails_on_data_loss=False)
 MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass
-class _Known:
+class _CachedRegister:
     """The cached register of a sink, and the position up to which it was read."""
 
     register: Register = field(default_factory=Register)
@@ -91,12 +91,12 @@ class DecisionLog:
         self._cluster = cluster
         self._options = options
         self._clock = clock
-        self._known: dict[SinkKey, _Known] = {}
+        self._known: dict[SinkKey, _CachedRegister] = {}
         self._partitions = 0
 
     async def current(self, key: SinkKey) -> Register:
         """Return the stored register of a sink."""
-        known = self._known.setdefault(key, _Known())
+        known = self._known.setdefault(key, _CachedRegister())
         await self._read(key, known)
         return known.register
 
@@ -114,8 +114,8 @@ class DecisionLog:
 
     async def take(self, key: SinkKey, run_id: str) -> Register:
         """Make a run the owner, fence all older writers, and return what is stored."""
-        known = self._known.setdefault(key, _Known())
-        for _ in range(MAX_TURNS):
+        known = self._known.setdefault(key, _CachedRegister())
+        for _ in range(MAX_ATTEMPTS):
             await self._renew(key, known)
             try:
                 await self._write(key, known, "owner", json.dumps({"run": run_id}).encode())
@@ -136,7 +136,7 @@ class DecisionLog:
         Its driver may be about to decide it. Taking the register fences that driver, which then checks again
         whether all transactions exist.
         """
-        await self._read(key, self._known.setdefault(key, _Known()))
+        await self._read(key, self._known.setdefault(key, _CachedRegister()))
         check_owner(self._known[key].register, run_id)
         decision = (await self.take(key, run_id)).decision
         return decision is not None and left in decision.transactions
@@ -149,9 +149,9 @@ class DecisionLog:
         `check` is called before the first decision, and whenever a task has taken the register since: it
         raises if one of the transactions is not prepared any more.
         """
-        known = self._known.setdefault(key, _Known())
+        known = self._known.setdefault(key, _CachedRegister())
         value = encode_decision(decision)
-        for _ in range(MAX_TURNS):
+        for _ in range(MAX_ATTEMPTS):
             if known.identity is None:
                 await self._renew(key, known)
                 await self._read(key, known)
@@ -169,12 +169,12 @@ class DecisionLog:
             return
         raise busy(key)
 
-    async def _renew(self, key: SinkKey, known: _Known) -> None:
+    async def _renew(self, key: SinkKey, known: _CachedRegister) -> None:
         options = ProducerOptions.of(self._options.addresses, transactional_id=f"spark-decisions/{key}")
         known.identity, _ = await TransactionCalls(self._cluster, options).init(Identity())
         known.next_sequence = 0
 
-    async def _write(self, key: SinkKey, known: _Known, entry: str, value: bytes) -> None:
+    async def _write(self, key: SinkKey, known: _CachedRegister, entry: str, value: bytes) -> None:
         at = await self._place(key)
         assert known.identity is not None
         batch = encode_new_batch(
@@ -199,13 +199,13 @@ class DecisionLog:
                 raise_for(code, f"the decision of {key}")
 
         try:
-            await self._cluster.retrying(attempt, also=ANOTHER_TRY, patient=True)
+            await self._cluster.retrying(attempt, also=RETRIABLE, patient=True)
         except BaseException:
             known.identity = None  # whether it was stored is unknown: the next write needs a new epoch
             raise
         known.next_sequence = (known.next_sequence + 1) & MAX_SEQUENCE
 
-    async def _read(self, key: SinkKey, known: _Known) -> None:
+    async def _read(self, key: SinkKey, known: _CachedRegister) -> None:
         """Read the records since the last read."""
         at = await self._place(key)
         end = (await list_offsets(self._cluster, {at: LATEST}))[at].offset
@@ -254,9 +254,9 @@ def busy(key: SinkKey) -> Superseded:
 _logs: WeakKeyDictionary[ClusterSession, DecisionLog] = WeakKeyDictionary()
 
 
-def decision_log(link: ClusterSession, options: ProducerOptions) -> DecisionLog:
+def decision_log(session: ClusterSession, options: ProducerOptions) -> DecisionLog:
     """Return the decision log of a cluster session."""
-    log = _logs.get(link)
+    log = _logs.get(session)
     if log is None:
-        log = _logs[link] = DecisionLog(link.cluster, options, SystemClock())
+        log = _logs[session] = DecisionLog(session.cluster, options, SystemClock())
     return log

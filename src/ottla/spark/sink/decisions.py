@@ -135,7 +135,7 @@ def check_owner(register: Register, run_id: str) -> None:
         )
 
 
-def sort_out(
+def split_prepared(
     register: Register, batch_id: int, prepared: Iterable[Prepared]
 ) -> tuple[list[Prepared], list[Prepared]]:
     """Return the transactions to commit and to abort when a batch is aborted."""

@@ -34,7 +34,7 @@ TAKEN = frozenset(
 )
 
 
-async def end_all(
+async def end_transactions(
     cluster: Cluster,
     transactions: Iterable[Prepared],
     options: ProducerOptions,
@@ -90,7 +90,7 @@ async def _has_been_committed(cluster: Cluster, transactional_id: str) -> bool:
         return True
 
 
-async def check_all_there(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
+async def check_all_prepared(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
     """Raise TransactionLost if another client, e.g. a task of an earlier run, has taken an id since."""
     transactions = Transactions(cluster)
     for each in prepared:
@@ -102,7 +102,7 @@ async def check_all_there(cluster: Cluster, prepared: Sequence[Prepared]) -> Non
             )
 
 
-async def tidy(cluster: Cluster, key: SinkKey, decision: Decision | None) -> int:
+async def abort_leftovers(cluster: Cluster, key: SinkKey, decision: Decision | None) -> int:
     """Abort the open transactions that will never be decided; return their number."""
     transactions = Transactions(cluster)
     found = await transactions.list(OPEN_STATES, pattern=prefix_pattern(key.prefix))

@@ -15,11 +15,11 @@ from ottla.common.clock import SystemClock
 from ottla.common.ids import new_uuid
 from ottla.spark.sink.decision_log import DecisionLog
 from ottla.spark.sink.decisions import MAIN, PREFIX, Prepared, SinkKey
-from ottla.spark.sink.ending import OPEN_STATES, end_all
+from ottla.spark.sink.ending import OPEN_STATES, end_transactions
 
 
 @dataclass(frozen=True)
-class LeftOver:
+class OpenTransaction:
     """An open transaction."""
 
     transactional_id: str
@@ -38,7 +38,7 @@ class Recovery:
         self._transactions = Transactions(cluster)
         self._decisions = DecisionLog(cluster, options, SystemClock())
 
-    async def find(self, query_id: str | None = None) -> list[LeftOver]:
+    async def find(self, query_id: str | None = None) -> list[OpenTransaction]:
         """Return the open transactions, of one query or of all."""
         prefix = PREFIX if query_id is None else f"{PREFIX}{query_id}/"
         listed = await self._transactions.list(OPEN_STATES, pattern=prefix_pattern(prefix))
@@ -49,26 +49,26 @@ class Recovery:
                 found.append(await self._judge(each.transactional_id, key))
         return found
 
-    async def end(self, left: LeftOver) -> None:
+    async def end(self, left: OpenTransaction) -> None:
         """Commit it if it is decided, else abort it."""
         if left.decided is None:
             # Fence the query: it must not decide after we have aborted.
             await self._decisions.take(left.key, f"recovery-{new_uuid().hex}")
             left = await self._judge(left.transactional_id, left.key)
         if left.decided is not None:
-            await end_all(self._cluster, [left.decided], self._options, commit=True, batch_id=-1)
+            await end_transactions(self._cluster, [left.decided], self._options, commit=True, batch_id=-1)
         else:
             await self._transactions.abort(left.transactional_id)
 
-    async def _judge(self, transactional_id: str, key: SinkKey) -> LeftOver:
+    async def _judge(self, transactional_id: str, key: SinkKey) -> OpenTransaction:
         decision = (await self._decisions.current(key)).decision
         if decision is None:
-            return LeftOver(transactional_id, key, None)
+            return OpenTransaction(transactional_id, key, None)
         described = await self._transactions.describe(transactional_id)
         held = Prepared(transactional_id, described.producer_id, described.producer_epoch)
         if held in decision.transactions:
-            return LeftOver(transactional_id, key, held, decision.batch_id)
-        return LeftOver(transactional_id, key, None)
+            return OpenTransaction(transactional_id, key, held, decision.batch_id)
+        return OpenTransaction(transactional_id, key, None)
 
 
 def key_of(transactional_id: str) -> SinkKey | None:

@@ -89,7 +89,7 @@ class RowEncoder:
         self._transactional = transactional
         self._open: dict[TopicPartition, list[NewRecord]] = {}
         self._sizes: dict[TopicPartition, int] = {}
-        self._spread = _Spread(options, partition_count)
+        self._spread = _Partitioner(options, partition_count)
         self.rows = 0
 
     def add(self, batch: Any) -> Iterator[Encoded]:
@@ -176,7 +176,7 @@ def _bytes_column(batch: Any, layout: Layout, name: str) -> Sequence[bytes | Non
     return found
 
 
-class _Spread:
+class _Partitioner:
     """Chooses partitions: the given one, by the key, or one for all records until its batch is full."""
 
     def __init__(self, options: ProducerOptions, partition_count: Callable[[str], int]) -> None:

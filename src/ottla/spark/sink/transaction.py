@@ -28,10 +28,10 @@ TWO_PHASE_COMMIT_OFF = (
 class BatchProducer:
     """Sends encoded batches from a task's thread; at most one send is in flight."""
 
-    def __init__(self, link: ClusterSession, options: ProducerOptions) -> None:
-        self._link = link
+    def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
+        self._session = session
         self._options = options
-        self._core = link.run(_started(link.cluster, options))
+        self._core = session.run(_started(session.cluster, options))
         self._under_way: Future[None] | None = None
 
     def begin(self, is_decided: Callable[[Prepared], Awaitable[bool]]) -> None:
@@ -40,7 +40,7 @@ class BatchProducer:
         An open transaction of an earlier attempt is ended first: committed if it `is_decided`, else aborted.
         """
         try:
-            self._link.run(self._begin(is_decided))
+            self._session.run(self._begin(is_decided))
         except KafkaError as error:
             if error.code == ErrorCode.transactional_id_authorization_failed:
                 raise TwoPhaseCommitOff(TWO_PHASE_COMMIT_OFF) from None
@@ -60,7 +60,7 @@ class BatchProducer:
 
     def partition_count(self, topic: str) -> int:
         """Return the number of partitions of a topic; the broker may auto-create it."""
-        return self._link.run(self._open(topic))
+        return self._session.run(self._open(topic))
 
     async def _open(self, topic: str) -> int:
         await self._core.open_topic(topic)
@@ -73,7 +73,7 @@ class BatchProducer:
         found = list(batches)
         if found:
             self._settle()
-            self._under_way = self._link.begin(self._send(found))
+            self._under_way = self._session.begin(self._send(found))
 
     async def _send(self, batches: list[Encoded]) -> None:
         core = self._core
@@ -90,7 +90,7 @@ class BatchProducer:
     def flush(self) -> None:
         """Wait until everything is delivered; raise the first error."""
         self._settle()
-        self._link.run(self._core.flush())
+        self._session.run(self._core.flush())
 
     def prepare(self) -> Prepared:
         """Deliver everything, and prepare the transaction."""
@@ -98,14 +98,14 @@ class BatchProducer:
         transactions = self._core.transactions
         assert transactions is not None
         assert self._options.transactional_id is not None
-        return Prepared(self._options.transactional_id, *self._link.run(transactions.prepare()))
+        return Prepared(self._options.transactional_id, *self._session.run(transactions.prepare()))
 
     def abort(self) -> None:
         """Abort the transaction if possible: it would block read_committed consumers."""
         transactions = self._core.transactions
         assert transactions is not None
         try:
-            self._link.run(transactions.abort())
+            self._session.run(transactions.abort())
         except (KafkaError, ClientError):
             pass  # then it times out, or the next attempt takes over the id
 
@@ -113,7 +113,7 @@ class BatchProducer:
         """Stop the producer; a prepared transaction remains prepared."""
         if self._under_way is not None:
             self._under_way.cancel()
-        self._link.run(self._core.stop())
+        self._session.run(self._core.stop())
 
     def _settle(self) -> None:
         if self._under_way is not None:

@@ -17,7 +17,7 @@ from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.sink.decisions import MAIN, SinkKey
 from ottla.spark.sink.rows import Layout, layout_of
 from ottla.spark.sink.writing import SinkOptions, Target, read_sink_options
-from ottla.spark.worker import TaskPlace, task_place
+from ottla.spark.worker import TaskInfo, task_info
 
 if TYPE_CHECKING:
     from ottla.spark.sink.writing import Written
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Messages = Sequence[WriterCommitMessage | None]
 
 
-class Writing:
+class Writer:
     """The common part of both writers."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
@@ -37,20 +37,20 @@ class Writing:
         """Write the rows of one task."""
         from ottla.spark.sink.writing import write_at_least_once, write_exactly_once
 
-        place = task_place()
+        place = task_info()
         if not self._options.is_exactly_once:
             return write_at_least_once(iterator, self._layout, self._options)
         target = self._target(place)
         return write_exactly_once(iterator, target, self._layout, self._options, place)
 
-    def _target(self, place: TaskPlace) -> Target:
+    def _target(self, place: TaskInfo) -> Target:
         raise SparkError("a task without a target")  # each of the two writers overrides it
 
 
-class StreamWriter(Writing, DataSourceStreamArrowWriter):
+class StreamWriter(Writer, DataSourceStreamArrowWriter):
     """Writes the batches of a stream."""
 
-    def _target(self, place: TaskPlace) -> Target:
+    def _target(self, place: TaskInfo) -> Target:
         if place.query_id is None or place.batch_id is None:
             raise SparkError("Spark does not provide the query and the batch of this task")
         key = SinkKey(place.query_id, self._options.sink or MAIN)
@@ -70,10 +70,10 @@ class StreamWriter(Writing, DataSourceStreamArrowWriter):
         abort_batch(cast("Sequence[Written | None]", messages), self._options)
 
 
-class BatchWriter(Writing, DataSourceArrowWriter):
+class BatchWriter(Writer, DataSourceArrowWriter):
     """Writes a table; inside foreachBatch, a batch of a stream."""
 
-    def _target(self, place: TaskPlace) -> Target:
+    def _target(self, place: TaskInfo) -> Target:
         if place.query_id is not None and place.batch_id is not None:
             key = SinkKey(place.query_id, self._options.sink or self._layout.topic or "topics")
             return Target(key, place.batch_id, place.run_id or "", self._writer_id)

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.client.producer.options import ProducerOptions
 from ottla.common.clock import SystemClock
-from ottla.spark.cluster_session import link_to
+from ottla.spark.cluster_session import cluster_session
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.options import SINK, Given
 from ottla.spark.sink import crash_points
@@ -19,7 +19,7 @@ from ottla.spark.sink.decisions import MAIN, Prepared, SinkKey, is_decided
 from ottla.spark.sink.ending import two_phase
 from ottla.spark.sink.rows import Layout, RowEncoder
 from ottla.spark.sink.transaction import BatchProducer
-from ottla.spark.worker import TaskPlace, settle_worker
+from ottla.spark.worker import TaskInfo, freeze_modules
 
 # The options of the sink.
 
@@ -88,10 +88,10 @@ class Written(WriterCommitMessage):
 
 
 def write_exactly_once(
-    rows: Iterator[Any], target: Target, layout: Layout, options: SinkOptions, place: TaskPlace
+    rows: Iterator[Any], target: Target, layout: Layout, options: SinkOptions, place: TaskInfo
 ) -> Written:
     """Write the rows of one task into a transaction, and prepare it."""
-    settle_worker()
+    freeze_modules()
     if place.speculates:
         raise SparkError(
             "exactly-once does not work with spark.speculation: two attempts would write the same rows at "
@@ -100,11 +100,11 @@ def write_exactly_once(
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
     nothing = Written(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
     first = next((each for each in rows if each.num_rows), None)
-    link = link_to(options.producer, is_patient=True)
-    decisions = decision_log(link, options.producer)
+    session = cluster_session(options.producer, is_patient=True)
+    decisions = decision_log(session, options.producer)
 
     def has_been_decided() -> bool:
-        register = link.run(decisions.owned(key, run_id))
+        register = session.run(decisions.owned(key, run_id))
         nothing.is_decided = is_decided(register, batch_id, run_id, writer_id)
         return nothing.is_decided
 
@@ -113,7 +113,7 @@ def write_exactly_once(
     if first is None:
         return nothing
     crash_points.reached(crash_points.BEFORE_INIT, batch_id, key.query_id)
-    producer = BatchProducer(link, two_phase(options.producer, key.transactional_id(place.partition)))
+    producer = BatchProducer(session, two_phase(options.producer, key.transactional_id(place.partition)))
     try:
         producer.begin(lambda left: decisions.settle(key, run_id, left))
         crash_points.reached(crash_points.AFTER_INIT, batch_id, key.query_id)
@@ -144,11 +144,11 @@ def _drained(rows: Iterator[Any], nothing: Written) -> Written:
 
 def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> Written:
     """Write the rows of one task, and wait for their delivery."""
-    settle_worker()
+    freeze_modules()
     first = next((each for each in rows if each.num_rows), None)
     if first is None:
         return Written(None, -1, "", "", None)
-    producer = BatchProducer(link_to(options.producer, is_patient=True), options.producer)
+    producer = BatchProducer(cluster_session(options.producer, is_patient=True), options.producer)
     try:
         count = _send_all(first, rows, producer, layout, options)
         producer.flush()

@@ -13,13 +13,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.common.ids import TopicPartition
-from ottla.spark.cluster_session import link_to
+from ottla.spark.cluster_session import cluster_session
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import OffsetRange, plan_tasks
 from ottla.spark.source.reading import read_ranges, until_now
 from ottla.spark.source.topic_watch import TopicWatch
-from ottla.spark.worker import task_place
+from ottla.spark.worker import task_info
 
 
 class RangesToRead(InputPartition):
@@ -42,8 +42,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of each task."""
-        link = link_to(self._options.consumer)
-        ranges = link.run(_plan(TopicWatch(link.cluster, self._options), self._options))
+        session = cluster_session(self._options.consumer)
+        ranges = session.run(_plan(TopicWatch(session.cluster, self._options), self._options))
         options = self._options
         tasks = plan_tasks(ranges, options.min_tasks, options.max_records_per_task)
         return [RangesToRead(each) for each in tasks]
@@ -51,7 +51,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of one task."""
         ranges = partition.ranges if isinstance(partition, RangesToRead) else []
-        if task_place().query_id is None:
+        if task_info().query_id is None:
             ranges = [replace(each, is_live=False) for each in ranges]
         return read_ranges(until_now(ranges, self._options), self._columns, self._options, self._deserializer)
 

@@ -50,35 +50,35 @@ from ottla.spark.errors import DataLoss, SparkError
 from ottla.spark.source.planning import OffsetRange
 
 
-class Empty(Enum):
+class EmptyReason(Enum):
     """Why a response is empty; the value ends the sentence "it was not sent, because ..."."""
 
     NO_ROOM = "other partitions are sent first"
-    ELSEWHERE = "its leader redirects to another broker"
-    END_BEHIND = "its leader does not know yet that it is committed"
+    REDIRECTED = "its leader redirects to another broker"
+    HIGH_WATERMARK_BEHIND = "its leader does not know yet that it is committed"
     OPEN_TRANSACTION = "a transaction before it is still open (ottla txn list shows which)"
     NOT_IN_LOG = "its leader has no record there, unless it comes from tiered storage"
 
 
-def why_empty(fetched: Fetched, range_end: int, *, committed_only: bool, had_room: bool) -> Empty:
+def why_empty(fetched: Fetched, range_end: int, *, committed_only: bool, had_room: bool) -> EmptyReason:
     """Return why nothing was sent; `had_room`: nothing was sent for the other partitions of the response
     either.
     """
     if not had_room:
-        return Empty.NO_ROOM
+        return EmptyReason.NO_ROOM
     if fetched.preferred_replica >= 0:
-        return Empty.ELSEWHERE
+        return EmptyReason.REDIRECTED
     if fetched.high_watermark < range_end:
-        return Empty.END_BEHIND
+        return EmptyReason.HIGH_WATERMARK_BEHIND
     if committed_only and fetched.last_stable_offset < range_end:
-        return Empty.OPEN_TRANSACTION
-    return Empty.NOT_IN_LOG
+        return EmptyReason.OPEN_TRANSACTION
+    return EmptyReason.NOT_IN_LOG
 
 
 ANSWER_BYTES = 16 * 1024 * 1024
 WAIT_MS = 500
 
-AWAY = (ConnectionLost, BrokerUnreachable, NoLeader, TimedOut)
+UNAVAILABLE = (ConnectionLost, BrokerUnreachable, NoLeader, TimedOut)
 TOPIC_GONE = frozenset(
     {
         ErrorCode.unknown_topic_id,
@@ -113,7 +113,7 @@ class Piece(NamedTuple):
 class _Reading:
     range: OffsetRange
     position: int
-    waits: Empty | None = None
+    waits: EmptyReason | None = None
     """Why the last response was empty."""
 
     @property
@@ -148,13 +148,13 @@ class RangeReader:
             try:
                 await self._fetch_all()
                 self._failures = 0
-            except AWAY as error:
+            except UNAVAILABLE as error:
                 await self._rest(error)
             if self._came:
                 pieces, self._came = self._came, []
                 return pieces
             if self._loop.time() > self._deadline:
-                raise self._too_late()
+                raise self._timed_out()
 
     async def _fetch_all(self) -> None:
         """Fetch once from every leader, concurrently; raise an error only when all have ended."""
@@ -168,7 +168,7 @@ class RangeReader:
         fetches = (self._fetch(*each) for each in by_leader.items())
         failures = [each for each in await asyncio.gather(*fetches, return_exceptions=True) if each]
         if failures:
-            raise min(failures, key=lambda each: isinstance(each, AWAY))  # fatal errors first
+            raise min(failures, key=lambda each: isinstance(each, UNAVAILABLE))  # fatal errors first
 
     async def _leader(self, reading: _Reading) -> int | None:
         try:
@@ -176,11 +176,13 @@ class RangeReader:
             if not _is_same(reading, topic.topic_id):  # the cached metadata may be stale
                 topic = (await self._cluster.refresh([reading.range.topic]))[reading.range.topic]
             if not _is_same(reading, topic.topic_id):
-                self._lose(reading, f"the topic {reading.range.topic} was deleted and recreated")
+                self._fail_with_data_loss(
+                    reading, f"the topic {reading.range.topic} was deleted and recreated"
+                )
             return await self._cluster.leader(reading.partition)
         except KafkaError as error:
             if error.code in TOPIC_GONE:
-                self._lose(reading, f"the topic {reading.range.topic} does not exist any more")
+                self._fail_with_data_loss(reading, f"the topic {reading.range.topic} does not exist any more")
             elif error.code in TRANSIENT:
                 await self._rest(error)
             else:
@@ -202,11 +204,11 @@ class RangeReader:
                 if reading is None:
                     continue
                 if fetched.error_code:
-                    await self._refused(reading, fetched)
+                    await self._handle_error(reading, fetched)
                 elif batches := list(iter_batches(fetched.records)) if len(fetched.records) else []:
                     self._accept(reading, batches, fetched.aborted)
                 else:
-                    await self._nothing_came(reading, fetched, had_room)
+                    await self._handle_empty(reading, fetched, had_room)
 
     async def _ask(
         self, node_id: int, readings: Mapping[TopicPartition, _Reading]
@@ -251,20 +253,20 @@ class RangeReader:
             reading.waits = None
             self._extend_deadline()
 
-    async def _nothing_came(self, reading: _Reading, fetched: Fetched, had_room: bool) -> None:
+    async def _handle_empty(self, reading: _Reading, fetched: Fetched, had_room: bool) -> None:
         """Find the reason; end the range only if it is proven that no record is left in it."""
         committed_only = self._settings.isolation_level > 0
         end = reading.range.end
         why = why_empty(fetched, end, committed_only=committed_only, had_room=had_room)
         reading.waits = why
-        if why is Empty.NOT_IN_LOG:
+        if why is EmptyReason.NOT_IN_LOG:
             if await self._offset(reading, EARLIEST_LOCAL) <= reading.position:
                 reading.position = end
-        elif why is Empty.END_BEHIND:
+        elif why is EmptyReason.HIGH_WATERMARK_BEHIND:
             # A new leader does not return its end offset before it knows the committed one (KIP-207).
             last = await self._offset(reading, LATEST)
             if last < end:
-                self._lose(
+                self._fail_with_data_loss(
                     reading, f"{reading.partition} ends at offset {last}, but was to be read up to {end}"
                 )
 
@@ -272,7 +274,7 @@ class RangeReader:
         at = reading.partition
         return (await list_offsets(self._cluster, {at: timestamp}))[at].offset
 
-    async def _refused(self, reading: _Reading, fetched: Fetched) -> None:
+    async def _handle_error(self, reading: _Reading, fetched: Fetched) -> None:
         code = fetched.error_code
         error = error_for(code, str(reading.partition))
         if code == ErrorCode.offset_out_of_range:
@@ -293,11 +295,13 @@ class RangeReader:
         ):  # the replica that returned the error has caught up, or does not lead any more
             await self._rest(error)
             return
-        self._lose(reading, f"{at} has offsets {first} to {last}, but {position} was to be read next")
+        self._fail_with_data_loss(
+            reading, f"{at} has offsets {first} to {last}, but {position} was to be read next"
+        )
         if first > position:
             reading.position = min(first, reading.range.end)
 
-    def _lose(self, reading: _Reading, what: str) -> None:
+    def _fail_with_data_loss(self, reading: _Reading, what: str) -> None:
         """Fail because of data loss; with failOnDataLoss=false, skip the rest of the range."""
         if self._settings.fails_on_data_loss:
             raise DataLoss(what)
@@ -306,7 +310,7 @@ class RangeReader:
     def _extend_deadline(self) -> None:
         self._deadline = self._loop.time() + self._settings.poll_timeout_ms / 1000
 
-    def _too_late(self) -> SparkError:
+    def _timed_out(self) -> SparkError:
         reading = next((each for each in self._left if each.waits), self._left[0])
         why = reading.waits.value if reading.waits else "its leader sent nothing"
         return SparkError(

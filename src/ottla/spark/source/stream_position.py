@@ -17,7 +17,7 @@ from ottla.spark.source.topic_watch import TopicWatch
 
 log = logging.getLogger(__name__)
 
-TOPICS_ANEW_MS = 1_000
+REFRESH_INTERVAL_MS = 1_000
 """How often to look for new topics and partitions."""
 
 
@@ -35,35 +35,35 @@ class StreamPosition:
 
     async def first(self) -> tuple[dict[TopicPartition, int], dict[str, str]]:
         """Return the start of a new query, and the topic ids."""
-        await self._look_again()
+        await self._refresh()
         self._watch.check_all_there()
         return await self._watch.at(self._options.starting, self._watch.partitions), self._watch.topic_ids
 
-    async def stop_at_the_end(self) -> None:
+    async def fix_end(self) -> None:
         """Fix the current end offsets as the end of the stream (trigger availableNow)."""
-        await self._look_again()
+        await self._refresh()
         self._stop_at = await self._watch.ends(self._watch.partitions)
 
     async def next_end(self, start: SourceOffset, most: int | None) -> SourceOffset | None:
         """Return the end of the next batch; None if there is nothing to read yet."""
-        await self._look_if_it_is_time()
+        await self._refresh_if_due()
         try:
             end = await self._end(start, most)
         except UnknownTopicOrPartition:  # deleted since the last refresh
-            await self._look_again()
+            await self._refresh()
             end = await self._end(start, most)
         if end is None and self._stop_at is None:
-            await self._watch.wait_for_news(self.last_ends, self._options.wait_ms)
+            await self._watch.wait_for_records(self.last_ends, self._options.wait_ms)
             end = await self._end(start, most)
         return end
 
     async def _end(self, start: SourceOffset, most: int | None) -> SourceOffset | None:
         begin = await self._still_there(start)
         ends = await self._ends(begin)
-        if await self._went_back(begin, ends):
+        if await self._has_shrunk(begin, ends):
             begin = await self._still_there(start)
             ends = await self._ends(begin)
-            self._check_not_back(begin, ends)
+            self._check_not_shrunk(begin, ends)
         ids = self._watch.topic_ids
         fresh = [at for at in ends if at not in begin]
         beginnings = await self._watch.beginnings(fresh)
@@ -102,30 +102,30 @@ class StreamPosition:
         kept = {}
         for at, offset in start.positions.items():
             if at not in there:
-                self._lost(self._where_it_is(at))
+                self._lost(self._why_missing(at))
             elif start.topic_ids.get(at.topic, ids.get(at.topic)) != ids.get(at.topic):
                 self._lost(f"the topic {at.topic} was deleted and recreated")
             else:
                 kept[at] = offset
         return kept
 
-    async def _went_back(
+    async def _has_shrunk(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> bool:
         """Return whether a partition ends before our position; then refresh the metadata."""
         if all(ends.get(at, offset) >= offset for at, offset in begin.items()):
             return False
-        await self._look_again()
+        await self._refresh()
         return True
 
-    def _check_not_back(
+    def _check_not_shrunk(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
         for at, offset in begin.items():
             if ends.get(at, offset) < offset:
                 self._lost(f"{at} ends at offset {ends[at]}, but {offset} was to be read next")
 
-    def _where_it_is(self, at: TopicPartition) -> str:
+    def _why_missing(self, at: TopicPartition) -> str:
         """Return why a partition of the checkpoint is not read any more."""
         if self._options.topics.include(at):
             return f"{at} does not exist any more"
@@ -141,7 +141,7 @@ class StreamPosition:
 
     async def ranges(self, start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
         """Return the ranges between two offsets."""
-        await self._look_if_it_is_time()
+        await self._refresh_if_due()
         begin = start.positions if end.began is None else end.began
         ids = {**self._watch.topic_ids, **end.topic_ids}
         known = start.topic_ids
@@ -157,16 +157,16 @@ class StreamPosition:
         for at, stop in sorted(end.positions.items()):
             first = same.get(at, beginnings.get(at))
             if first is None:
-                self._lost(self._where_it_is(at))
+                self._lost(self._why_missing(at))
             elif first < stop:
                 found.append(OffsetRange(at.topic, ids.get(at.topic), at.partition, first, stop))
         return found
 
-    async def _look_if_it_is_time(self) -> None:
+    async def _refresh_if_due(self) -> None:
         now = self._clock.mono_ms()
-        if self._looked_ms is None or now - self._looked_ms >= TOPICS_ANEW_MS:
-            await self._look_again()
+        if self._looked_ms is None or now - self._looked_ms >= REFRESH_INTERVAL_MS:
+            await self._refresh()
 
-    async def _look_again(self) -> None:
+    async def _refresh(self) -> None:
         await self._watch.refresh()
         self._looked_ms = self._clock.mono_ms()

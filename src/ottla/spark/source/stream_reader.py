@@ -25,7 +25,7 @@ from ottla.client.errors import ClientError
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.errors import KafkaError
-from ottla.spark.cluster_session import ClusterSession, link_to
+from ottla.spark.cluster_session import ClusterSession, cluster_session
 from ottla.spark.source.batch_reader import RangesToRead
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.offsets import SourceOffset
@@ -53,13 +53,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock or SystemClock()
         self._position: StreamPosition | None = None
         self._initial: SourceOffset | None = None
-        self._noted: dict[TopicPartition, int] | None = None
-        self._noting: Future[None] | None = None
+        self._committed: dict[TopicPartition, int] | None = None
+        self._commit_in_flight: Future[None] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the start of a new query."""
         if self._initial is None:
-            positions, ids = self._link.run(self._here.first())
+            positions, ids = self._session.run(self._stream_position.first())
             self._initial = SourceOffset(positions, ids, self._new_group(), positions)
         return self._initial.to_json()
 
@@ -70,31 +70,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the current end offsets: the query reads up to them, and ends."""
-        self._link.run(self._here.stop_at_the_end())
+        self._session.run(self._stream_position.fix_end())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; `start` if nothing arrives within a short wait."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = SourceOffset.from_json(start)
-        self._note_progress(begin)  # a next batch means that the previous one is done
-        end = self._link.run(self._here.next_end(begin, most))
+        self._commit_progress(begin)  # a next batch means that the previous one is done
+        end = self._session.run(self._stream_position.next_end(begin, most))
         if end is not None:
             return end.to_json()
-        if self._noting is not None:  # idle: nothing to read, or it was the last batch of the run
-            self._noting.result()
-            self._noting = None
+        if self._commit_in_flight is not None:  # idle: nothing to read, or it was the last batch of the run
+            self._commit_in_flight.result()
+            self._commit_in_flight = None
         return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the known end offsets, for the query's progress."""
-        ends = self._here.last_ends
+        ends = self._stream_position.last_ends
         return SourceOffset(ends).to_json() if ends else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of each task of a batch."""
         if start == end:
             return []
-        ranges = self._link.run(self._here.ranges(SourceOffset.from_json(start), SourceOffset.from_json(end)))
+        ranges = self._session.run(
+            self._stream_position.ranges(SourceOffset.from_json(start), SourceOffset.from_json(end))
+        )
         options = self._options
         tasks = plan_tasks(ranges, options.min_tasks, options.max_records_per_task)
         return [RangesToRead(each) for each in tasks]
@@ -107,28 +109,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark calls this one batch late; `latestOffset` notes progress earlier."""
 
-    def _note_progress(self, done: SourceOffset) -> None:
+    def _commit_progress(self, done: SourceOffset) -> None:
         """Commit progress to the consumer group in the background, for tools that show lag."""
         group = self._options.group_id or done.group
-        if group is None or not self._options.commits_progress or done.positions == self._noted:
+        if group is None or not self._options.commits_progress or done.positions == self._committed:
             return
-        self._noted = done.positions
+        self._committed = done.positions
         offsets = {at: OffsetAndMetadata(offset) for at, offset in done.positions.items() if offset >= 0}
-        link = self._link
-        self._noting = link.begin(_commit(link, group, offsets))
+        session = self._session
+        self._commit_in_flight = session.begin(_commit(session, group, offsets))
 
     def _new_group(self) -> str:
         given = self._options.group_id
         return given or f"{self._options.group_prefix}-{new_uuid().hex[:12]}"
 
     @property
-    def _link(self) -> ClusterSession:
-        return link_to(self._options.consumer)
+    def _session(self) -> ClusterSession:
+        return cluster_session(self._options.consumer)
 
     @property
-    def _here(self) -> StreamPosition:
+    def _stream_position(self) -> StreamPosition:
         if self._position is None:
-            self._position = StreamPosition(self._link.cluster, self._options, self._clock)
+            self._position = StreamPosition(self._session.cluster, self._options, self._clock)
         return self._position
 
     def __getstate__(self) -> dict[str, Any]:
@@ -137,9 +139,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 async def _commit(
-    link: ClusterSession, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    session: ClusterSession, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
     try:
-        await Groups(link.cluster).commit(group, offsets)
+        await Groups(session.cluster).commit(group, offsets)
     except (KafkaError, ClientError) as error:
         log.warning("cannot commit the query's progress to the group %s: %s", group, error)

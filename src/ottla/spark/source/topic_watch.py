@@ -136,7 +136,7 @@ class TopicWatch:
         )
         return {each: found[each].offset for each in wanted}
 
-    async def wait_for_news(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
+    async def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
         """Return as soon as a partition has a record after its position, or after the timeout."""
         by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
         for each, offset in positions.items():

@@ -41,7 +41,7 @@ class Watch:
     async def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    async def wait_for_news(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
+    async def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
         self.waits += 1
 
 
@@ -83,7 +83,7 @@ async def test_too_little_is_read_after_the_longest_delay_and_the_delay_begins_a
 async def test_a_query_that_is_to_end_does_not_wait_for_more() -> None:
     watch = Watch({A: 3, B: 0})
     here = position(watch, ManualClock(), minOffsetsPerTrigger="10")
-    await here.stop_at_the_end()
+    await here.fix_end()
     watch.now[A] = 9
     end = await here.next_end(START, None)
     assert end is not None

@@ -12,14 +12,14 @@ from ottla.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.consumer import ConsumerRecord
 from ottla.common.clock import Clock
 from ottla.common.near_names import did_you_mean
-from ottla.spark.pipelines.driver import Job, resolver_of
 from ottla.spark.pipelines.elements import TOPIC, Dataset, Kind
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.registry import Registry
-from ottla.spark.pipelines.runner import Runner
-from ottla.spark.pipelines.shipping import ship_imported
-from ottla.spark.pipelines.state import new_state
+from ottla.spark.pipelines.run.driver import Job, resolver_of
+from ottla.spark.pipelines.run.progress import FlowProgress
+from ottla.spark.pipelines.run.runner import Runner
+from ottla.spark.pipelines.run.shipping import ship_imported
+from ottla.spark.pipelines.run.state import new_state
 from ottla.spark.pipelines.testing.cases import Case, Sample, compare, decoded
 
 
@@ -31,16 +31,16 @@ class Difference:
     lines: list[str]
 
 
-class Silent:
+class SilentObserver:
     """An observer that shows nothing."""
 
     def batch(self, progress: FlowProgress) -> None:
         """Show nothing."""
 
-    def look(self, flows: object) -> None:
+    def update(self, flows: object) -> None:
         """Show nothing."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Show nothing."""
 
 
@@ -75,7 +75,7 @@ def run_case(case: Case, job: Job, spark: Any, registry: Registry, clock: Clock)
     samples = SampleRows(case, job.storage.data / "samples")
     resolver = resolver_of(job, spark, registry, samples=samples)
     state = new_state(job.project.name, str(job.project.folder), job.master, clock.wall_ms())
-    Runner(resolver, state, job.options, Silent(), clock).run()
+    Runner(resolver, state, job.options, SilentObserver(), clock).run()
     found = []
     for name, expected in case.expected.items():
         dataset = _stored(name, registry)

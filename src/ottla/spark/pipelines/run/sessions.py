@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ottla.spark.pipelines.driver import Job
 from ottla.spark.pipelines.problems import PipelineProblem
+from ottla.spark.pipelines.run.driver import Job
 
 QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
 """Loggers whose messages are repeated in the exceptions that we report."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.storage import Storage, write_whole
+from ottla.spark.pipelines.run.storage import Storage, write_atomically
 
 STARTING, RUNNING, STOPPING, STOPPED, DONE, FAILED = (
     "starting",
@@ -55,7 +55,7 @@ class State:
 
     def write(self, storage: Storage) -> None:
         """Write the state file."""
-        write_whole(storage.state_file, json.dumps(asdict(self), indent=2) + "\n")
+        write_atomically(storage.state_file, json.dumps(asdict(self), indent=2) + "\n")
 
     def is_here(self) -> bool:
         """Return whether its driver is alive on this machine."""
@@ -109,7 +109,7 @@ def process_start(pid: int) -> int | None:
 
 
 @contextmanager
-def sole_driver(storage: Storage, name: str) -> Iterator[None]:
+def driver_lock(storage: Storage, name: str) -> Iterator[None]:
     """Hold the lock of a pipeline; raise PipelineProblem if another driver has it."""
     storage.data.mkdir(parents=True, exist_ok=True)
     with storage.lock_file.open("a") as lock:

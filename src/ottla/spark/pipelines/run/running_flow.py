@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.common.clock import Clock
 from ottla.spark.pipelines.elements import Dataset, Flow
-from ottla.spark.pipelines.progress import (
+from ottla.spark.pipelines.run.progress import (
     DONE,
     FAILED,
     RESTARTING,
@@ -80,7 +80,7 @@ class RunningFlow:
         self._last_seen = None
         self.progress = replace(self.progress, state=STARTING)
 
-    def look(self) -> list[FlowProgress]:
+    def poll(self) -> list[FlowProgress]:
         """Process the reports since the last poll; return the progress after each."""
         found = []
         for report in self._new_reports():
@@ -96,19 +96,19 @@ class RunningFlow:
             found[-1:] = [self.progress] if found else []
         return found
 
-    def ended(self, *, is_asked: bool) -> None:
+    def ended(self, *, is_stopped: bool) -> None:
         """Note that its query has ended, by itself or because it was stopped."""
-        self.progress = replace(self.progress, state=STOPPED if is_asked else DONE)
+        self.progress = replace(self.progress, state=STOPPED if is_stopped else DONE)
 
-    def failed(self, words: str, *, is_final: bool) -> bool:
+    def failed(self, message: str, *, is_final: bool) -> bool:
         """Note a failure; return whether it will be restarted."""
         wait_ms = None if is_final else self._restarts.failed()
         if wait_ms is None:
-            self.progress = replace(self.progress, state=FAILED, error=words)
+            self.progress = replace(self.progress, state=FAILED, error=message)
             return False
         self.restart_at_ms = self._clock.mono_ms() + wait_ms
         restarts = self.progress.restarts + 1
-        self.progress = replace(self.progress, state=RESTARTING, error=words, restarts=restarts)
+        self.progress = replace(self.progress, state=RESTARTING, error=message, restarts=restarts)
         return True
 
     def is_between_batches(self) -> bool:
@@ -117,7 +117,7 @@ class RunningFlow:
 
     def batches_done(self) -> tuple[str, str] | None:
         """Return a value that changes with every finished batch."""
-        self.look()
+        self.poll()
         return self._last_seen
 
     def _new_reports(self) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ class Storage:
         """Make a version the current one atomically; keep the previous one for running queries."""
         folder = self.view(view)
         before = self.current_view(view)
-        write_whole(folder / CURRENT, version + "\n")
+        write_atomically(folder / CURRENT, version + "\n")
         for each in folder.iterdir():
             if each.is_dir() and each.name != version and each != before:
                 shutil.rmtree(each, ignore_errors=True)
@@ -110,7 +110,7 @@ def default_root() -> Path:
     return Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_atomically(file: Path, text: str) -> None:
     """Write a file atomically: readers see the old or the new text."""
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(file.name + ".new")

@@ -18,11 +18,11 @@ from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.project import Project
 from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.resolving import Resolver
-from ottla.spark.pipelines.runner import Observer, Runner, RunOptions
-from ottla.spark.pipelines.shipping import ship_imported
-from ottla.spark.pipelines.state import new_state, sole_driver
-from ottla.spark.pipelines.storage import Storage
-from ottla.spark.pipelines.user_errors import Context
+from ottla.spark.pipelines.run.runner import Observer, Runner, RunOptions
+from ottla.spark.pipelines.run.shipping import ship_imported
+from ottla.spark.pipelines.run.state import driver_lock, new_state
+from ottla.spark.pipelines.run.storage import Storage
+from ottla.spark.pipelines.run.user_errors import Context
 
 # The lag of a flow: the end offsets of its topics against its position.
 
@@ -94,20 +94,20 @@ def run(
     load: Load | None = None,
 ) -> None:
     """Run a pipeline until it is done or `stopping` is set; raise PipelineProblem if it fails."""
-    with sole_driver(job.storage, job.project.name), _measuring(job) as lag:
+    with driver_lock(job.storage, job.project.name), _measuring(job) as lag:
         compiled = compile_project(job.project)
         state = new_state(job.project.name, str(job.project.folder), job.master, clock.wall_ms())
         state.write(job.storage)
         try:
-            observer.say("starting Spark")
+            observer.message("starting Spark")
             spark = spark_of(job)
             registry = load(spark) if load is not None else load_project(job.project, spark, compiled)
             ship_imported(spark, job.project, job.storage.data)
-            start_over(job, registry)
+            discard_state(job, registry)
             if job.project.spec.catalog or job.project.spec.database:
-                observer.say(f"catalog and database are ignored: tables are files in {job.storage.data}")
+                observer.message(f"catalog and database are ignored: tables are files in {job.storage.data}")
             for orphan in orphans(job.storage, registry):
-                observer.say(
+                observer.message(
                     f"there is no flow {orphan!r} any more; its checkpoint remains in {job.storage.data}"
                 )
         except Exception as error:
@@ -135,7 +135,7 @@ def resolver_of(job: Job, spark: Any, registry: Registry, **more: Any) -> Resolv
     )
 
 
-def start_over(job: Job, registry: Registry) -> None:
+def discard_state(job: Job, registry: Registry) -> None:
     """Delete the state of the flows into the named datasets."""
     names = list(registry.datasets) if "*" in job.full_refresh else list(job.full_refresh)
     for name in names:

@@ -11,13 +11,13 @@ from ottla.spark.pipelines.elements import POSTGRES, TOPIC, UPDATE, Dataset, Flo
 from ottla.spark.pipelines.postgres.write import Target, write_batch
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.records import for_topic
-from ottla.spark.pipelines.storage import Storage
+from ottla.spark.pipelines.run.storage import Storage
 
 FILES = ("parquet", "json", "csv", "orc", "text")
 
 
 @dataclass(frozen=True)
-class Writing:
+class FlowWriter:
     """The common settings of the queries of one run."""
 
     spark: Any

@@ -13,22 +13,22 @@ from threading import Event
 from typing import Any, Protocol
 
 from ottla.common.clock import Clock
-from ottla.spark.pipelines import state as states
 from ottla.spark.pipelines.elements import Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.progress import WAITING, FlowProgress
 from ottla.spark.pipelines.registry import Graph
 from ottla.spark.pipelines.resolving import Resolver
-from ottla.spark.pipelines.running_flow import MeasureLag, RunningFlow
-from ottla.spark.pipelines.state import State
-from ottla.spark.pipelines.storage import Storage
-from ottla.spark.pipelines.user_errors import explain_error, is_jvm_gone, is_users
-from ottla.spark.pipelines.writing import Writing
+from ottla.spark.pipelines.run import state as states
+from ottla.spark.pipelines.run.progress import WAITING, FlowProgress
+from ottla.spark.pipelines.run.running_flow import MeasureLag, RunningFlow
+from ottla.spark.pipelines.run.state import State
+from ottla.spark.pipelines.run.storage import Storage
+from ottla.spark.pipelines.run.user_errors import explain_error, is_jvm_gone, is_users
+from ottla.spark.pipelines.run.writing import FlowWriter
 
 # Materialized views: computed at the start, and recomputed when their inputs have changed.
 
 
-class ViewKeeper:
+class MaterializedViews:
     """Computes the materialized views of a pipeline."""
 
     def __init__(self, resolver: Resolver, clock: Clock, refresh_ms: int) -> None:
@@ -96,7 +96,7 @@ class ViewKeeper:
 
 POLL_INTERVAL_MS = 250
 WRITE_STATE_EVERY_MS = 1_000
-STOP_LOOK_MS = 5
+STOP_POLL_MS = 5
 
 
 class Observer(Protocol):
@@ -106,11 +106,11 @@ class Observer(Protocol):
         """A flow has finished a batch."""
         ...
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
+    def update(self, flows: Sequence[FlowProgress]) -> None:
         """All flows, several times a second."""
         ...
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """A message for the user."""
         ...
 
@@ -153,10 +153,10 @@ class Runner:
         self._lag = lag
         self._stopping = stopping or Event()
         self._flows: dict[str, RunningFlow] = {}
-        self._views = ViewKeeper(resolver, clock, options.refresh_ms)
+        self._views = MaterializedViews(resolver, clock, options.refresh_ms)
         self._graph = Graph({})
         self._written_ms = 0
-        self._writing = Writing(
+        self._writing = FlowWriter(
             resolver.spark, self._storage, resolver.topic_options, available_now=options.available_now
         )
 
@@ -166,10 +166,10 @@ class Runner:
         try:
             self._graph = self._resolver.resolve_all()
             waiting = [self._registry.datasets[name] for name in self._graph.order()]
-            self._tell(states.RUNNING)
+            self._write_state(states.RUNNING)
             while not self._is_finished(waiting):
                 waiting = self._start_ready(waiting)
-                self._look_at_all()
+                self._poll_all()
                 self._views.refresh_due(self._busy_names())
                 if self._stopping.wait(POLL_INTERVAL_MS / 1000):
                     break
@@ -182,7 +182,7 @@ class Runner:
         finally:
             stopped = self._stopping.is_set() and problem is None
             self._state.error = str(problem) if problem else None
-            self._tell(states.FAILED if problem else states.STOPPED if stopped else states.DONE)
+            self._write_state(states.FAILED if problem else states.STOPPED if stopped else states.DONE)
         if problem is not None:
             raise problem
 
@@ -226,23 +226,23 @@ class Runner:
         except Exception as error:
             self._failed(running, error)
 
-    def _look_at_all(self) -> None:
+    def _poll_all(self) -> None:
         now_ms = self._clock.mono_ms()
         for running in self._flows.values():
             if running.restart_at_ms is not None and now_ms >= running.restart_at_ms:
                 self._start(running.flow, running.target)
             if running.query is None or running.is_over or running.restart_at_ms is not None:
                 continue
-            self._look_at(running)
-        self._observer.look(self._progress())
+            self._poll_flow(running)
+        self._observer.update(self._progress())
         if now_ms - self._written_ms >= WRITE_STATE_EVERY_MS:
-            self._tell(self._state.state)
+            self._write_state(self._state.state)
 
-    def _look_at(self, running: RunningFlow) -> None:
+    def _poll_flow(self, running: RunningFlow) -> None:
         is_active = (
             running.query.isActive
         )  # read the status first: later reports are handled in the next round
-        for progress in running.look():
+        for progress in running.poll():
             self._observer.batch(progress)
             if progress.batch_rows:
                 self._views.changed(running.target.name, self._graph)
@@ -252,7 +252,7 @@ class Runner:
         if error is not None:
             self._failed(running, error)
         else:
-            running.ended(is_asked=self._stopping.is_set())
+            running.ended(is_stopped=self._stopping.is_set())
 
     def _failed(self, running: RunningFlow, error: Exception) -> None:
         """Schedule a restart, or raise: an error in the user's code is permanent."""
@@ -260,14 +260,14 @@ class Runner:
         is_final = is_users(error, self._resolver.context) or is_jvm_gone(error) or self._stopping.is_set()
         if not running.failed(problem.what, is_final=is_final):
             raise problem from None
-        self._observer.say(f"{running.flow.name}: {problem.what}; it will be restarted")
+        self._observer.message(f"{running.flow.name}: {problem.what}; it will be restarted")
 
     def _stop_queries(self) -> None:
         """Let running batches finish, then stop every query."""
         active = [each for each in self._flows.values() if each.query is not None and each.query.isActive]
         if not active:
             return
-        self._tell(states.STOPPING)
+        self._write_state(states.STOPPING)
         deadline_ms = self._clock.mono_ms() + self._options.stop_ms
         marks = {each.flow.name: each.batches_done() for each in active}
         pause = Event()
@@ -276,10 +276,10 @@ class Runner:
                 is_late = self._clock.mono_ms() >= deadline_ms
                 if is_late or each.is_between_batches() or each.batches_done() != marks[each.flow.name]:
                     each.query.stop()
-                    each.look()
-                    each.ended(is_asked=True)
+                    each.poll()
+                    each.ended(is_stopped=True)
                     active.remove(each)
-            pause.wait(STOP_LOOK_MS / 1000)
+            pause.wait(STOP_POLL_MS / 1000)
 
     def _end(self) -> None:
         """Stop; if Spark is gone, its batches were interrupted, and the next run repeats them."""
@@ -288,7 +288,7 @@ class Runner:
         except Exception as error:
             if not is_jvm_gone(error):
                 raise
-            self._observer.say(explain_error(error, self._resolver.context).what)
+            self._observer.message(explain_error(error, self._resolver.context).what)
 
     def _busy_names(self) -> set[str]:
         return {each.target.name for each in self._flows.values() if not each.is_over}
@@ -296,10 +296,10 @@ class Runner:
     def _progress(self) -> list[FlowProgress]:
         return [*(each.progress for each in self._flows.values()), *self._views.progress()]
 
-    def _tell(self, state: str) -> None:
+    def _write_state(self, state: str) -> None:
         self._written_ms = self._clock.mono_ms()
         self._state.state = state
         self._state.updated_ms = self._clock.wall_ms()
         self._state.flows = [each.as_json() for each in self._progress()]
         self._state.write(self._storage)
-        self._observer.look(self._progress())
+        self._observer.update(self._progress())
