@@ -25,8 +25,8 @@ from ottla.api.support.context import RequestContext
 from ottla.api.support.group_calls import check_group_id, now, outcome
 from ottla.api.turns import in_turns
 from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.partitions import SortedPartitions
 from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
-from ottla.coordinator.group.records import TopicPartitions as Partitions
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, GroupId, TopicName, i8, i32
@@ -83,7 +83,7 @@ def _member(member: ConsumerMemberDescription, image: ClusterImage) -> Member:
     )
 
 
-def _assignment(partitions: Partitions, image: ClusterImage) -> Assignment:
+def _assignment(partitions: SortedPartitions, image: ClusterImage) -> Assignment:
     """Return partitions with the names of their topics; a topic that was deleted has none."""
     named = ((image.names_by_id.get(topic_id), topic_id, indexes) for topic_id, indexes in partitions)
     return Assignment(

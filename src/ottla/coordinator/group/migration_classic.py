@@ -16,17 +16,16 @@ from ottla.coordinator.group.consumer.leave import remove_members
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, new_member
 from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, each_of, without
 from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
+from ottla.coordinator.group.embedded_protocol import by_topic_id, encode_assignment
 from ottla.coordinator.group.migration import can_downgrade, downgrade
-from ottla.coordinator.group.migration_protocol import (
-    Subscription,
-    by_topic_id,
-    decode_subscription,
-    encode_assignment,
-    version_of,
-)
 from ottla.coordinator.group.records import ClassicMemberValue, ConsumerMemberValue
 from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Synced, SyncRequest
-from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL
+from ottla.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    decode_subscription,
+    read_version,
+)
 from ottla.protocol.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -56,7 +55,7 @@ def join(turn: ConsumerGroupUpdate, token: int, request: JoinRequest) -> None:
     updated = follow(turn, member, updated, owned)
     turn.reply(
         token,
-        Joined(member_id, updated.holding.epoch, CONSUMER_PROTOCOL, request.protocols[0][0], leader_id=""),
+        Joined(member_id, updated.holding.epoch, PROTOCOL_TYPE, request.protocols[0][0], leader_id=""),
     )
     if predecessor is not None and not predecessor.is_classic and can_downgrade(turn):
         is_settled = all(each.holding.is_settled(turn.group.epoch) for each in turn.group.members.values())
@@ -71,8 +70,9 @@ def sync(turn: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
     """Give a classic member its assignment, as far as the partitions are free."""
     member = _check(turn.group, request.member_id, request.instance_id, request.generation_id)
     assert member.wishes.classic is not None
-    protocol_name, metadata = member.wishes.classic.protocols[0]
-    for asked, is_so in ((request.protocol_type, CONSUMER_PROTOCOL), (request.protocol_name, protocol_name)):
+    protocol = member.wishes.classic.protocols[0]
+    protocol_name = protocol.name
+    for asked, is_so in ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, protocol_name)):
         if asked is not None and asked != is_so:
             raise InconsistentGroupProtocol(f"{member.member_id} joined with {is_so}, not {asked}")
     holding = member.holding
@@ -81,8 +81,8 @@ def sync(turn: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
         return
     turn.cancel_timer("collect", member.member_id)
     turn.set_session_timer(member)
-    assignment = encode_assignment(holding.assigned, turn.image, version_of(metadata))
-    turn.reply(token, Synced(CONSUMER_PROTOCOL, protocol_name, assignment))
+    assignment = encode_assignment(holding.assigned, turn.image, read_version(protocol.metadata))
+    turn.reply(token, Synced(PROTOCOL_TYPE, protocol_name, assignment))
 
 
 def heartbeat(
@@ -155,8 +155,8 @@ def _subscription(group: ConsumerGroup, request: JoinRequest) -> Subscription:
     others = [each.wishes.classic for each in group.members.values() if each.member_id != request.member_id]
     for classic in others:
         if classic is not None:
-            names &= {name for name, _ in classic.protocols}
-    if request.protocol_type != CONSUMER_PROTOCOL or not names:
+            names &= {each.name for each in classic.protocols}
+    if request.protocol_type != PROTOCOL_TYPE or not names:
         raise InconsistentGroupProtocol(f"{group.group_id} has members with other protocols")
     try:
         return decode_subscription(request.protocols[0][1])
@@ -174,7 +174,7 @@ def _wishes(member: ConsumerMember, request: JoinRequest, subscription: Subscrip
         None,
         request.rebalance_timeout_ms,
         member.wishes.server_assignor,
-        ClassicMemberValue(request.session_timeout_ms, request.protocols),
+        ClassicMemberValue.of(request.session_timeout_ms, request.protocols),
     )
 
 

@@ -17,9 +17,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from ottla.coordinator.group.embedded_protocol import subscribed_topics
 from ottla.coordinator.group.records import GroupKey, OffsetValue, Record
 from ottla.coordinator.group.requests import CommitRequest, JoinedMember, ListedGroup, Protocols
-from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 from ottla.protocol.errors import (
     FencedInstanceId,
     IllegalGeneration,
@@ -201,7 +202,7 @@ class ClassicGroup:
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics that all members together subscribe to, as far as the broker can tell."""
-        if self.protocol_type != CONSUMER_PROTOCOL:
+        if self.protocol_type != PROTOCOL_TYPE:
             return None
         try:
             parsed = [subscribed_topics(each.metadata(self.protocol_name)) for each in self.members.values()]
@@ -243,7 +244,7 @@ class ClassicGroup:
 
     def check_delete_offsets(self) -> None:
         """Refuse if there are members that are not consumers: then nobody knows what they use."""
-        if not self.is_empty and self.protocol_type != CONSUMER_PROTOCOL:
+        if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
             raise NonEmptyGroup(f"{self.group_id} has members")
 
     def check_delete(self) -> None:
@@ -254,7 +255,7 @@ class ClassicGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether members use the offsets of this topic."""
         if self.topics is None:
-            return self.protocol_type == CONSUMER_PROTOCOL
+            return self.protocol_type == PROTOCOL_TYPE
         return topic in self.topics
 
     def retention_start_ms(self, offset: OffsetValue) -> int | None:

@@ -37,8 +37,8 @@ from ottla.coordinator.group.records import (
     Value,
 )
 from ottla.coordinator.group.requests import CommitRequest, ListedGroup
-from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL
 from ottla.metadata.image import TopicImage
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 from ottla.protocol.errors import (
     FencedInstanceId,
     IllegalGeneration,
@@ -286,7 +286,7 @@ class ConsumerGroup:
 
     def listed(self) -> ListedGroup:
         """Return the group's line in a list of groups."""
-        return ListedGroup(self.group_id, CONSUMER_PROTOCOL, self.state.value, "consumer")
+        return ListedGroup(self.group_id, PROTOCOL_TYPE, self.state.value, "consumer")
 
 
 def member_tombstones(group_id: str, member_id: str) -> Iterable[Record]:
