@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from ottla.api.consumer_group_heartbeat import check_protocol
 from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now, outcome
+from ottla.api.support.group_calls import check_group_id, try_ask
 from ottla.api.turns import in_turns
 from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.partitions import SortedPartitions
@@ -44,7 +44,7 @@ async def consumer_group_describe(
         try:
             check_protocol(ctx.services.config)
             check_group_id(group_id)
-            found = await now(outcome(ctx.services.groups, group_id, events.describe, group_id))
+            found = await try_ask(ctx.services.groups, group_id, events.describe, group_id)
         except KafkaError as error:
             found = error
         if isinstance(found, KafkaError):

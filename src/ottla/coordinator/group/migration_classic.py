@@ -8,18 +8,22 @@ there is something new for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from ottla.common.config.broker import BrokerConfig
+from ottla.coordinator.effects import SetTimer, Step
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.heartbeat import check_room, follow, take_place
-from ottla.coordinator.group.consumer.leave import remove_members
+from ottla.coordinator.group.consumer.leave import expire_member, remove_members, session_timers
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, new_member
 from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, each_of, without
-from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
+from ottla.coordinator.group.consumer.update import MEMBER_TIMERS, ConsumerGroupUpdate
 from ottla.coordinator.group.embedded_protocol import by_topic_id, encode_assignment
 from ottla.coordinator.group.migration import can_downgrade, downgrade
 from ottla.coordinator.group.records import ClassicMemberValue, ConsumerMemberValue
-from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Synced, SyncRequest
+from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Left, Synced, SyncRequest
+from ottla.metadata.image import ClusterImage
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
@@ -204,3 +208,45 @@ def _end_rejoining(turn: ConsumerGroupUpdate, member_id: str) -> None:
     if member_id in turn.group.rejoining:
         turn.note().rejoining -= {member_id}
         turn.cancel_timer("rejoin", member_id)
+
+
+class ConsumerGroupEvents:
+    """The `GroupEvents` of a consumer group, for its members that use the classic protocol."""
+
+    __slots__ = ("_update",)
+
+    def __init__(self, group: ConsumerGroup, now_ms: int, config: BrokerConfig, image: ClusterImage) -> None:
+        self._update = ConsumerGroupUpdate(group, now_ms, config, image)
+
+    def join(self, token: int, request: JoinRequest) -> Step[Joined]:
+        """Let a classic member join; it is answered at once."""
+        join(self._update, token, request)
+        return self._update.step()
+
+    def sync(self, token: int, request: SyncRequest) -> Step[Synced]:
+        """Return a classic member's assignment; it is answered at once."""
+        sync(self._update, token, request)
+        return self._update.step()
+
+    def heartbeat(
+        self, token: int, member_id: str, instance_id: str | None, generation_id: int
+    ) -> Step[None]:
+        """Extend a classic member's session; the reply is RebalanceInProgress if it has to join again."""
+        heartbeat(self._update, token, member_id, instance_id, generation_id)
+        return self._update.step()
+
+    def leave(self, token: int, leavers: tuple[Leaver, ...]) -> Step[Left]:
+        """Remove members, of either protocol."""
+        leave(self._update, token, leavers)
+        return self._update.step()
+
+    def on_timer(self, timer: str, member_id: str) -> Step[None]:
+        """Remove a member that has missed a deadline."""
+        if timer in MEMBER_TIMERS:  # others are of the classic group that it was
+            expire_member(self._update, timer, member_id)
+        return self._update.step()
+
+    def session_timers(self) -> Iterator[SetTimer]:
+        """Yield the timers with which sessions start anew after a failover."""
+        update = self._update
+        return session_timers(update.group, update.now_ms, update.group_config)

@@ -12,10 +12,10 @@ The tree of a pattern (regex_parser.py) is compiled into a program of four kinds
     ASSERT kind, next      ^ $ \A \z \b \B: nothing, if the place is right
     MATCH                  the end
 
-A repetition with counts is unrolled, so the size of the program, which is limited, bounds everything. Matching
-walks a lazily built automaton: a state is the set of instructions that a name may have reached, with the kind
-of the character before. What follows a state by a character is computed once and cached, so that most of
-matching is one dictionary look-up per character. The uncached work is counted, and limited.
+A repetition with counts is unrolled, so the size of the program, which is limited, bounds everything.
+Matching walks a lazily built automaton: a state is the set of instructions that a name may have reached,
+with the kind of the character before. What follows a state by a character is computed once and cached, so
+that most of matching is one dictionary look-up per character. The uncached work is counted, and limited.
 """
 
 from __future__ import annotations

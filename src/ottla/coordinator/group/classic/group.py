@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from ottla.coordinator.effects import SetTimer
 from ottla.coordinator.group.embedded_protocol import subscribed_topics
 from ottla.coordinator.group.records import GroupKey, OffsetValue, Record
 from ottla.coordinator.group.requests import CommitRequest, JoinedMember, ListedGroup, Protocols
@@ -239,8 +240,18 @@ class ClassicGroup:
         if self.state is State.COMPLETING_REBALANCE and request.producer is None:
             raise RebalanceInProgress(f"{self.group_id} waits for its leader's assignment")
 
+    def commit_timers(self, request: CommitRequest, now_ms: int) -> tuple[SetTimer, ...]:
+        """Extend the session of the member that commits."""
+        member = self.members.get(request.member_id)
+        return () if member is None else (self.session_timer(member, now_ms),)
+
+    def session_timer(self, member: Member, now_ms: int) -> SetTimer:
+        """Return the timer that ends a member's session."""
+        key = ("session", self.group_id, member.member_id)
+        return SetTimer(key, now_ms + member.session_timeout_ms)
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Tell everybody: a classic generation says nothing about who may know the offsets."""
+        """Allow every fetch: clients send no generation with it."""
 
     def check_delete_offsets(self) -> None:
         """Refuse if there are members that are not consumers: then nobody knows what they use."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import CancelTimer, Reply, SetTimer, Step, Timer
 from ottla.coordinator.group.classic.group import ClassicGroup, Member
@@ -19,7 +21,7 @@ class GroupUpdate:
         self.now_ms = now_ms
         self.config = config
         self.records: list[Record] = []
-        self._replies: list[Reply] = []
+        self._replies: list[Reply[Any]] = []
         self._timers: list[Timer] = []
 
     @classmethod
@@ -29,7 +31,7 @@ class GroupUpdate:
         turn.write()
         return turn
 
-    def step(self) -> Step:
+    def step(self) -> Step[Any]:
         """Return all of it."""
         return Step(tuple(self.records), (self.group,), tuple(self._replies), tuple(self._timers))
 
