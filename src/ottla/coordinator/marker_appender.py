@@ -71,11 +71,17 @@ class MarkerAppender:
         for topic_partition in partitions:
             topic, index = topic_partition
             try:
-                commits_at_once = self._partitions.get(topic, index).commits_at_once
-            except KafkaError:
-                continue
-            if commits_at_once and self.append(topic, index, marker) is None:
-                done.append(topic_partition)
+                partition = self._partitions.get(topic, index)
+                if not partition.commits_at_once:
+                    continue
+                if topic == CONSUMER_OFFSETS_TOPIC:
+                    if self._groups.end_transaction(index, marker) is not None:
+                        continue
+                else:
+                    partition.append_marker(marker)
+            except Exception:
+                continue  # it is sent again in the background, which reports what goes wrong
+            done.append(topic_partition)
         return done
 
     async def append_all(self, markers: Sequence[tuple[Marker, TopicPartition]]) -> list[ErrorCode]:

@@ -36,7 +36,7 @@ from ottla.coordinator.transaction.requests import (
     WriteMarkers,
 )
 from ottla.coordinator.transaction.starting import initiate
-from ottla.coordinator.transaction.transaction import Producer, Record, State, Transaction
+from ottla.coordinator.transaction.transaction import ENDING, Producer, Record, State, Transaction
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
@@ -168,7 +168,7 @@ class TransactionMachine:
     def complete(self, now_ms: int, markers: WriteMarkers) -> Step[None]:
         """End a transaction whose markers are all written."""
         found = self.transactions.get(markers.transactional_id)
-        if found is None or not found.state.is_ending or found.producer != markers.producer:
+        if found is None or found.state not in ENDING or found.producer != markers.producer:
             return NOTHING
         made = completed(found, now_ms)
         if markers.retires_producer_id:
@@ -229,7 +229,7 @@ class TransactionMachine:
             self.open.pop(transactional_id, None)
             return
         self.transactions[transactional_id] = value
-        if value.state == State.ONGOING or value.state.is_ending:
+        if value.state == State.ONGOING or value.state in ENDING:
             self.open[transactional_id] = value
         else:
             self.open.pop(transactional_id, None)
@@ -276,7 +276,7 @@ def _passes(found: Transaction, wanted: ListFilter, now_ms: int) -> bool:
 
 def _step(token: int, transactional_id: str, made: Transaction, answer: R | KafkaError) -> Step[R]:
     """Return a step that writes one record, and sends the markers if it is a decision."""
-    sends = (_markers(transactional_id, made),) if made.state.is_ending else ()
+    sends = (_markers(transactional_id, made),) if made.state in ENDING else ()
     return Step((Record(transactional_id, made),), replies=(Reply(token, answer),), sends=sends)
 
 

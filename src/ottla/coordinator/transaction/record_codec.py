@@ -30,6 +30,7 @@ from ottla.coordinator.record_schema import (
 )
 from ottla.coordinator.transaction.transaction import NOBODY, Producer, Record, State, Transaction
 from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.primitives import encode_uvarint
 
 OWN_TAG = 10939
 TWO_PHASE, PREPARED = 1, 2
@@ -86,6 +87,9 @@ VALUE = ValueCodec(TransactionValue, newest=1, flexible_since=1, written=1)
 _HEAD = Struct(">hqhib")
 """Version, producer id, producer epoch, timeout, state."""
 _TIMES = Struct(">qq")
+_LAST_AND_VERSION = Struct(">BBBqBBh2sBbhB")
+"""Three tagged fields: id of `last`, transaction version, our own but for the name of the principal."""
+_OWN_TAG = encode_uvarint(OWN_TAG)
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
@@ -126,6 +130,13 @@ def _encode_topics(partitions: frozenset[TopicPartition]) -> bytes:
 @lru_cache(CACHED)
 def _encode_tags(last: Producer, following: Producer, version: int, flags: int, principal: str) -> bytes:
     """Return the part of a value after its times."""
+    if following == NOBODY and last != NOBODY and version:
+        # The end of every transaction of `transaction.version=2`: its epoch is not in the cache.
+        name = principal.encode()
+        size = len(name)
+        if size < 0x70:  # its length, and that of the field, take one byte
+            head = (3, 0, 8, last.producer_id, 2, 2, version)
+            return _LAST_AND_VERSION.pack(*head, _OWN_TAG, 4 + size, flags, last.epoch, 1 + size) + name
     value = TransactionValue(
         last_producer_id=last.producer_id,
         next_producer_id=following.producer_id,

@@ -153,7 +153,7 @@ class ClassicGroup:
     @property
     def has_all_joined(self) -> bool:
         """Tell whether nobody is missing for the next generation."""
-        return not self.pending and all(each.join_token is not None for each in self.members.values())
+        return not self.pending and len(self.awaiting_join) == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -165,8 +165,11 @@ class ClassicGroup:
     @property
     def common_protocols(self) -> set[str]:
         """The protocols that all members support."""
-        names = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*names) if names else set()
+        common: set[str] | None = None
+        for member in self.members.values():
+            names = dict(member.protocols)
+            common = set(names) if common is None else common.intersection(names)
+        return common or set()
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Tell whether a member with these protocols can be in the group."""
@@ -174,12 +177,14 @@ class ClassicGroup:
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type:
             return False
-        common = self.common_protocols if self.members else {name for name, _ in protocols}
-        return any(name in common for name, _ in protocols)
+        names = dict(protocols)
+        return not self.common_protocols.isdisjoint(names) if self.members else bool(names)
 
     def select_protocol(self) -> str:
         """Return the protocol with the most votes: every member's favourite of the common ones."""
         common = self.common_protocols
+        if len(common) == 1:
+            return common.pop()
         votes = Counter(
             next(name for name, _ in member.protocols if name in common) for member in self.members.values()
         )
