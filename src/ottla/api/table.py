@@ -143,6 +143,7 @@ ROWS = (
     ),
     Range(_K.PREPARE_TRANSACTION, 0, 0, MESSAGE, "prepare_transaction.prepare_transaction"),
     Range(_K.MEASURE_LAG, 0, 0, MESSAGE, "measure_lag.measure_lag"),
+    Range(_K.CONDITIONAL_APPEND, 0, 0, MESSAGE, "conditional_append.conditional_append"),
 )
 
 ADVERTISED_FROM = {ApiKey.PRODUCE: 0}
