@@ -1,7 +1,7 @@
 """One request: read within the limits, given to its handler, answered, logged.
 
-A handler gets a `Request` and returns a `Response`. What it raises becomes an answer: an HttpError as it says,
-anything else as 500 with the error in our log, and never a traceback on the wire.
+A handler gets a `Request` and returns a `Response`. What it raises becomes an answer: an HttpError as it
+says, anything else as 500 with the error in our log, and never a traceback on the wire.
 """
 
 from __future__ import annotations
@@ -76,7 +76,12 @@ class HttpApp:
     """An ASGI application over a table of routes."""
 
     def __init__(
-        self, routes: Routes, limits: HttpLimits | None = None, *, error_type: str = JSON, server: str = "ottla"
+        self,
+        routes: Routes,
+        limits: HttpLimits | None = None,
+        *,
+        error_type: str = JSON,
+        server: str = "ottla",
     ) -> None:
         self.routes = routes
         self.limits = limits or HttpLimits()

@@ -1,7 +1,7 @@
-"""Closes connections whose request does not come, comes too slowly, or has too long a head; or that take no answer.
+"""Closes connections whose request comes too slowly, is too long, or whose answer nobody takes.
 
-uvicorn limits none of these by itself. The guard stands between the transport and uvicorn's protocol: it sees the
-same bytes, and knows from the protocol whether a request's head is complete.
+uvicorn limits none of these by itself. The guard stands between the transport and uvicorn's protocol: it sees
+the same bytes, and knows from the protocol whether a request's head is complete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paths to handlers.
 
-A path is matched as it was sent, segment by segment, and each segment is decoded by itself: a subject may be named
-`a/b`, which clients write as `a%2Fb`.
+A path is matched as it was sent, segment by segment, and each segment is decoded by itself: a subject may be
+named `a/b`, which clients write as `a%2Fb`.
 """
 
 from __future__ import annotations

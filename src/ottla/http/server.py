@@ -97,7 +97,6 @@ class HttpServer:
         await self.stop()
 
 
-
 def _protocol() -> type[Any]:
     """Return the faster of uvicorn's protocols that is installed."""
     try:

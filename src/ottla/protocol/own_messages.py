@@ -21,17 +21,17 @@ ListOffsets and Fetch would tell that too, with one request and one batch of rec
 
 The timestamp is -1 if there is no such record.
 
-ConditionalAppend (key 10941) is a compare-and-set on a partition: a batch is appended if the log ends where the
-writer thinks it does, so that whoever decides from the records of a partition decides from all of them. Kafka
-has no such request (KIP-27 proposed one).
+ConditionalAppend (key 10941) is a compare-and-set on a partition: a batch is appended if the log ends where
+the writer thinks it does, so that whoever decides from the records of a partition decides from all of them.
+Kafka has no such request (KIP-27 proposed one).
 
     request v0   compact string topic, int32 partition, int64 expected_end_offset, compact bytes batch,
                  int32 timeout_ms
     response v0  int32 throttle_time_ms, int16 error_code, compact nullable string error_message,
                  int64 base_offset, int64 end_offset
 
-INVALID_UPDATE_VERSION: the log ends at end_offset, and nothing was appended. REQUEST_TIMED_OUT: the batch is in
-the leader's log, but was not committed in time. The base offset is -1 unless the batch is committed.
+INVALID_UPDATE_VERSION: the log ends at end_offset, and nothing was appended. REQUEST_TIMED_OUT: the batch is
+in the leader's log, but was not committed in time. The base offset is -1 unless the batch is committed.
 
 Every struct ends with tagged fields. The headers are
 flexible: request header v2, response header v1.

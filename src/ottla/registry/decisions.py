@@ -59,9 +59,7 @@ def forget_forever(state: RegistryState, schemas: list[StoredSchema]) -> list[Re
     """Return what deletes versions for good, highest first, and remembers the largest ids among them."""
     records = [tombstone(each.subject, each.version) for each in reversed(schemas)]
     contexts = dict.fromkeys(
-        context_of(each.subject)
-        for each in schemas
-        if each.id == state.max_ids.get(context_of(each.subject))
+        context_of(each.subject) for each in schemas if each.id == state.max_ids.get(context_of(each.subject))
     )
     return records + [max_id_record(context, state.max_ids[context]) for context in contexts]
 

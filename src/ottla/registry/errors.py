@@ -1,7 +1,7 @@
 """What the registry refuses, with Confluent's codes and words.
 
-The code's first three digits are the HTTP status. Clients compare codes, people read messages, and tests of other
-products compare both: they are Confluent's to the letter.
+The code's first three digits are the HTTP status. Clients compare codes, people read messages, and tests of
+other products compare both: they are Confluent's to the letter.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from ottla.registry import formats
 from ottla.registry.formats import InvalidSchema, ParsedSchema
 from ottla.registry.registration import Source
 
-__all__ = ["Check", "InvalidSchema", "Job", "JobFailed", "Parse", "warm_up"]
+__all__ = ["Check", "InvalidSchema", "Job", "JobFailed", "Parse", "Render", "warm_up"]
 
 
 class JobFailed(Exception):
@@ -65,7 +65,24 @@ class Check:
         return list(formats.check(self.level, _parsed(self.new), previous))
 
 
-Job = Parse | Check
+@dataclass(frozen=True, slots=True)
+class Render:
+    """Write a schema in a format of its kind."""
+
+    source: Source
+    format: str
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source])
+
+    def run(self) -> str:
+        """Return the text; a format that the kind does not know is none."""
+        return formats.render(_parsed(self.source), self.format)
+
+
+Job = Parse | Check | Render
 
 
 def warm_up() -> None:

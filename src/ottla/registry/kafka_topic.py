@@ -1,12 +1,11 @@
 """The `_schemas` topic on a cluster of the Kafka protocol.
 
-On Ottla an append is one ConditionalAppend request at the partition's leader. Apache Kafka has no such request:
-there see elected_topic.py.
+On Ottla an append is one ConditionalAppend request at the partition's leader. Apache Kafka has no such
+request: there see elected_topic.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,7 +16,7 @@ from kio.static.primitive import i32Timedelta
 
 from ottla.client import AsyncConsumer, ClientError, ConsumerOptions, KafkaError, LogTruncated, NoOffset
 from ottla.client.client_options import ClientOptions
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Cluster, TopicInfo
 from ottla.client.errors import error_for
 from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
@@ -50,7 +49,9 @@ class WrongTopic(Exception):
 class KafkaTopic:
     """One partition of a topic; use it as `async with KafkaTopic(options)`."""
 
-    def __init__(self, options: ClientOptions, name: str = "_schemas", *, read_committed: bool = False) -> None:
+    def __init__(
+        self, options: ClientOptions, name: str = "_schemas", *, read_committed: bool = False
+    ) -> None:
         self.name = name
         self.partition = TopicPartition(name, 0)
         self.cluster = Cluster(options=options)
@@ -165,6 +166,9 @@ async def ensure_topic(cluster: Cluster, name: str) -> None:
         found = await _await_topic(cluster, name)
     if len(found.partitions) != 1:
         raise WrongTopic(f"{name} has {len(found.partitions)} partitions: the schemas need a topic with one")
+    policy = (await TopicAdmin(cluster).topics_config("cleanup.policy", [name])).get(name, "compact")
+    if "compact" not in policy:
+        raise WrongTopic(f"{name} has cleanup.policy={policy}, which loses schemas: it must be compact")
 
 
 async def _create(cluster: Cluster, name: str) -> None:
@@ -185,8 +189,8 @@ async def _create(cluster: Cluster, name: str) -> None:
         return
 
 
-async def _await_topic(cluster: Cluster, name: str):  # type: ignore[no-untyped-def]
-    async def known():  # type: ignore[no-untyped-def]
+async def _await_topic(cluster: Cluster, name: str) -> TopicInfo:
+    async def known() -> TopicInfo:
         return await cluster.topic(name)
 
     return await cluster.retrying(known, also=frozenset({UnknownTopicOrPartition.code}))

@@ -12,9 +12,9 @@
         {"tenant":"default","context":".x"}
     {"keytype":"NOOP","magic":0}                                  no value
 
-One record is ours: a NOOP, which others skip, with the context and the largest id that was ever given out there.
-It is written when the schema with that id is deleted for good. Otherwise compaction would make the registry forget
-the id, and give it out again.
+One record is ours: a NOOP, which others skip, with the context and the largest id that was ever given out
+there. It is written when the schema with that id is deleted for good. Otherwise compaction would make the
+registry forget the id, and give it out again.
 
     {"keytype":"NOOP","magic":0,"context":"."}                    {"maxId":17}
 """
@@ -42,6 +42,9 @@ class KeyType(StrEnum):
     CLEAR_SUBJECT = "CLEAR_SUBJECT"
     CONTEXT = "CONTEXT"
     NOOP = "NOOP"
+
+
+_KEY_TYPES = frozenset(each.value for each in KeyType)
 
 
 class Key(NamedTuple):
@@ -96,12 +99,10 @@ def decode(key: bytes | None, value: bytes | None) -> RegistryRecord | None:
     """Return a record; None if it is of a kind that this registry does not know."""
     try:
         found = json.loads(key or b"")
-        kind = KeyType._value2member_map_.get(found["keytype"])
-        if kind is None:
+        if found["keytype"] not in _KEY_TYPES:
             return None
-        decoded = Key(
-            KeyType(kind), found.get("subject"), int(found.get("version", 0)), found.get("context")
-        )
+        kind = KeyType(found["keytype"])
+        decoded = Key(kind, found.get("subject"), int(found.get("version", 0)), found.get("context"))
         content = None if not value else json.loads(value)
         if content is not None and not isinstance(content, dict):
             raise TypeError("not an object")

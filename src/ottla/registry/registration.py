@@ -6,8 +6,8 @@ To register takes three steps, because parsing and checking take long and happen
     examine   with the canonical text: it is there already, or it must be checked against earlier versions
     decide    with the result of the check: the records to write
 
-The writer repeats the first two from the state at the time of the write: if they come to the same, the result of
-the check is still valid, and `decide` is called.
+The writer repeats the first two from the state at the time of the write: if they come to the same, the result
+of the check is still valid, and `decide` is called.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def _collect(
         found[each.name] = schema.schema
 
 
-def prepare_lookup(state: RegistryState, subject: str, request: RegisterRequest, *, normalize: bool) -> Prepared:
+def prepare_lookup(
+    state: RegistryState, subject: str, request: RegisterRequest, *, normalize: bool
+) -> Prepared:
     """Return what is to be parsed to find a schema under a subject."""
     config, mode = config_in_scope(state, subject), mode_in_scope(state, subject)
     definition = Definition(
@@ -160,7 +162,8 @@ def prepare(state: RegistryState, subject: str, request: RegisterRequest, *, nor
         request.schema, request.schema_type or AVRO, request.references, request.metadata, request.rule_set
     )
     if mode not in IMPORTING:
-        definition = _completed(definition, config, request.version, state.latest(subject), _next(state, subject))
+        latest, next_version = state.latest(subject), _next(state, subject)
+        definition = _completed(definition, config, request.version, latest, next_version)
     return _prepared(state, subject, definition, request, mode, normalize or bool(config.get("normalize")))
 
 
@@ -313,9 +316,7 @@ def in_group(config: Json, definition: Definition, schemas: list[StoredSchema]) 
         return schemas
     mine = (definition.metadata or {}).get("properties", {}).get(group)
     return [
-        each
-        for each in schemas
-        if (each.definition.metadata or {}).get("properties", {}).get(group) == mine
+        each for each in schemas if (each.definition.metadata or {}).get("properties", {}).get(group) == mine
     ]
 
 

@@ -1,11 +1,13 @@
 """The registry's state and the topic that it is the fold of: read on, catch up, append.
 
-A task reads the topic and replays it. Who must not be stale calls `catch_up` first: it asks for the end of the
-topic, once for all who ask at the same time, and waits until the reader is there. Who writes has decided from the
-state at an offset, and appends only if the topic still ends there. Any number of processes do the same.
+A task reads the topic and replays it. Who must not be stale calls `catch_up` first: it asks for the end of
+the topic, once for all who ask at the same time, and waits until the reader is there. Who writes has decided
+from the state at an offset, and appends only if the topic still ends there. Any number of processes do the
+same.
 
-If the outcome of an append is not known (no answer, a new leader), it is sent again, as it was: the offset that it
-names can only be taken once. Should the answer be that it is taken, what stands there tells who took it.
+If the outcome of an append is not known (no answer, a new leader), it is sent again, as it was: the offset
+that it names can only be taken once. Should the answer be that it is taken, what stands there tells who took
+it.
 """
 
 from __future__ import annotations
@@ -150,8 +152,8 @@ class SchemaLog:
     async def append(self, records: Sequence[RegistryRecord]) -> None:
         """Append what was decided from the state as it is, and replay it; call it with `writing` held.
 
-        Raises Conflict if somebody else has written since: catch up and decide again. Raises 50002 if the outcome
-        is not known in time.
+        Raises Conflict if somebody else has written since: catch up and decide again. Raises 50002 if the
+        outcome is not known in time.
         """
         expected = self.state.position
         encoded = [each.encode() for each in records]

@@ -1,8 +1,8 @@
 """Which config and which mode count for a subject: its own, its context's, or those of all.
 
 A subject without a config of its own has that of its context; one in the default context has the top-level
-config; and last comes the config of `.__GLOBAL`. A subject's own config is laid over the top-level one, but only
-for some fields: its aliases, defaults and overrides are never inherited.
+config; and last comes the config of `.__GLOBAL`. A subject's own config is laid over the top-level one, but
+only for some fields: its aliases, defaults and overrides are never inherited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One registry process: the topic, the state, the workers and the HTTP server, started and stopped together."""
+"""One registry process: topic, state, workers and HTTP server, started and stopped together."""
 
 from __future__ import annotations
 

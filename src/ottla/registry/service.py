@@ -1,8 +1,8 @@
 """What the registry does for a client: decide from the state, write, decide again if somebody else was first.
 
-Look-ups of what never changes (an id, a GUID) answer from memory, and catch up only if they find nothing. Whatever
-may change (latest versions, lists, config, mode) catches up first: no answer is older than the last write that any
-process has acknowledged. Nothing here knows HTTP.
+Look-ups of what never changes (an id, a GUID) answer from memory, and catch up only if they find nothing.
+Whatever may change (latest versions, lists, config, mode) catches up first: no answer is older than the last
+write that any process has acknowledged. Nothing here knows HTTP.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from ottla.registry import errors, registration
 from ottla.registry.decisions import Decision
 from ottla.registry.entities import StoredSchema
-from ottla.registry.jobs import Check, InvalidSchema, Parse
+from ottla.registry.jobs import Check, InvalidSchema, Job, JobFailed, Parse, Render
 from ottla.registry.registration import Examined, Prepared, RegisterRequest, Source
 from ottla.registry.schema_log import SchemaLog
 from ottla.registry.state import RegistryState
 from ottla.registry.topic import Conflict
-from ottla.registry.workers import JobFailed, JobTimedOut, Workers
+from ottla.registry.workers import JobTimedOut, Workers
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Registry:
         return await self.check(source, examined)
 
     async def check(self, source: Source, examined: Examined) -> list[str]:
-        """Return what makes a schema incompatible with earlier ones, in words; nothing if it is compatible."""
+        """Return what makes a schema incompatible with earlier ones, in words; nothing if nothing does."""
         if not examined.previous:
             return []
         try:
@@ -155,7 +155,7 @@ class Registry:
             messages.append(f"{{validateFields: '{validates}', compatibility: '{examined.level}'}}")
         return messages
 
-    async def _run(self, job: Parse | Check) -> Any:
+    async def _run(self, job: Job) -> Any:
         try:
             return await self._workers.run(job)
         except JobTimedOut:
@@ -165,6 +165,14 @@ class Registry:
         except JobFailed as error:
             log.error("a job on a schema failed: %s", error)
             raise errors.RegistryError(500, "The schema could not be processed") from None
+
+    async def render(self, state: RegistryState, schema: StoredSchema, format_name: str) -> str:
+        """Return a stored schema's text in a format of its kind: resolved, serialized, ..."""
+        source = registration.source_of(state, schema.subject, schema.definition)
+        try:
+            return str(await self._run(Render(source, format_name)))
+        except InvalidSchema as error:
+            raise errors.invalid_schema(str(error)) from None
 
     # Look-ups that need a parser
 

@@ -1,8 +1,9 @@
 """The registry's state: what the records of `_schemas` add up to.
 
-`replay` changes it, one record after the other, and never decides; decisions.py decides and never changes it. No
-IO, no clock: two processes that have read the same records have the same state, and it equals the replay of what
-compaction has left of them. `position` is the offset behind the last record: what a writer decides from.
+`replay` changes it, one record after the other, and never decides; decisions.py decides and never changes it.
+No IO, no clock: two processes that have read the same records have the same state, and it equals the replay
+of what compaction has left of them. `position` is the offset behind the last record: what a writer decides
+from.
 """
 
 from __future__ import annotations
@@ -119,9 +120,10 @@ class RegistryState:
         uses = self._ids.get(context, {}).get(schema.id, {})
         if uses.get(schema.subject) == schema.version:
             others = [
-                each.version for each in self.subjects.get(schema.subject, {}).values() if each.id == schema.id
+                each.version
+                for each in self.subjects.get(schema.subject, {}).values()
+                if each.id == schema.id and each.version != schema.version
             ]
-            others = [each for each in others if each != schema.version]
             if others:
                 uses[schema.subject] = max(others)
             else:

@@ -1,8 +1,9 @@
 """Subject names and their contexts: `orders-value`, `:.staging:orders-value`, `:.staging:`, `:*:`.
 
 A context is a name space of its own: subjects, ids, config and mode. Its name begins with a dot; the default
-context is `.` and is not written. A qualified subject is `:CONTEXT:SUBJECT`; with an empty subject it stands for the
-context itself, in config and mode. `.__GLOBAL` is the context whose config and mode count for all contexts.
+context is `.` and is not written. A qualified subject is `:CONTEXT:SUBJECT`; with an empty subject it stands
+for the context itself, in config and mode. `.__GLOBAL` is the context whose config and mode count for all
+contexts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Subject:
 
     @property
     def is_default_context(self) -> bool:
-        """Whether it stands for the default context: what `/config` and `/mode` without a subject are about."""
+        """Whether it stands for the default context: what `/config` without a subject is about."""
         return self.context == DEFAULT_CONTEXT and not self.name
 
     @property

@@ -1,4 +1,4 @@
-"""What the registry needs of the `_schemas` topic: read on, ask for its end, append if it ends where expected."""
+"""What the registry needs of the `_schemas` topic: read on, ask for its end, append conditionally."""
 
 from __future__ import annotations
 

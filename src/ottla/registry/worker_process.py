@@ -1,7 +1,7 @@
-"""The process that parses and checks schemas: jobs come in on standard input, results go out on standard output.
+"""The process that parses and checks schemas: jobs come on standard input, results go to standard output.
 
-Each is a length (4 bytes) and a pickle. The first result, None, says that the process is ready. It ends when its
-input does.
+Each is a length (4 bytes) and a pickle. The first result, None, says that the process is ready. It ends when
+its input does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Processes that parse and check schemas, so that no schema keeps the event loop from its work.
 
-A job runs in a process of its own, with a deadline and a limit to its memory. One that takes too long costs its
-process, which is replaced, and its client an error; nobody else notices. Jobs and results are pickled between
-processes of ours: what comes from a client is only ever the text inside a job.
+A job runs in a process of its own, with a deadline and a limit to its memory. One that takes too long costs
+its process, which is replaced, and its client an error; nobody else notices. Jobs and results are pickled
+between processes of ours: what comes from a client is only ever the text inside a job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The routes of the registry, and what happens before any of them.
 
-`/contexts/{context}/...` is the same path without it, about the subjects of that context. `GET /schemas/ids/{id}`,
-which every consumer asks for, is answered from bytes that are kept, before anything is looked at twice.
+`/contexts/{context}/...` is the same path without it, about the subjects of that context. `GET
+/schemas/ids/{id}`, which every consumer asks for, is answered from bytes that are kept, before anything is
+looked at twice.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MAX_SCHEMAS = 1_000
 
 
 def media_type(request: Request) -> str:
-    """Return the media type of the answer, the first of ours that the client accepts; raise 406 if none is."""
+    """Return the media type of the answer, the first of ours that is accepted; raise 406 if none is."""
     accept = request.headers.get("accept", "")
     if not accept:
         return V1_JSON

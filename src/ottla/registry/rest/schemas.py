@@ -41,7 +41,7 @@ class SchemaRoutes:
         return answer(request, list(SCHEMA_TYPES))
 
     async def _find(self, request: Request) -> tuple[RegistryState, StoredSchema]:
-        """Return the schema of an id: from memory if it is there, else from what others have written since."""
+        """Return the schema of an id: from memory if it is there, else from what was written since."""
         schema_id = id_of(request.params["id"])
         given = request.query.get("subject")
         for state in (self._registry.state, None):

@@ -72,9 +72,7 @@ class SettingRoutes:
         """Change some fields of a config; the answer is all of it."""
         changes = read_config(body_of(request))
         _check_name(subject)
-        config = await self._registry.change(
-            lambda state: decisions.update_config(state, subject, changes)
-        )
+        config = await self._registry.change(lambda state: decisions.update_config(state, subject, changes))
         shown = {"compatibility" if name == "compatibilityLevel" else name: config[name] for name in config}
         return answer(request, shown)
 
@@ -153,7 +151,8 @@ class SettingRoutes:
         """Return the names of the contexts."""
         state = await self._registry.fresh()
         prefix = request.query.get("contextPrefix", "")
-        return answer(request, page(request, (each for each in state.all_contexts() if each.startswith(prefix))))
+        found = [each for each in state.all_contexts() if each.startswith(prefix)]
+        return answer(request, page(request, found))
 
     async def delete_context(self, request: Request) -> Response:
         """Forget a context without subjects."""
@@ -214,5 +213,3 @@ def read_config(body: Json) -> Json:
         if name in body:
             changes[name] = read_rule_set(body[name])
     return changes
-
-

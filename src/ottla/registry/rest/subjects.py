@@ -127,9 +127,7 @@ class SubjectRoutes:
         """Return the latest version with some properties in its metadata."""
         state = await self._registry.fresh()
         subject, deleted = self._subject(request, state), request.flag("deleted")
-        wanted = list(
-            zip(request.query.getlist("key"), request.query.getlist("value"), strict=False)
-        )
+        wanted = list(zip(request.query.getlist("key"), request.query.getlist("value"), strict=False))
         for each in reversed(state.versions(subject, deleted=deleted)):
             metadata = each.definition.metadata
             properties = (metadata or {}).get("properties", {})
