@@ -1,37 +1,24 @@
-"""What a schema in the registry is: its text, what it refers to, its metadata and rules, its hash.
+"""What a schema in the registry is: its text, what it refers to, its metadata and rules, its place.
 
-Metadata and rule sets are kept as JSON objects in one normal form (known fields only, in a fixed order, sets
-sorted), because the GUID of a schema is the MD5 of its text and of these, in this order:
-
-    text, then of each reference its name, subject and version (int32), then if there is metadata a byte 1 and
-    its tags, properties and sensitive names, then if there is a rule set a byte 1 and its rules.
+Metadata and rule sets are kept as JSON objects in one normal form: known fields only, in a fixed order, sets
+sorted.
 """
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
+
+from ottla.registry.formats.identity import schema_md5
+from ottla.registry.formats.parsed import Reference
 
 AVRO = "AVRO"
 CONFLUENT_VERSION = "confluent:version"
 RULE_KINDS = ("migrationRules", "domainRules", "encodingRules")
 
 Json = dict[str, Any]
-
-
-class Reference(NamedTuple):
-    """How a schema names another one that it uses."""
-
-    name: str
-    subject: str
-    version: int
-
-    def as_json(self) -> Json:
-        """Return it as clients see it."""
-        return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +74,7 @@ class StoredSchema:
         found["guid"] = self.guid
         found["schemaType"] = self.definition.schema_type
         if self.definition.references:
-            found["references"] = [each.as_json() for each in self.definition.references]
+            found["references"] = [reference_json(each) for each in self.definition.references]
         if self.definition.metadata is not None:
             found["metadata"] = self.definition.metadata
         if self.definition.rule_set is not None:
@@ -99,40 +86,9 @@ class StoredSchema:
         return found
 
 
-def schema_md5(
-    schema: str, references: Sequence[Reference], metadata: Json | None, rule_set: Json | None
-) -> bytes:
-    """Return the hash of a schema, as Confluent's registry computes it."""
-    md5 = hashlib.md5(schema.encode(), usedforsecurity=False)
-    for each in references:
-        md5.update(each.name.encode() + each.subject.encode())
-        md5.update((each.version & 0xFFFFFFFF).to_bytes(4, "big"))
-    if metadata is not None:
-        md5.update(b"\x01")
-        for name, tags in metadata.get("tags", {}).items():
-            md5.update(name.encode() + "".join(tags).encode())
-        for name, value in metadata.get("properties", {}).items():
-            md5.update(name.encode() + value.encode())
-        md5.update("".join(metadata.get("sensitive", ())).encode())
-    if rule_set is not None:
-        md5.update(b"\x01")
-        for kind in RULE_KINDS:
-            for rule in rule_set.get(kind, ()):
-                _hash_rule(md5, rule)
-        md5.update(rule_set.get("enableAt", "").encode())
-    return md5.digest()
-
-
-def _hash_rule(md5: Any, rule: Json) -> None:
-    for field in ("name", "doc", "kind", "mode", "type"):
-        md5.update(rule.get(field, "").encode())
-    md5.update("".join(rule.get("tags", ())).encode())
-    for name, value in rule.get("params", {}).items():
-        md5.update(name.encode() + value.encode())
-    for field in ("expr", "onSuccess", "onFailure"):
-        md5.update(rule.get(field, "").encode())
-    if rule.get("disabled"):
-        md5.update(b"\x01")
+def reference_json(reference: Reference) -> Json:
+    """Return a reference as clients see it, and as it is stored."""
+    return {"name": reference.name, "subject": reference.subject, "version": reference.version}
 
 
 def parse_guid(text: str) -> bytes | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ottla.registry import formats
 from ottla.registry.formats import InvalidSchema, ParsedSchema
@@ -14,13 +13,18 @@ from ottla.registry.registration import Source
 __all__ = ["Check", "InvalidSchema", "Job", "JobFailed", "Parse", "Render", "warm_up"]
 
 
+_SAMPLES = {"AVRO": '"string"', "JSON": '{"type":"string"}', "PROTOBUF": 'syntax = "proto3"; message A {}'}
+
+
 class JobFailed(Exception):
     """A job ended its process, or failed in a way that it should not."""
 
 
 @functools.lru_cache(maxsize=500)
-def _parsed(source: Source, normalize: bool = False) -> ParsedSchema:
-    return formats.parse(source.schema_type, source.text, dict(source.references), normalize=normalize)
+def _parsed(source: Source, normalize: bool = False, validate: bool = False) -> ParsedSchema:
+    return formats.parse(
+        source.schema_type, source.text, dict(source.references), normalize=normalize, validate=validate
+    )
 
 
 def _size(sources: Sequence[Source]) -> int:
@@ -33,6 +37,8 @@ class Parse:
 
     source: Source
     normalize: bool = False
+    validate: bool = True
+    """Whether a client brings it; what is imported is taken as it is."""
 
     @property
     def size(self) -> int:
@@ -41,8 +47,7 @@ class Parse:
 
     def run(self) -> str:
         """Return the text to keep."""
-        parsed = _parsed(self.source, self.normalize)
-        return parsed.normalized if self.normalize else parsed.canonical
+        return _parsed(self.source, self.normalize, self.validate).canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,8 @@ class Check:
     def run(self) -> list[str]:
         """Return the messages; none if they are compatible."""
         previous = [_parsed(source) for _, source in self.previous]
-        return list(formats.check(self.level, _parsed(self.new), previous))
+        versions = [version for version, _ in self.previous]
+        return formats.check(self.level, _parsed(self.new), previous, versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ class Render:
 
     def run(self) -> str:
         """Return the text; a format that the kind does not know is none."""
-        return formats.render(_parsed(self.source), self.format)
+        return _parsed(self.source).formatted(self.format)
 
 
 Job = Parse | Check | Render
@@ -87,6 +93,5 @@ Job = Parse | Check | Render
 
 def warm_up() -> None:
     """Import the parsers of all formats before the first client waits for them."""
-    warm: Any = getattr(formats, "warm_up", None)
-    if warm is not None:
-        warm()
+    for schema_type, text in _SAMPLES.items():
+        formats.parse(schema_type, text)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ottla.registry.entities import AVRO, Definition, Json, StoredSchema, references_of
+from ottla.registry.entities import AVRO, Definition, Json, StoredSchema, reference_json, references_of
 
 TENANT = "default"
 
@@ -124,7 +124,7 @@ def schema_record(schema: StoredSchema) -> RegistryRecord:
     if definition.schema_type != AVRO:
         value["schemaType"] = definition.schema_type
     if definition.references:
-        value["references"] = [each.as_json() for each in definition.references]
+        value["references"] = [reference_json(each) for each in definition.references]
     if definition.metadata is not None:
         value["metadata"] = definition.metadata
     if definition.rule_set is not None:

@@ -103,7 +103,7 @@ class Registry:
         if not request.schema.strip():
             return None
         prepared = registration.prepare_lookup(state, subject, request, normalize=normalize)
-        canonical = await self.parse(prepared.source, normalize=prepared.normalize)
+        canonical = await self._canonical(prepared)
         return registration.find_unchanged(state, subject, request, prepared, canonical)
 
     async def _register(
@@ -111,7 +111,7 @@ class Registry:
     ) -> tuple[StoredSchema, bool]:
         """Parse and check without holding up other writers, then decide and write; tell whether it wrote."""
         prepared = registration.prepare(self.state, subject, request, normalize=normalize)
-        canonical = await self.parse(prepared.source, normalize=prepared.normalize)
+        canonical = await self._canonical(prepared)
         examined = registration.examine(self.state, prepared, canonical, force=force)
         messages = await self._check(prepared, canonical, examined)
         async with self.log.writing:
@@ -129,10 +129,11 @@ class Registry:
             await self.log.append(decision.records)
             return self.state.get(subject, schema.version) or schema, True
 
-    async def parse(self, source: Source, *, normalize: bool = False) -> str:
-        """Return a schema's canonical text; raise 42201 if it is none."""
+    async def _canonical(self, prepared: Prepared) -> str:
+        """Return a schema's text as it is kept; raise 42201 if it is none."""
+        job = Parse(prepared.source, prepared.normalize, validate=not prepared.is_import)
         try:
-            return str(await self._run(Parse(source, normalize)))
+            return str(await self._run(job))
         except InvalidSchema as error:
             raise errors.invalid_schema(str(error)) from None
 
@@ -189,7 +190,7 @@ class Registry:
                 continue
             try:
                 prepared = registration.prepare_lookup(state, name, request, normalize=normalize)
-                canonical = await self.parse(prepared.source, normalize=prepared.normalize)
+                canonical = await self._canonical(prepared)
             except errors.RegistryError:
                 if name == subject:
                     raise
@@ -207,7 +208,7 @@ class Registry:
         """Return what makes a schema incompatible with a version (-1: the latest), or with all (None)."""
         state = await self.fresh()
         prepared = registration.prepare_lookup(state, subject, request, normalize=normalize)
-        canonical = await self.parse(prepared.source, normalize=prepared.normalize)
+        canonical = await self._canonical(prepared)
         if version is None:
             schemas = state.versions(subject)
         else:

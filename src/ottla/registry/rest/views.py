@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.http.app import Request
-from ottla.registry.entities import Json, StoredSchema
+from ottla.registry.entities import Json, StoredSchema, reference_json
 from ottla.registry.service import Registry
 from ottla.registry.state import RegistryState
 from ottla.registry.subjects import WILDCARD, in_context, parse_subject
@@ -21,7 +21,7 @@ def qualified_references(shown: Json, found: StoredSchema) -> None:
     """Write the references of a schema in another context with that context."""
     if parse_subject(found.subject).is_qualified and "references" in shown:
         shown["references"] = [
-            {**each.as_json(), "subject": in_context(found.subject, each.subject)}
+            {**reference_json(each), "subject": in_context(found.subject, each.subject)}
             for each in found.definition.references
         ]
 
