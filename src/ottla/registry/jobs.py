@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.registry import formats
-from ottla.registry.formats import InvalidSchema, ParsedSchema
+from ottla.registry.formats import Entity, InvalidSchema, ParsedSchema
 from ottla.registry.registration import Source
 
-__all__ = ["Check", "InvalidSchema", "Job", "JobFailed", "Parse", "Render", "warm_up"]
+__all__ = [
+    "ChangeTags",
+    "Check",
+    "FindTags",
+    "InvalidSchema",
+    "Job",
+    "JobFailed",
+    "Parse",
+    "Render",
+    "Tags",
+    "warm_up",
+]
 
 
 _SAMPLES = {"AVRO": '"string"', "JSON": '{"type":"string"}', "PROTOBUF": 'syntax = "proto3"; message A {}'}
@@ -88,10 +100,52 @@ class Render:
         return _parsed(self.source).formatted(self.format)
 
 
-Job = Parse | Check | Render
+Tags = tuple[tuple[Entity, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTags:
+    """Add tags to the records and fields of a schema, and remove some; the result is its text."""
+
+    source: Source
+    add: Tags
+    remove: Tags
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source])
+
+    def run(self) -> str:
+        """Return the text; a path that leads nowhere is refused."""
+        try:
+            return _parsed(self.source).with_tags(dict(self.add), dict(self.remove))
+        except (KeyError, ValueError) as error:
+            raise InvalidSchema(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class FindTags:
+    """Find the tags of the records and fields of a schema."""
+
+    source: Source
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source])
+
+    def run(self) -> Tags:
+        """Return them in the order of the text."""
+        found = _parsed(self.source).tagged_entities()
+        return tuple((entity, tuple(tags)) for entity, tags in found.items())
+
+
+Job = Parse | Check | Render | ChangeTags | FindTags
 
 
 def warm_up() -> None:
     """Import the parsers of all formats before the first client waits for them."""
     for schema_type, text in _SAMPLES.items():
-        formats.parse(schema_type, text)
+        with contextlib.suppress(ImportError):  # not installed: its schemas are refused, the others served
+            formats.parse(schema_type, text)

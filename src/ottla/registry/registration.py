@@ -22,10 +22,10 @@ from ottla.registry.entities import (
     CONFLUENT_VERSION,
     Definition,
     Json,
-    Reference,
     StoredSchema,
     without_version,
 )
+from ottla.registry.formats.parsed import Reference
 from ottla.registry.records import RegistryRecord, context_record, schema_record
 from ottla.registry.scopes import (
     IMPORTING,

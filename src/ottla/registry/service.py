@@ -16,7 +16,17 @@ from typing import Any
 from ottla.registry import errors, registration
 from ottla.registry.decisions import Decision
 from ottla.registry.entities import StoredSchema
-from ottla.registry.jobs import Check, InvalidSchema, Job, JobFailed, Parse, Render
+from ottla.registry.jobs import (
+    ChangeTags,
+    Check,
+    FindTags,
+    InvalidSchema,
+    Job,
+    JobFailed,
+    Parse,
+    Render,
+    Tags,
+)
 from ottla.registry.registration import Examined, Prepared, RegisterRequest, Source
 from ottla.registry.schema_log import SchemaLog
 from ottla.registry.state import RegistryState
@@ -132,10 +142,7 @@ class Registry:
     async def _canonical(self, prepared: Prepared) -> str:
         """Return a schema's text as it is kept; raise 42201 if it is none."""
         job = Parse(prepared.source, prepared.normalize, validate=not prepared.is_import)
-        try:
-            return str(await self._run(job))
-        except InvalidSchema as error:
-            raise errors.invalid_schema(str(error)) from None
+        return str(await self._process(job))
 
     async def _check(self, prepared: Prepared, canonical: str, examined: Examined) -> list[str]:
         if examined.existing is not None or not examined.previous:
@@ -147,10 +154,7 @@ class Registry:
         """Return what makes a schema incompatible with earlier ones, in words; nothing if nothing does."""
         if not examined.previous:
             return []
-        try:
-            messages = list(await self._run(Check(examined.level, source, examined.previous)))
-        except InvalidSchema as error:
-            raise errors.invalid_schema(str(error)) from None
+        messages = list(await self._process(Check(examined.level, source, examined.previous)))
         if messages:
             validates = "true" if examined.validates_fields else "false"
             messages.append(f"{{validateFields: '{validates}', compatibility: '{examined.level}'}}")
@@ -169,9 +173,20 @@ class Registry:
 
     async def render(self, state: RegistryState, schema: StoredSchema, format_name: str) -> str:
         """Return a stored schema's text in a format of its kind: resolved, serialized, ..."""
-        source = registration.source_of(state, schema.subject, schema.definition)
+        return str(await self._process(Render(_source(state, schema), format_name)))
+
+    async def change_tags(self, state: RegistryState, schema: StoredSchema, add: Tags, remove: Tags) -> str:
+        """Return a stored schema's text with other tags on its records and fields."""
+        return str(await self._process(ChangeTags(_source(state, schema), add, remove)))
+
+    async def find_tags(self, state: RegistryState, schema: StoredSchema) -> Tags:
+        """Return the tags of the records and fields of a stored schema."""
+        found: Tags = await self._process(FindTags(_source(state, schema)))
+        return found
+
+    async def _process(self, job: Job) -> Any:
         try:
-            return str(await self._run(Render(source, format_name)))
+            return await self._run(job)
         except InvalidSchema as error:
             raise errors.invalid_schema(str(error)) from None
 
@@ -230,3 +245,7 @@ class Registry:
                 await asyncio.sleep(0.2)
             else:
                 return
+
+
+def _source(state: RegistryState, schema: StoredSchema) -> Source:
+    return registration.source_of(state, schema.subject, schema.definition)

@@ -10,7 +10,7 @@ from ottla.http.app import Request, Response, json_response
 from ottla.http.errors import HttpError
 from ottla.registry import errors
 from ottla.registry.contracts import malformed, read_metadata, read_rule_set
-from ottla.registry.entities import Reference
+from ottla.registry.formats import Reference
 from ottla.registry.registration import RegisterRequest
 
 V1_JSON = "application/vnd.schemaregistry.v1+json"

@@ -9,6 +9,7 @@ from ottla.registry.contracts import has_rule_type
 from ottla.registry.entities import Json, StoredSchema, parse_guid
 from ottla.registry.formats import SCHEMA_TYPES
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, id_of, page
+from ottla.registry.rest.tags import shown_tags
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
 from ottla.registry.scopes import resolve_alias
 from ottla.registry.service import Registry
@@ -56,8 +57,9 @@ class SchemaRoutes:
         """Return a schema by its id."""
         state, found = await self._find(request)
         shown = found.as_json(with_id=False, with_place="subject" in request.query)
-        if "schema" in shown:
-            shown["schema"] = await formatted(self._registry, state, found, request)
+        shown["schema"] = await formatted(self._registry, state, found, request)
+        if "findTags" in request.query:
+            shown["schemaTags"] = await shown_tags(self._registry, state, found, request)
         if request.query.get("referenceFormat") == "qualified":
             qualified_references(shown, found)
         if request.flag("fetchMaxId"):

@@ -8,7 +8,7 @@ from ottla.registry import decisions, errors
 from ottla.registry.entities import Json, StoredSchema
 from ottla.registry.registration import RegisterRequest
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, body_of, page, register_request, version_of
-from ottla.registry.rest.tags import tagged
+from ottla.registry.rest.tags import shown_tags, tagged
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
 from ottla.registry.scopes import resolve_alias
 from ottla.registry.service import Registry
@@ -95,6 +95,8 @@ class SubjectRoutes:
         shown["schema"] = await formatted(self._registry, state, found, request)
         if request.query.get("referenceFormat") == "qualified":
             qualified_references(shown, found)
+        if "findTags" in request.query:
+            shown["schemaTags"] = await shown_tags(self._registry, state, found, request)
         return answer(request, shown)
 
     async def get_text(self, request: Request) -> Response:
@@ -179,7 +181,7 @@ class SubjectRoutes:
         if not is_valid(request.params["subject"]):
             raise errors.invalid_subject(request.params["subject"])
         state, found = await self._version(request, deleted=False)
-        return await self._register(request, tagged(state, found, body))
+        return await self._register(request, await tagged(self._registry, state, found, body))
 
 
 def _registered(schema: StoredSchema) -> Json:

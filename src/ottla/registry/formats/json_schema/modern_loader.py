@@ -28,7 +28,9 @@ _OBJECT_LIMITS = ("minProperties", "maxProperties")
 _NUMBER_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _IGNORED = ("format", "readOnly", "writeOnly")
 _KNOWN = frozenset(
-    ["$schema", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$comment", "$vocabulary", "$defs", "$ref", "title", "description", "default", "deprecated", "properties", "patternProperties", "unevaluatedItems", "unevaluatedProperties", "minContains", "maxContains", "then", "else"]
+    "$schema $id $anchor $dynamicAnchor $dynamicRef $comment $vocabulary $defs $ref title description default"
+    " deprecated properties patternProperties unevaluatedItems unevaluatedProperties minContains maxContains then"
+    " else".split()
 )
 
 
