@@ -6,7 +6,8 @@ of a format. `parse` imports a format's libraries when it first needs them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from ottla.registry.formats.identity import schema_guid, schema_md5
 from ottla.registry.formats.levels import LEVELS, check
@@ -17,6 +18,9 @@ from ottla.registry.formats.limits import (
     check_size,
 )
 from ottla.registry.formats.parsed import SCHEMA_TYPES, Entity, ParsedSchema, Reference, TagChanges
+
+if TYPE_CHECKING:
+    from ottla.registry.formats.protobuf.schema import ProtobufSchema
 
 __all__ = [
     "LEVELS",
@@ -78,3 +82,19 @@ def _parse(schema_type: str, text: str, references: dict[str, str], *, validate:
     from ottla.registry.formats.protobuf.schema import ProtobufSchema
 
     return ProtobufSchema(text, references, validate=validate)
+
+
+def message_indexes(schema: ParsedSchema, name: str) -> list[int]:
+    """Return the positions that a record names a message of a PROTOBUF schema by."""
+    return _protobuf(schema).message_indexes(name)
+
+
+def message_name(schema: ParsedSchema, indexes: Sequence[int]) -> str:
+    """Return the full name of the message of a PROTOBUF schema at these positions."""
+    return _protobuf(schema).message_name(indexes)
+
+
+def _protobuf(schema: ParsedSchema) -> ProtobufSchema:
+    if schema.schema_type != "PROTOBUF":
+        raise InvalidSchema(f"a schema of type {schema.schema_type} has no messages")
+    return cast("ProtobufSchema", schema)
