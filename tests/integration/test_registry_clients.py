@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ pytest.importorskip("httpx")
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.schema_registry import (
     AsyncSchemaRegistryClient,
+    ConfigCompatibilityLevel,
     Metadata,
     MetadataProperties,
     Rule,
@@ -29,7 +31,9 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from ottla.testing.local_broker import OttlaBroker
 from tests.integration.registry_stage import RunningRegistry
@@ -96,8 +100,8 @@ def test_the_client_registers_evolves_and_deletes(client: Any) -> None:
 
 
 def test_the_client_sets_config_contracts_and_references(client: Any) -> None:
-    client.set_config("py-contract", ServerConfig(compatibility="FULL_TRANSITIVE", normalize=True))
-    assert client.get_config("py-contract").compatibility_level in ("FULL_TRANSITIVE", None)
+    client.set_config("py-contract", ServerConfig(compatibility=ConfigCompatibilityLevel.FULL_TRANSITIVE))
+    assert client.get_compatibility("py-contract") == "FULL_TRANSITIVE"
     rule = Rule(
         "check", None, RuleKind.CONDITION, RuleMode.WRITE, "CEL", None, None, "true", None, None, False
     )
@@ -129,21 +133,36 @@ async def test_the_asyncio_client_does_the_same(registry: RunningRegistry) -> No
     assert await client.get_versions("async-7") == [1]
 
 
+@functools.cache
+def measure_class() -> Any:
+    """Return the class of a message of our own, as protoc would make it."""
+    proto = descriptor_pb2.FileDescriptorProto(name="measure.proto", package="lab", syntax="proto3")
+    field = proto.message_type.add(name="Measure").field.add(name="value", number=1, json_name="value")
+    field.type, field.label = field.TYPE_INT32, field.LABEL_OPTIONAL
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(proto.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("lab.Measure"))
+
+
 @pytest.mark.parametrize("framing", ["prefix", "header"])
-@pytest.mark.parametrize("kind", ["avro", "json"])
+@pytest.mark.parametrize("kind", ["avro", "json", "protobuf"])
 def test_records_travel_with_their_schemas(broker: OttlaBroker, client: Any, kind: str, framing: str) -> None:
     topic = f"serde-{kind}-{framing}"
     options: dict[str, Any] = {}
     if framing == "header":
         options["schema.id.serializer"] = header_schema_id_serializer
-    value = {"name": "Ada"}
-    if kind == "avro":
+    value: Any = {"name": "Ada Lovelace"}
+    if kind == "protobuf":
+        value = measure_class()(value=1815)
+        serializer: Any = ProtobufSerializer(type(value), client, {"use.deprecated.format": False, **options})
+        deserializer: Any = ProtobufDeserializer(type(value), {"use.deprecated.format": False}, client)
+    elif kind == "avro":
         serializer, deserializer = AvroSerializer(client, USER, conf=options), AvroDeserializer(client)
     else:
         serializer = JSONSerializer(PERSON, client, conf=options)
         deserializer = JSONDeserializer(PERSON, schema_registry_client=client)
     context = SerializationContext(topic, MessageField.VALUE, [])
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce(topic, serializer(value, context), headers=context.headers)
     assert producer.flush(20) == 0
     consumer = Consumer(

@@ -15,6 +15,8 @@ from ottla.registry.service import Registry
 from ottla.registry.state import RegistryState
 from ottla.registry.subjects import WILDCARD, is_valid, normalize_subject
 
+PROTOBUF = "PROTOBUF"
+
 
 class SubjectRoutes:
     """Serves subjects and their versions."""
@@ -154,7 +156,7 @@ class SubjectRoutes:
             normalize=request.flag("normalize"),
             force=request.flag("force"),
         )
-        return answer(request, _registered(found))
+        return answer(request, _registered(found, wanted))
 
     async def delete_version(self, request: Request) -> Response:
         """Delete one version; the answer is its number."""
@@ -184,8 +186,14 @@ class SubjectRoutes:
         return await self._register(request, await tagged(self._registry, state, found, body))
 
 
-def _registered(schema: StoredSchema) -> Json:
-    """Return what a client is told of the version that it has registered."""
+def _registered(schema: StoredSchema, wanted: RegisterRequest) -> Json:
+    """Return what a client is told of the version that it has registered.
+
+    Clients keep the text for the id. One that has sent a Protobuf schema as a descriptor expects a descriptor
+    (confluent-kafka's serializers fail on anything else): it is not told the text, and keeps its own.
+    """
     shown = schema.as_json()
     del shown["subject"]
+    if schema.definition.schema_type == PROTOBUF and wanted.schema != schema.schema:
+        del shown["schema"]
     return {"id": shown.pop("id"), "version": shown.pop("version"), **shown}
