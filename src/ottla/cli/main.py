@@ -26,6 +26,7 @@ COMMANDS = {
     "consume": ("ottla.cli.consume", "Read records from a topic."),
     "group": ("ottla.cli.group", "List, describe, move and delete consumer groups."),
     "txn": ("ottla.cli.txn", "List, describe and abort transactions; find those that hang."),
+    "registry": ("ottla.cli.registry", "Run a schema registry; look at schemas and change them."),
     "pipeline": ("ottla.cli.pipeline", "Run pipelines on Spark; look at them, test them, copy in bulk."),
     "cluster": ("ottla.cli.cluster", "Look at brokers and replicas; move partitions and leaders."),
     "zookeeper": ("ottla.cli.zookeeper", "Run a ZooKeeper server, for clusters that have none yet."),
@@ -48,6 +49,10 @@ EXTRAS = {
     "numpy": "spark",
     "fastavro": "avro",
     "psycopg": "postgres",
+    "starlette": "registry",
+    "uvicorn": "registry",
+    "jsonschema_rs": "registry",
+    "grpc_tools": "registry",
 }
 """The extra of ours that brings each package."""
 

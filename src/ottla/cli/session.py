@@ -156,6 +156,20 @@ def run(
         raise refused(error, topic) from None
 
 
+def run_service(service: Callable[[], Awaitable[int]]) -> int:
+    """Run a service until it ends; raise Problem for a cluster that it cannot reach or may not use."""
+    try:
+        return asyncio.run(_awaited(service))
+    except ClientError as error:
+        raise unanswered(error) from None
+    except KafkaError as error:
+        raise refused(error) from None
+
+
+async def _awaited(service: Callable[[], Awaitable[int]]) -> int:
+    return await service()
+
+
 def refused(error: KafkaError, topic: str | None = None) -> Problem:
     """Return the words for an error code that a broker answered with."""
     if error.code in not_allowed.CODES:

@@ -34,6 +34,8 @@ class RegistryOptions:
     store_timeout_s: float = 10.0
     limits: HttpLimits = field(default_factory=HttpLimits)
     tls: ssl.SSLContext | None = None
+    advertised_url: str | None = None
+    """Where other registry processes reach this one; beside Apache Kafka only."""
 
 
 class RegistryServer:
