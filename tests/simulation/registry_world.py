@@ -66,6 +66,8 @@ class SimLog:
 class SimTopic:
     """One process's view of the partition."""
 
+    reads_before_writes = False
+
     def __init__(self, log: SimLog) -> None:
         self._log = log
         self._chance = log.chance

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from ottla.http.errors import HttpError
 from ottla.http.limits import HttpLimits
-from ottla.http.routing import Routes, segments_of
+from ottla.http.routing import Handler, Routes, segments_of
 
 log = logging.getLogger(__name__)
 access_log = logging.getLogger("ottla.http.access")
@@ -43,6 +43,8 @@ class Request:
     params: dict[str, str] = field(default_factory=dict)
     """The values of the path's parameters."""
     client: str = "-"
+    target: str = ""
+    """Path and query, as they were sent."""
 
     def json(self) -> Any:
         """Return the body's JSON value; raise 400 if it has none."""
@@ -90,6 +92,8 @@ class HttpApp:
         """Answers what needs no body, no wait and no log, straight from the scope; None: the usual way."""
         self.rewrite: Callable[[Request], None] | None = None
         """Changes the segments and the query of a request before it is routed."""
+        self.around: Callable[[Request, Handler], Awaitable[Any]] | None = None
+        """Called in place of the handler, with it: it may answer by itself."""
         self._server = (b"server", server.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,13 +126,17 @@ class HttpApp:
                 Headers(scope=scope),
                 QueryParams(scope["query_string"]),
                 client=_client(scope),
+                target=_target(scope),
             )
             if self.rewrite is not None:
                 self.rewrite(request)
             match = self.routes.match(method, request.segments)
             request.params = match.params
             request.body = await self._read_body(request.headers, receive)
-            found = await match.handler(request)
+            if self.around is None:
+                found = await match.handler(request)
+            else:
+                found = await self.around(request, match.handler)
             assert isinstance(found, Response)
             return found
         except HttpError as error:
@@ -181,14 +189,12 @@ class HttpApp:
     def _log(self, scope: Scope, response: Response, seconds: float) -> None:
         level = logging.INFO if response.status >= 500 else logging.DEBUG
         if access_log.isEnabledFor(level):
-            query = scope["query_string"].decode("latin-1")
-            target = scope["path"] + (f"?{query}" if query else "")
             access_log.log(
                 level,
                 "%s %s %r %d %d bytes %.1f ms",
                 _client(scope),
                 scope["method"],
-                target,
+                _target(scope),
                 response.status,
                 len(response.body),
                 seconds * 1000,
@@ -203,3 +209,9 @@ class _TooLarge(HttpError):
 def _client(scope: Scope) -> str:
     client = scope.get("client")
     return f"{client[0]}:{client[1]}" if client else "-"
+
+
+def _target(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return (raw + (b"?" + query if query else b"")).decode("latin-1")

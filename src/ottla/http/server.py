@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import uvicorn
 
@@ -15,41 +14,23 @@ from ottla.http.limits import HttpLimits
 
 
 class HttpServer:
-    """Serves an ASGI application at one address; use it as `async with HttpServer(...)`."""
+    """Serves an ASGI application at one address: `bind`, `serve`, `stop`."""
 
     def __init__(
-        self,
-        app: Any,
-        host: str,
-        port: int,
-        limits: HttpLimits | None = None,
-        tls: ssl.SSLContext | None = None,
+        self, host: str, port: int, limits: HttpLimits | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         self._limits = limits or HttpLimits()
         self._host = host
         self._port = port
         self._tls = tls
         self._socket: socket.socket | None = None
-        self._config = uvicorn.Config(
-            app,
-            http=guarded(_protocol(), self._limits),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=True,
-            timeout_keep_alive=int(self._limits.keep_alive_s),
-            timeout_graceful_shutdown=max(1, int(self._limits.graceful_stop_s)),
-            proxy_headers=False,
-        )
-        self._server = uvicorn.Server(self._config)
+        self._server: uvicorn.Server | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens: the port that the system picked, if 0 was asked for."""
-        assert self._socket is not None, "the server is not started"
+        assert self._socket is not None, "the server has no address yet"
         host, port = self._socket.getsockname()[:2]
         return host, port
 
@@ -60,8 +41,8 @@ class HttpServer:
         shown = f"[{host}]" if ":" in host else host
         return f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
 
-    async def start(self) -> None:
-        """Listen; raise OSError if the address cannot be had."""
+    def bind(self) -> None:
+        """Take the address, before anybody is served; raise OSError if it cannot be had."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -72,29 +53,43 @@ class HttpServer:
             bound.close()
             raise
         self._socket = bound
-        self._config.load()
-        self._config.ssl = self._tls
-        self._server.lifespan = self._config.lifespan_class(self._config)
-        await self._server.startup(sockets=[bound])
-        self._task = asyncio.create_task(self._server.main_loop(), name="http server")
+
+    async def serve(self, app: Any) -> None:
+        """Accept requests from now on, and return."""
+        if self._socket is None:
+            self.bind()
+        limits = self._limits
+        config = uvicorn.Config(
+            app,
+            http=guarded(_protocol(), limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=int(limits.keep_alive_s),
+            timeout_graceful_shutdown=max(1, int(limits.graceful_stop_s)),
+            proxy_headers=False,
+        )
+        config.load()
+        config.ssl = self._tls
+        server = uvicorn.Server(config)  # its signal handlers are not used: signals are the command's
+        server.lifespan = config.lifespan_class(config)
+        assert self._socket is not None
+        await server.startup(sockets=[self._socket])
+        self._server = server
+        self._task = asyncio.create_task(server.main_loop(), name="http server")
 
     async def stop(self) -> None:
         """Accept no more requests, finish those under way, and close."""
-        if self._task is None:
-            return
-        self._server.should_exit = True
-        await self._task
-        self._task = None
-        await self._server.shutdown(sockets=[self._socket] if self._socket else None)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
+        if self._task is not None and self._server is not None:
+            self._server.should_exit = True
+            await self._task
+            self._task = None
+            await self._server.shutdown()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 def _protocol() -> type[Any]:

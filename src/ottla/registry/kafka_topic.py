@@ -49,6 +49,8 @@ class WrongTopic(Exception):
 class KafkaTopic:
     """One partition of a topic; use it as `async with KafkaTopic(options)`."""
 
+    reads_before_writes = False
+
     def __init__(
         self, options: ClientOptions, name: str = "_schemas", *, read_committed: bool = False
     ) -> None:
@@ -84,11 +86,6 @@ class KafkaTopic:
     async def _close(self) -> None:
         await self._consumer.close()
         await self.cluster.close()
-
-    async def is_conditional(self) -> bool:
-        """Tell whether the brokers append conditionally: Ottla's do."""
-        connection = await self.cluster.any_broker()
-        return ApiKey.CONDITIONAL_APPEND in connection.versions
 
     # Topic
 
@@ -155,6 +152,13 @@ class KafkaTopic:
 
 def _write_id(headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
     return next((value for name, value in headers if name == WRITE_HEADER), None)
+
+
+async def is_conditional(options: ClientOptions) -> bool:
+    """Tell whether the brokers append conditionally: Ottla's do."""
+    async with Cluster(options=options) as cluster:
+        connection = await cluster.any_broker()
+        return ApiKey.CONDITIONAL_APPEND in connection.versions
 
 
 async def ensure_topic(cluster: Cluster, name: str) -> None:

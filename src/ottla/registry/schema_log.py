@@ -65,6 +65,11 @@ class SchemaLog:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    @property
+    def reads_before_writes(self) -> bool:
+        """Whether to catch up before every decision to write."""
+        return self._topic.reads_before_writes
+
     # Reading
 
     async def _read_on(self) -> None:

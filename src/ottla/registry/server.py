@@ -12,8 +12,10 @@ from typing import Self
 from ottla.client.client_options import ClientOptions
 from ottla.http.limits import HttpLimits
 from ottla.http.server import HttpServer
-from ottla.registry.kafka_topic import KafkaTopic
+from ottla.registry.elected_topic import ElectedTopic
+from ottla.registry.kafka_topic import KafkaTopic, is_conditional
 from ottla.registry.rest.app import make_app
+from ottla.registry.rest.forwarding import Forwarder
 from ottla.registry.schema_log import SchemaLog
 from ottla.registry.service import Registry
 from ottla.registry.workers import Workers
@@ -34,6 +36,8 @@ class RegistryOptions:
     store_timeout_s: float = 10.0
     limits: HttpLimits = field(default_factory=HttpLimits)
     tls: ssl.SSLContext | None = None
+    elected: bool = False
+    """Elect one process to write, even if the brokers append conditionally."""
     advertised_url: str | None = None
     """Where other registry processes reach this one; beside Apache Kafka only."""
 
@@ -56,7 +60,7 @@ class RegistryServer:
         """Connect, read all schemas, and listen."""
         options = self.options
         try:
-            topic = await self._parts.enter_async_context(KafkaTopic(options.client, options.topic))
+            topic = await self._parts.enter_async_context(await self._topic())
             schema_log = await self._parts.enter_async_context(
                 SchemaLog(topic, timeout_s=options.store_timeout_s)
             )
@@ -64,12 +68,24 @@ class RegistryServer:
             self.registry = Registry(schema_log, workers)
             await self.registry.settle()
             app = make_app(self.registry, lambda: topic.cluster.cluster_id, options.limits)
-            self._http = await self._parts.enter_async_context(
-                HttpServer(app, options.host, options.port, options.limits, options.tls)
-            )
+            if isinstance(topic, ElectedTopic):
+                app.around = Forwarder(topic.election)
+            await self._http.serve(app)
+            self._parts.push_async_callback(self._http.stop)  # before what its requests need
         except BaseException:
             await self._parts.aclose()
             raise
+
+    async def _topic(self) -> KafkaTopic:
+        """Bind the address, and return the topic in the way in which these brokers take changes."""
+        options = self.options
+        self._http = HttpServer(options.host, options.port, options.limits, options.tls)
+        self._parts.push_async_callback(self._http.stop)
+        self._http.bind()
+        if not options.elected and await is_conditional(options.client):
+            return KafkaTopic(options.client, options.topic)
+        log.info("these brokers cannot append conditionally: one registry process is elected to write")
+        return ElectedTopic(options.client, options.topic, options.advertised_url or self._http.url)
 
     async def stop(self) -> None:
         """Finish the requests under way, and close everything."""

@@ -60,7 +60,7 @@ class Registry:
         """Write what is decided from the state, and return the answer; decide again after a conflict."""
         for _ in range(MAX_ATTEMPTS):
             async with self.log.writing:
-                state = self.state
+                state = await self._to_write_from()
                 try:
                     decision = decide(state)
                 except errors.RegistryError:
@@ -77,6 +77,10 @@ class Registry:
                     continue
                 return decision.answer
         raise errors.timed_out("Too many others write at the same time")
+
+    async def _to_write_from(self) -> RegistryState:
+        """Return the state that a change is decided from."""
+        return await self.fresh() if self.log.reads_before_writes else self.state
 
     async def _is_current(self, state: RegistryState) -> bool:
         """Tell whether a state, from which nothing is written, was the newest."""
@@ -125,7 +129,7 @@ class Registry:
         examined = registration.examine(self.state, prepared, canonical, force=force)
         messages = await self._check(prepared, canonical, examined)
         async with self.log.writing:
-            state = self.state
+            state = await self._to_write_from()
             again = registration.prepare(state, subject, request, normalize=normalize)
             if again != prepared or registration.examine(state, again, canonical, force=force) != examined:
                 raise Conflict  # what was checked is not what there is now

@@ -43,6 +43,9 @@ class LogReset(Exception):
 class Topic(Protocol):
     """One partition, for one reader and many writers."""
 
+    reads_before_writes: bool
+    """Whether the end of the log moves without records, so that a writer must catch up before it decides."""
+
     async def read(self, timeout_s: float) -> Read:
         """Return the next committed records; wait for some, no longer than the timeout."""
         ...
