@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -81,6 +82,13 @@ async def test_a_request_is_answered_and_its_path_is_decoded_by_segment() -> Non
         )
         assert status(answer) == 200
         assert answer.endswith(b'{"bytes":3,"name":"a/b"}')
+
+
+async def test_an_answer_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
+    async with serving() as server:
+        assert server._socket is not None
+        assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        assert server._socket.proto == socket.IPPROTO_TCP, "or asyncio does not set it"
 
 
 async def test_what_exceeds_a_limit_is_refused() -> None:

@@ -158,8 +158,11 @@ def run(
 
 def run_service(service: Callable[[], Awaitable[int]]) -> int:
     """Run a service until it ends; raise Problem for a cluster that it cannot reach or may not use."""
+    import uvloop
+
     try:
-        return asyncio.run(_awaited(service))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_awaited(service))
     except ClientError as error:
         raise unanswered(error) from None
     except KafkaError as error:

@@ -44,9 +44,11 @@ class HttpServer:
     def bind(self) -> None:
         """Take the address, before anybody is served; raise OSError if it cannot be had."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Head and body of an answer are two writes: the second must not wait for the first's ACK.
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             bound.bind((self._host, self._port))
             bound.setblocking(False)
         except BaseException:
