@@ -1,12 +1,13 @@
 """Bounds the size, the depth and the work of schemas that strangers send.
 
-Every bound ends in `InvalidSchema` (parsing) or `TooComplex` (comparing), never in a crash or in a request that
-takes minutes.
+Every bound ends in `InvalidSchema` (parsing) or `TooComplex` (comparing), never in a crash or in a request
+that takes minutes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 MAX_SCHEMA_BYTES = 1 << 20
 """Longest schema text, in bytes of UTF-8, references not counted."""
@@ -36,36 +37,26 @@ class TooComplex(Exception):
     """Raised when a comparison exceeds its budget."""
 
 
-def check_size(schema_type: str, text: str, references: dict[str, str]) -> None:
+def check_size(text: str, references: Mapping[str, str]) -> None:
     """Refuse a schema, or a closure of references, that is too large."""
-    size = _utf8_length(schema_type, text)
+    size = _utf8_length(text)
     if size > MAX_SCHEMA_BYTES:
-        raise InvalidSchema(
-            f"Invalid schema of type {schema_type}, details: it has {size} bytes, more than {MAX_SCHEMA_BYTES}"
-        )
+        raise InvalidSchema(f"it has {size} bytes, more than {MAX_SCHEMA_BYTES}")
     if len(references) > MAX_REFERENCES:
-        raise InvalidSchema(
-            f"Invalid schema of type {schema_type}, details: "
-            f"it needs {len(references)} references, more than {MAX_REFERENCES}"
-        )
+        raise InvalidSchema(f"it needs {len(references)} references, more than {MAX_REFERENCES}")
     for referenced in references.values():
-        size += _utf8_length(schema_type, referenced)
+        size += _utf8_length(referenced)
         if size > MAX_CLOSURE_BYTES:
-            raise InvalidSchema(
-                f"Invalid schema of type {schema_type}, details: "
-                f"with its references it has more than {MAX_CLOSURE_BYTES} bytes"
-            )
+            raise InvalidSchema(f"with its references it has more than {MAX_CLOSURE_BYTES} bytes")
 
 
-def _utf8_length(schema_type: str, text: str) -> int:
+def _utf8_length(text: str) -> int:
     if len(text) > MAX_CLOSURE_BYTES:
         return len(text)
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidSchema(
-            f"Invalid schema of type {schema_type}, details: it holds half of a surrogate pair"
-        ) from None
+        raise InvalidSchema("it holds half of a surrogate pair") from None
 
 
 def json_depth(text: str) -> int:

@@ -1,11 +1,11 @@
 """Checks and applies the regular expressions of JSON Schemas.
 
-Problem: clients match them with engines that backtrack. A pattern like `(a+)+$` takes such an engine minutes for forty
-characters, so that one registered schema stops every consumer of a topic.
+Problem: clients match them with engines that backtrack. A pattern like `(a+)+$` takes such an engine minutes
+for forty characters, so that one registered schema stops every consumer of a topic.
 
-Solution: a pattern that is ambiguous within a loop (one text, exponentially many ways to match it) is refused. The
-loop is found in the automaton of the pattern: a state that can reach itself by the same text in two ways. We match
-with jsonschema-rs, which is linear, or bounded where a pattern looks around.
+Solution: a pattern that is ambiguous within a loop (one text, exponentially many ways to match it) is
+refused. The loop is found in the automaton of the pattern: a state that can reach itself by the same text in
+two ways. We match with jsonschema-rs, which is linear, or bounded where a pattern looks around.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _has_ambiguous_loop(automaton: _Automaton) -> bool:
 
 
 def _pairs_meet(automaton: _Automaton, components: list[int]) -> bool:
-    """Search pairs of states of one loop for a way from (q, q) over (p, r), p other than r, back to (q, q)."""
+    """Search the pairs of states of a loop for a way from (q, q) over (p, r), p not r, back to (q, q)."""
     members: dict[int, list[int]] = {}
     for state, component in enumerate(components):
         members.setdefault(component, []).append(state)

@@ -5,7 +5,8 @@ locations, so that verdicts and messages equal Confluent's:
 
 - names of records, enums and fixed are compared without their namespace; the reader's aliases count;
 - a field that only the reader has needs a default;
-- int may become long, float or double, long float or double, float double; string and bytes are interchangeable;
+- int may become long, float or double, long float or double, float double; string and bytes are
+  interchangeable;
 - an enum of the reader needs all symbols of the writer, or a default;
 - each branch of a writer's union must be readable; a reader's union needs one branch that reads.
 
@@ -42,15 +43,15 @@ class Incompatibility:
         text = {
             "FIXED_SIZE_MISMATCH": f"The size of FIXED type field at path '{path}' in the {reader} schema "
             f"does not match with the {writer} schema",
-            "TYPE_MISMATCH": f"The type (path '{path}') of a field in the {reader} schema does not match with "
-            f"the {writer} schema",
+            "TYPE_MISMATCH": f"The type (path '{path}') of a field in the {reader} schema does not match "
+            f"with the {writer} schema",
             "NAME_MISMATCH": f"The name of the schema has changed (path '{path}')",
             "MISSING_ENUM_SYMBOLS": f"The {reader} schema is missing enum symbols '{info}' at path '{path}' "
             f"in the {writer} schema",
             "MISSING_UNION_BRANCH": f"The {reader} schema is missing a type inside a union field at path "
             f"'{path}' in the {writer} schema",
-            "READER_FIELD_MISSING_DEFAULT_VALUE": f"The field '{info}' at path '{path}' in the {reader} schema "
-            f"has no default value and is missing in the {writer} schema",
+            "READER_FIELD_MISSING_DEFAULT_VALUE": f"The field '{info}' at path '{path}' in the {reader} "
+            f"schema has no default value and is missing in the {writer} schema",
         }[self.type]
         return f"{{errorType:'{self.type}', description:'{text}', additionalInfo:'{info}'}}"
 
@@ -144,7 +145,8 @@ def _writer_field(each: Field, by_name: dict[str, Field], writer: AvroType) -> F
     names = [name for name in (each.name, *each.aliases) if name in by_name]
     if len(names) > 1:
         raise AmbiguousField(
-            f"Reader record field {each.name} matches multiple fields in writer record schema {writer.full_name}"
+            f"Reader record field {each.name} matches multiple fields in writer record schema "
+            f"{writer.full_name}"
         )
     return by_name[names[0]] if names else None
 

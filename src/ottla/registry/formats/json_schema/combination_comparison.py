@@ -1,4 +1,4 @@
-"""Compares `allOf`, `anyOf` and `oneOf`: each member of the shorter list needs one of its own in the longer one."""
+"""Compares `allOf`, `anyOf`, `oneOf`: each member of the shorter list needs one of its own in the longer."""
 
 from __future__ import annotations
 
@@ -97,7 +97,15 @@ class _Shapes:
 
     def _shape(self, node: Node) -> object:
         described = (node.id, node.title, node.description, node.has_default, node.default, node.extra)
-        limits = (node.values, node.limits, node.pattern, node.integer, node.open, node.unique, node.criterion)
+        limits = (
+            node.values,
+            node.limits,
+            node.pattern,
+            node.integer,
+            node.open,
+            node.unique,
+            node.criterion,
+        )
         return (
             node.kind,
             node.reference,

@@ -1,8 +1,9 @@
 """Compares two JSON Schemas: is everything that was valid under the old one valid under the new one?
 
-The rules are Confluent's, which look at one keyword after the other, not at the sets of valid documents. A pair of
-nodes is compared once; a pair that is being compared further up counts as compatible. Since that may turn out wrong
-for a schema that refers to itself, the comparison is repeated with what was found, until nothing new is found.
+The rules are Confluent's, which look at one keyword after the other, not at the sets of valid documents. A
+pair of nodes is compared once; a pair that is being compared further up counts as compatible. Since that may
+turn out wrong for a schema that refers to itself, the comparison is repeated with what was found, until
+nothing new is found.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def differences(original: Node, update: Node, compatible: frozenset[str] = COMPA
 
 
 def messages(original: Node, update: Node, words: tuple[str, str]) -> list[str]:
-    """Return Confluent's messages for the incompatible differences; `words` name the update and the original."""
+    """Return Confluent's messages for what is incompatible; `words` name the update and the original."""
     try:
         found = differences(original, update)
     except TooComplex as error:
@@ -90,7 +91,9 @@ class Comparison:
         return found
 
     def _compare_kinds(self, out: Differences, original: Node, update: Node) -> None:
-        if (original.kind == "combined") != (update.kind == "combined") and self._one_member(out, original, update):
+        if (original.kind == "combined") != (update.kind == "combined") and self._one_member(
+            out, original, update
+        ):
             return
         if original.kind != update.kind:
             if original.kind == "false" or update.is_empty:

@@ -1,7 +1,7 @@
 """Compares objects: properties, required ones, dependencies and the content model.
 
-The content model says what a property that is not listed may be: anything (open), what a schema says (partially
-open), or nothing (closed). It decides whether a property may be added or removed.
+The content model says what a property that is not listed may be: anything (open), what a schema says
+(partially open), or nothing (closed). It decides whether a property may be added or removed.
 """
 
 from __future__ import annotations

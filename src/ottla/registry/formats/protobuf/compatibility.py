@@ -1,8 +1,8 @@
 """Compares two Protobuf schemas: can the new one read messages that the old one wrote?
 
-The rules are those of the wire format, as Confluent applies them: fields are compared by number, whatever their oneof;
-their types may change within a group that is encoded alike (int32, int64, uint32, uint64, bool and enums; string and
-bytes; ...). Services and groups do not count.
+The rules are those of the wire format, as Confluent applies them: fields are compared by number, whatever
+their oneof; their types may change within a group that is encoded alike (int32, int64, uint32, uint64, bool
+and enums; string and bytes; ...). Services and groups do not count.
 """
 
 from __future__ import annotations
@@ -14,28 +14,48 @@ from ottla.registry.formats.protobuf.elements import SCALARS, Enum, Field, Messa
 from ottla.registry.formats.protobuf.type_table import Scope, TypeInfo, TypeTable
 
 COMPATIBLE = frozenset(
-    """
-    MESSAGE_ADDED MESSAGE_MOVED ENUM_ADDED ENUM_REMOVED ENUM_CONST_ADDED ENUM_CONST_CHANGED ENUM_CONST_REMOVED
-    FIELD_ADDED FIELD_REMOVED FIELD_NAME_CHANGED FIELD_STRING_OR_BYTES_LABEL_CHANGED
-    ONEOF_ADDED ONEOF_REMOVED ONEOF_FIELD_ADDED ONEOF_FIELD_MOVED_TO_TOP_LEVEL
-    """.split()
+    [
+        "MESSAGE_ADDED",
+        "MESSAGE_MOVED",
+        "ENUM_ADDED",
+        "ENUM_REMOVED",
+        "ENUM_CONST_ADDED",
+        "ENUM_CONST_CHANGED",
+        "ENUM_CONST_REMOVED",
+        "FIELD_ADDED",
+        "FIELD_REMOVED",
+        "FIELD_NAME_CHANGED",
+        "FIELD_STRING_OR_BYTES_LABEL_CHANGED",
+        "ONEOF_ADDED",
+        "ONEOF_REMOVED",
+        "ONEOF_FIELD_ADDED",
+        "ONEOF_FIELD_MOVED_TO_TOP_LEVEL",
+    ]
 )
 _TEXTS = {
-    "PACKAGE_CHANGED": "The package at '{path}' in the {new} schema does not match the package in the {old} schema",
+    "PACKAGE_CHANGED": "The package at '{path}' in the {new} schema does not match the "
+    "package in the {old} schema",
     "MESSAGE_REMOVED": "The {new} schema is missing a MESSAGE type at path '{path}' in the {old} schema",
-    "FIELD_KIND_CHANGED": "The type of a field at path '{path}' in the {new} schema does not match the {old} schema",
-    "FIELD_SCALAR_KIND_CHANGED": "The kind of a SCALAR field at path '{path}' in the {new} schema does not match "
+    "FIELD_KIND_CHANGED": "The type of a field at path '{path}' in the {new} schema does "
+    "not match the {old} schema",
+    "FIELD_SCALAR_KIND_CHANGED": "The kind of a SCALAR field at path '{path}' in the {new} "
+    "schema does not match "
     "its kind in the {old} schema",
-    "FIELD_NAMED_TYPE_CHANGED": "The type of a MESSAGE field at path '{path}' in the {new} schema does not match "
+    "FIELD_NAMED_TYPE_CHANGED": "The type of a MESSAGE field at path '{path}' in the {new} "
+    "schema does not match "
     "its type in the {old} schema",
-    "FIELD_NUMERIC_LABEL_CHANGED": "The label for a NUMERIC field at path '{path}' in the {new} schema does not "
+    "FIELD_NUMERIC_LABEL_CHANGED": "The label for a NUMERIC field at path '{path}' in the "
+    "{new} schema does not "
     "match its label in the {old} schema",
-    "REQUIRED_FIELD_ADDED": "A required field  at path '{path}' in the {new} schema is missing in the {old} schema",
-    "REQUIRED_FIELD_REMOVED": "The {new} schema is missing a required field at path: '{path}' in the {old} schema",
+    "REQUIRED_FIELD_ADDED": "A required field  at path '{path}' in the {new} schema is "
+    "missing in the {old} schema",
+    "REQUIRED_FIELD_REMOVED": "The {new} schema is missing a required field at path: "
+    "'{path}' in the {old} schema",
     "ONEOF_FIELD_REMOVED": "The {new} schema is missing a oneof field at path '{path}' in the {old} schema",
     "MULTIPLE_FIELDS_MOVED_TO_ONEOF": "Multiple fields in the oneof at path '{path}' in the {new} schema are "
     "outside a oneof in the {old} schema",
-    "FIELD_MOVED_TO_EXISTING_ONEOF": "A field in the oneof at path '{path}' in the {new} schema is outside an "
+    "FIELD_MOVED_TO_EXISTING_ONEOF": "A field in the oneof at path '{path}' in the {new} "
+    "schema is outside an "
     "existing oneof in the {old} schema",
 }
 _SCALAR_KINDS = {
@@ -81,7 +101,7 @@ def differences(original: Compared, update: Compared) -> list[Difference]:
 
 
 def messages(original: Compared, update: Compared, words: tuple[str, str]) -> list[str]:
-    """Return Confluent's messages for the incompatible differences; `words` name the update and the original."""
+    """Return Confluent's messages for what is incompatible; `words` name the update and the original."""
     try:
         found = differences(original, update)
     except TooComplex as error:
