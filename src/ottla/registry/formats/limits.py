@@ -21,9 +21,9 @@ MAX_JSON_DEPTH = 4 * MAX_DEPTH
 """Deepest nesting of JSON: one Avro record within another takes three levels."""
 MAX_PAIRS = 100_000
 """Most pairs of types that one comparison looks at."""
-MAX_COMPARE_DEPTH = 150
+MAX_COMPARE_DEPTH = 1_000
 """Deepest chain of pairs, references followed."""
-MAX_DIFFERENCES = 500
+MAX_DIFFERENCES = 200
 """Most differences that one comparison reports."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
@@ -73,23 +73,15 @@ def json_depth(text: str) -> int:
 
 
 class Budget:
-    """Counts the pairs and the depth of one comparison, and ends it when there are too many."""
+    """Counts the pairs of one comparison, and ends it when there are too many."""
 
-    __slots__ = ("depth", "pairs")
+    __slots__ = ("pairs",)
 
     def __init__(self) -> None:
         self.pairs = 0
-        self.depth = 0
 
-    def enter(self) -> None:
-        """Begin to compare one pair of types."""
+    def count(self) -> None:
+        """Begin to compare one more pair of types."""
         self.pairs += 1
-        self.depth += 1
         if self.pairs > MAX_PAIRS:
             raise TooComplex(f"the schemas need more than {MAX_PAIRS} comparisons")
-        if self.depth > MAX_COMPARE_DEPTH:
-            raise TooComplex(f"the schemas refer to one another more than {MAX_COMPARE_DEPTH} levels deep")
-
-    def leave(self) -> None:
-        """End the comparison that `enter` began."""
-        self.depth -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.registry.formats.json_schema.differences import Difference, Differences
+from ottla.registry.formats.json_schema.differences import Difference, Differences, Walk
 from ottla.registry.formats.json_schema.model import Node
 from ottla.registry.formats.json_text import write_json
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.registry.formats.json_schema.compatibility import Comparison
 
 
-def compare_combinations(comparison: Comparison, out: Differences, original: Node, update: Node) -> None:
+def compare_combinations(comparison: Comparison, out: Differences, original: Node, update: Node) -> Walk:
     """Note the differences of two combinations."""
     if original.criterion != update.criterion:
         extended = (
@@ -32,7 +32,7 @@ def compare_combinations(comparison: Comparison, out: Differences, original: Nod
     for left in before:
         fitting = {}
         for index, right in enumerate(after):
-            found = comparison.compare(left, right)
+            found = yield left, right
             if comparison.fits(found):
                 fitting[index] = found
         edges.append(fitting)

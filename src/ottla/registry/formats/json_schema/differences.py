@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
+from ottla.registry.formats.json_schema.model import Node
 from ottla.registry.formats.json_text import Json
 from ottla.registry.formats.limits import MAX_DIFFERENCES
 
@@ -190,6 +191,13 @@ class Difference:
         """Return Confluent's text, with its mismatched quotes."""
         text = _TEXT_OF.get(self.type, "").format(path=self.pointer, new=new, old=old)
         return f'{{errorType:"{self.type}", description:"{text}\'}}'
+
+
+Found = tuple[Difference, ...]
+Pair = tuple[Node | None, Node | None]
+Steps = Generator[Pair, Found, Found]
+Walk = Generator[Pair, Found, None]
+"""A part of a comparison: yields the pairs that it needs compared, and notes what it finds."""
 
 
 class Differences:

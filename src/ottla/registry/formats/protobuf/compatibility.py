@@ -7,9 +7,10 @@ and enums; string and bytes; ...). Services and groups do not count.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ottla.registry.formats.limits import MAX_DIFFERENCES, Budget, TooComplex
+from ottla.registry.formats.limits import MAX_DEPTH, MAX_DIFFERENCES, Budget, TooComplex
 from ottla.registry.formats.protobuf.elements import SCALARS, Enum, Field, Message, OneOf, ProtoFile
 from ottla.registry.formats.protobuf.type_table import Scope, TypeInfo, TypeTable
 
@@ -129,6 +130,8 @@ class _Comparison:
         self._original = original
         self._update = update
         self._budget = Budget()
+        self._depth = 0
+        self._local = {*_ids(original.file.types), *_ids(update.file.types)}
         self._found: list[Difference] = []
         self._left = [MAX_DIFFERENCES, MAX_DIFFERENCES]
         self._open: set[int] = set()
@@ -187,13 +190,16 @@ class _Comparison:
                 self._add("ENUM_CONST_CHANGED", place.at(str(tag)))
 
     def _compare_messages(self, original: Message, update: Message, place: _Place) -> None:
-        self._budget.enter()
+        self._budget.count()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise TooComplex(f"references are nested deeper than {MAX_DEPTH} levels")
         if id(original) not in self._open:
             self._open.add(id(original))
             self._compare_fields(original, update, place)
             self._compare_types(original.types, update.types, place)
             self._open.discard(id(original))
-        self._budget.leave()
+        self._depth -= 1
 
     def _compare_fields(self, original: Message, update: Message, place: _Place) -> None:
         before = {each.tag: (each, oneof) for each, oneof in original.all_fields()}
@@ -293,7 +299,7 @@ class _Comparison:
         if old.local_name != new.local_name:
             self._add("FIELD_NAMED_TYPE_CHANGED", place)
             return
-        if self._is_local(old, self._original) and self._is_local(new, self._update):
+        if id(old.type) in self._local and id(new.type) in self._local:
             return  # compared among the types of the file
         key = (id(old.type), id(new.type))
         if key not in self._referred:
@@ -308,16 +314,13 @@ class _Comparison:
         if not self._referred[key]:
             self._add("FIELD_NAMED_TYPE_CHANGED", place)
 
-    def _is_local(self, info: TypeInfo, compared: Compared) -> bool:
-        """Tell whether the file itself declares the type."""
-        types: list[Message | Enum] = compared.file.types
-        if info.package != (compared.file.package or ""):
-            return False
-        found: Message | Enum | None = None
-        for part in info.local_name.split("."):
-            found = next((each for each in types if each.name == part), None)
-            types = found.types if isinstance(found, Message) else []
-        return found is info.type
+
+def _ids(types: list[Message | Enum]) -> Iterator[int]:
+    """Yield the identity of every type that is declared here or within."""
+    for each in types:
+        yield id(each)
+        if isinstance(each, Message):
+            yield from _ids(each.types)
 
 
 def _messages(types: list[Message | Enum]) -> dict[str, tuple[int, Message]]:
