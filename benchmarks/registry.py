@@ -2,8 +2,8 @@
 
     python -m benchmarks.registry [--seconds 5] [--subjects 10000]
 
-Broker, registry and load generator are processes of their own. The look-ups are told per second of the registry's
-CPU too: that is what one core can do, however much of it the machine gives.
+Broker, registry and load generator are processes of their own. The look-ups are told per second of the
+registry's CPU too: that is what one core can do, however much of it the machine gives.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 
 import psutil
 
-
 from ottla.client.client_options import ClientOptions
 from ottla.common.ids import new_uuid
 from ottla.registry.entities import Definition, StoredSchema
@@ -29,7 +28,8 @@ from ottla.registry.records import schema_record
 from ottla.testing.broker_process import BrokerProcess
 
 CONNECTIONS = 16
-RECORD = '{"type":"record","name":"R%d","fields":[{"name":"id","type":"long"},{"name":"note","type":"string"}]}'
+FIELDS = '[{"name":"id","type":"long"},{"name":"note","type":"string"}]'
+RECORD = f'{{"type":"record","name":"R%d","fields":{FIELDS}}}'
 BATCH = 500
 
 
@@ -83,7 +83,8 @@ async def register(url: str, count: int) -> list[float]:
     times = []
     for number in range(count):
         body = json.dumps({"schema": RECORD % (10**6 + number)}).encode()
-        head = f"POST /subjects/registered-{number}/versions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"POST /subjects/registered-{number}/versions HTTP/1.1\r\n"
+        head += f"host: x\r\ncontent-length: {len(body)}\r\n\r\n"
         started = time.perf_counter()
         writer.write(head.encode() + body)
         answer = await reader.readuntil(b"\r\n\r\n")
@@ -106,7 +107,6 @@ async def load(bootstrap: str, topic_name: str) -> float:
             return time.perf_counter() - started
 
 
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
@@ -117,7 +117,7 @@ def main() -> None:
         bootstrap = broker.address
         asyncio.run(fill(bootstrap, "_schemas", options.subjects))
         loads = sorted(asyncio.run(load(bootstrap, "_schemas")) for _ in range(3))
-        print(f"{options.subjects:,} subjects loaded in {loads[0]:.2f} s (best of 3, worst {loads[-1]:.2f} s)")
+        print(f"{options.subjects:,} subjects loaded in {loads[0]:.2f} s, at worst {loads[-1]:.2f} s of 3")
         process, url = start_registry(bootstrap, "_schemas")
         try:
             watched = psutil.Process(process.pid)

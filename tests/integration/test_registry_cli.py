@@ -13,10 +13,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from tests.integration.registry_stage import RunningRegistry
 
 from ottla.cli.main import run
 from ottla.testing.local_broker import OttlaBroker
-from tests.integration.registry_stage import RunningRegistry
 
 ORDER = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}'
 ORDER_2 = ORDER.replace("]}", ',{"name":"note","type":"string","default":""}]}')

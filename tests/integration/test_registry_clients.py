@@ -34,9 +34,9 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSe
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tests.integration.registry_stage import RunningRegistry
 
 from ottla.testing.local_broker import OttlaBroker
-from tests.integration.registry_stage import RunningRegistry
 
 USER = json.dumps({"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]})
 USER_2 = json.dumps(

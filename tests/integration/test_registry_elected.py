@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.integration.registry_stage import RunningRegistry
 
 from ottla.registry.election import elect, identity_of, url_of
 from ottla.testing.local_broker import OttlaBroker
-from tests.integration.registry_stage import RunningRegistry
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from tests.integration.registry_stage import RunningRegistry
 
 from ottla.testing.local_cluster import LocalCluster
-from tests.integration.registry_stage import RunningRegistry
 
 WRITES = 40
 DEADLINE_S = 120

@@ -1,4 +1,4 @@
-"""Several registry processes over one simulated partition: lost answers, late requests, new leaders, crashes."""
+"""Several registry processes over one simulated partition, with lost answers, new leaders and crashes."""
 
 from __future__ import annotations
 

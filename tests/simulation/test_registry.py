@@ -43,7 +43,7 @@ def test_the_state_is_the_replay_of_what_compaction_leaves(seed: int) -> None:
     assert left.position == everything.position
 
 
-def test_writers_do_meet(seed: int = 3) -> None:
-    world = World(seed)
-    SimLoop(seed).run(world.run())
+def test_writers_do_meet() -> None:
+    world = World(3)
+    SimLoop(3).run(world.run())
     assert world.acked.conflicts > 0, "otherwise the conditional append is not tested"

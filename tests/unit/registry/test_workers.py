@@ -35,7 +35,8 @@ async def test_a_job_that_hangs_is_ended_and_the_next_ones_are_done() -> None:
         with pytest.raises(JobTimedOut):
             await workers.run(hang)
         workers._deadline_s = 30
-        results = await asyncio.gather(*(workers.run(avro(f'{{"type":"fixed","name":"F{n}","size":1}}')) for n in range(5)))
+        jobs = [avro(f'{{"type":"fixed","name":"F{n}","size":1}}') for n in range(5)]
+        results = await asyncio.gather(*map(workers.run, jobs))
         assert [json.loads(each)["name"] for each in results] == [f"F{n}" for n in range(5)]
 
 

@@ -1,7 +1,7 @@
 """Parses, writes and compares schemas: Avro, JSON Schema, Protobuf. No IO, no event loop.
 
-Read `parsed` for what a schema offers, `levels` for compatibility, `limits` for what bounds it all, then the package
-of a format. `parse` imports a format's libraries when it first needs them.
+Read `parsed` for what a schema offers, `levels` for compatibility, `limits` for what bounds it all, then the
+package of a format. `parse` imports a format's libraries when it first needs them.
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ def parse(
 ) -> ParsedSchema:
     """Parse a schema; raise `InvalidSchema`, whose text is for the client, if it is none.
 
-    `references` holds the text of everything that the schema refers to, by the name of the reference, in order: a
-    schema comes after those that it refers to. `normalize` parses the normalised text instead. `validate` is for
-    schemas that a client brings; those that are stored are parsed without, since earlier rules let them in.
+    `references` holds the text of everything that the schema refers to, by the name of the reference, in
+    order: a schema comes after those that it refers to. `normalize` parses the normalised text instead.
+    `validate` is for schemas that a client brings; those that are stored are parsed without, since earlier
+    rules let them in.
     """
     if schema_type not in SCHEMA_TYPES:
         raise InvalidSchema(f"Invalid schema type {schema_type}")
     closure = dict(references or {})
-    check_size(schema_type, text, closure)
     try:
+        check_size(text, closure)
         parsed = _parse(schema_type, text, closure, validate=validate)
         if normalize and parsed.normalized != parsed.canonical:
             parsed = _parse(schema_type, parsed.normalized, closure, validate=False)

@@ -1,6 +1,7 @@
 """Computes the identity of a schema: an MD5 over its text, references, metadata and rules, as Confluent does.
 
-The registry finds a schema that it already has by this MD5, and returns it, written as a UUID, as the schema's GUID.
+The registry finds a schema that it already has by this MD5, and returns it, written as a UUID, as the
+schema's GUID.
 """
 
 from __future__ import annotations

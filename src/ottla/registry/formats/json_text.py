@@ -1,7 +1,8 @@
 """Reads and writes JSON text as Jackson does, since the text of a schema is its identity.
 
-Confluent's registry hashes and compares the text that Jackson writes. It differs from Python's in numbers (`1.0E10`
-for a double, `1E+10` for a decimal), in escapes (`\\u001F`) and in that it has no space after `,` and `:`.
+Confluent's registry hashes and compares the text that Jackson writes. It differs from Python's in numbers
+(`1.0E10` for a double, `1E+10` for a decimal), in escapes (`\\u001F`) and in that it has no space after `,`
+and `:`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import decimal
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.registry.formats.limits import MAX_JSON_DEPTH, InvalidSchema, json_depth
@@ -125,10 +126,26 @@ def java_double(number: float) -> str:
     if number in (float("inf"), float("-inf")):
         return '"Infinity"' if number > 0 else '"-Infinity"'
     if number == 0 or 1e-3 <= abs(number) < 1e7:
-        sign, digits, exponent = decimal.Decimal(repr(number)).as_tuple()
-        text = format(decimal.Decimal((sign, digits, exponent)), "f")
+        text = format(decimal.Decimal(repr(number)), "f")
         return text if "." in text else text + ".0"
     sign, digits, exponent = decimal.Decimal(repr(number)).normalize().as_tuple()
     power = int(exponent) + len(digits) - 1
     fraction = "".join(map(str, digits[1:])) or "0"
     return f"{'-' if sign else ''}{digits[0]}.{fraction}E{power}"
+
+
+def java_hash_order(names: Iterable[str]) -> list[str]:
+    """Return strings in the order in which Java's HashMap iterates over them."""
+    ordered = list(names)
+    capacity = 16
+    while len(ordered) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(ordered, key=lambda name: _spread_hash(name) & (capacity - 1))
+
+
+def _spread_hash(text: str) -> int:
+    number = 0
+    units = utf16_key(text)
+    for position in range(0, len(units), 2):
+        number = (31 * number + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
+    return number ^ (number >> 16)

@@ -1,4 +1,4 @@
-"""The seven levels of compatibility: which earlier versions a schema is checked against, and in which direction.
+"""The seven levels of compatibility: against which versions a schema is checked, and in which direction.
 
 | level | the new schema | against |
 |---|---|---|

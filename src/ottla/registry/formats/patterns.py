@@ -1,11 +1,11 @@
 """Checks and applies the regular expressions of JSON Schemas.
 
-Problem: clients match them with engines that backtrack. A pattern like `(a+)+$` takes such an engine minutes for forty
-characters, so that one registered schema stops every consumer of a topic.
+Problem: clients match them with engines that backtrack. A pattern like `(a+)+$` takes such an engine minutes
+for forty characters, so that one registered schema stops every consumer of a topic.
 
-Solution: a pattern that is ambiguous within a loop (one text, exponentially many ways to match it) is refused. The
-loop is found in the automaton of the pattern: a state that can reach itself by the same text in two ways. We match
-with jsonschema-rs, which is linear, or bounded where a pattern looks around.
+Solution: a pattern that is ambiguous within a loop (one text, exponentially many ways to match it) is
+refused. The loop is found in the automaton of the pattern: a state that can reach itself by the same text in
+two ways. We match with jsonschema-rs, which is linear, or bounded where a pattern looks around.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from ottla.registry.formats.limits import InvalidSchema
 MAX_PATTERN_LENGTH = 10_000
 MAX_STATES = 300
 """Patterns with more characters and classes than this are refused if a loop is within a loop."""
+MAX_PATTERNS = 1_000
+"""Most patterns in one schema."""
+MAX_WORK = 500_000
+"""Most steps of the search for ambiguous loops in all patterns of a schema."""
 _MAX_COPIES = 3
 """A counted repeat behaves like this many copies, as far as ambiguity goes."""
 _BACKTRACK_LIMIT = 10_000
@@ -60,11 +64,26 @@ def check_patterns(schema: Json) -> None:
         if isinstance(names, dict):
             seen.update(names)
         waiting.extend(node.values())
-    for pattern in seen:
-        check_pattern(pattern)
+    if len(seen) > MAX_PATTERNS:
+        raise InvalidSchema(f"it has more than {MAX_PATTERNS} patterns")
+    work = _Work()
+    for pattern in sorted(seen):
+        check_pattern(pattern, work)
 
 
-def check_pattern(pattern: str) -> None:
+class _Work:
+    """Counts the steps of an analysis; patterns that come after the last step are judged by their look."""
+
+    def __init__(self) -> None:
+        self.left = MAX_WORK
+
+    def count(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise _TooLarge
+
+
+def check_pattern(pattern: str, work: _Work | None = None) -> None:
     """Refuse a pattern that is too long or takes exponential time."""
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise InvalidSchema(f"a pattern has more than {MAX_PATTERN_LENGTH} characters")
@@ -72,7 +91,7 @@ def check_pattern(pattern: str) -> None:
         tree = sre.parse(_as_python(pattern))
     except (re.error, OverflowError, RecursionError):
         return  # ECMAScript that Python does not know; our own matching is bounded
-    if _is_catastrophic(tree):
+    if _is_catastrophic(tree, work or _Work()):
         shown = pattern if len(pattern) <= 100 else pattern[:97] + "..."
         raise InvalidSchema(f"the pattern '{shown}' takes exponential time to match")
 
@@ -86,7 +105,8 @@ def _as_python(pattern: str) -> str:
 class _Automaton:
     """The positions of a pattern (its characters and classes), and which may follow which, counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: _Work) -> None:
+        self.work = work
         self.classes: list[frozenset[int]] = []
         self.follow: list[dict[int, int]] = []
         self.ambiguous = False  # two alternatives within a loop match nothing at all
@@ -97,6 +117,7 @@ class _Automaton:
         return len(self.classes) - 1
 
     def connect(self, last: set[int], first: set[int]) -> None:
+        self.work.count(len(last) * len(first))
         for left in last:
             for right in first:
                 self.follow[left][right] = self.follow[left].get(right, 0) + 1
@@ -110,13 +131,13 @@ class _TooLarge(Exception):
     pass
 
 
-def _is_catastrophic(tree: Any) -> bool:
-    automaton = _Automaton()
+def _is_catastrophic(tree: Any, work: _Work) -> bool:
+    automaton = _Automaton(work)
     try:
         _sequence(automaton, tree, 0)
+        return automaton.ambiguous or _has_ambiguous_loop(automaton)
     except _TooLarge:
         return _has_nested_loops(tree, 0)
-    return automaton.ambiguous or _has_ambiguous_loop(automaton)
 
 
 def _sequence(automaton: _Automaton, items: Any, loops: int) -> _Part:
@@ -222,7 +243,7 @@ def _has_ambiguous_loop(automaton: _Automaton) -> bool:
 
 
 def _pairs_meet(automaton: _Automaton, components: list[int]) -> bool:
-    """Search pairs of states of one loop for a way from (q, q) over (p, r), p other than r, back to (q, q)."""
+    """Search the pairs of states of a loop for a way from (q, q) over (p, r), p not r, back to (q, q)."""
     members: dict[int, list[int]] = {}
     for state, component in enumerate(components):
         members.setdefault(component, []).append(state)
@@ -233,6 +254,7 @@ def _pairs_meet(automaton: _Automaton, components: list[int]) -> bool:
         index = {pair: number for number, pair in enumerate(pairs)}
         edges: list[list[int]] = []
         for p, r in pairs:
+            automaton.work.count(1 + len(automaton.follow[p]) * len(automaton.follow[r]))
             edges.append(
                 [
                     index[(np, nr)]

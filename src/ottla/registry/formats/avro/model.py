@@ -27,9 +27,10 @@ class Field:
 
 @dataclass(slots=True, eq=False)
 class AvroType:
-    """One type. Named types are one object, however often they are used, so that recursion is a cycle of objects."""
+    """One type. A named type is one object, however often it is used: recursion is a cycle of objects."""
 
-    kind: str  # a primitive, "record", "enum", "fixed", "array", "map", "union", or "unresolved" while parsing
+    # a primitive, "record", "enum", "fixed", "array", "map", "union", or, while parsing, "unresolved"
+    kind: str
     name: str = ""
     namespace: str | None = None
     doc: str | None = None

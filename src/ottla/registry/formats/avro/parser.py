@@ -100,7 +100,11 @@ class AvroParser:
         for branch in branches:
             if branch.kind == "union":
                 raise InvalidSchema(f"Nested union: {write_json(node)}")
-            name = _candidates(branch.name, branch.namespace)[0] if branch.kind == "unresolved" else branch.full_name
+            name = (
+                _candidates(branch.name, branch.namespace)[0]
+                if branch.kind == "unresolved"
+                else branch.full_name
+            )
             if name in seen:
                 raise InvalidSchema(f"Duplicate in union:{name}")
             seen.add(name)
@@ -125,9 +129,7 @@ class AvroParser:
             raise InvalidSchema(f"Schemas may not be named after primitives: {name}")
         doc = node.get("doc")
         out = AvroType(kind, name, space or None, doc if isinstance(doc, str) else None)
-        out.aliases = tuple(
-            dict.fromkeys(_candidates(alias, out.namespace)[0] for alias in _aliases(node))
-        )
+        out.aliases = tuple(dict.fromkeys(_candidates(alias, out.namespace)[0] for alias in _aliases(node)))
         return out
 
     def _check_name(self, name: str | None) -> None:
@@ -135,7 +137,7 @@ class AvroParser:
             raise InvalidSchema(problem)
 
     def _define(self, node: AvroType) -> AvroType:
-        """Make the type known; a second definition must be the same as the first, which then stands for both."""
+        """Make the type known; a second definition must equal the first, which then stands for both."""
         earlier = self._names.setdefault(node.full_name, node)
         if earlier is node:
             return node

@@ -1,4 +1,4 @@
-"""Writes Avro schemas as text: the form that Avro's Java library prints, which Confluent stores, and the normalised one."""
+"""Writes Avro schemas as text: as Avro's Java library prints them, which Confluent stores, or normalised."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOGICAL_BASES = {
 
 
 def canonical_text(root: AvroType, known: Iterable[str] = ()) -> str:
-    """Write the schema as `Schema.toString` does; types whose full name is `known` are written as their name."""
+    """Write the schema as `Schema.toString` does; of types that are `known`, only the name is written."""
     return write_json(_Writer(set(known), normalize=False).type(root, None))
 
 
@@ -117,8 +117,8 @@ def has_logical_type(node: AvroType) -> bool:
     if not isinstance(name, str) or node.kind not in _LOGICAL_BASES.get(name, ()):
         return False
     if name == "decimal":
-        precision, scale = node.props.get("precision"), node.props.get("scale", 0)
-        return _is_int(precision) and precision > 0 and _is_int(scale) and 0 <= scale <= precision
+        precision, scale = node.props.get("precision", 0), node.props.get("scale", 0)
+        return _is_int(precision) and precision > 0 and _is_int(scale) and 0 <= scale <= int(precision)
     if node.kind == "fixed":
         return node.size == {"uuid": 16, "duration": 12}.get(name, node.size)
     return True

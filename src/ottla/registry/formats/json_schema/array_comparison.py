@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.registry.formats.json_schema.differences import Differences, compare_limit
+from ottla.registry.formats.json_schema.differences import Differences, Walk, compare_limit
 from ottla.registry.formats.json_schema.model import Node
 from ottla.registry.formats.json_schema.object_comparison import (
     compare_additional,
@@ -20,12 +20,12 @@ _LIMITS = (("maxItems", "MAX_ITEMS"), ("minItems", "MIN_ITEMS"))
 _CONTAINS = (("maxContains", "MAX_CONTAINS"), ("minContains", "MIN_CONTAINS"))
 
 
-def compare_arrays(comparison: Comparison, out: Differences, original: Node, update: Node) -> None:
+def compare_arrays(comparison: Comparison, out: Differences, original: Node, update: Node) -> Walk:
     """Note the differences of two arrays."""
-    out.extend(comparison.compare(original.all_items, update.all_items), ("items",))
-    _compare_positions(comparison, out, original, update)
-    compare_additional(comparison, out, original, update, "additionalItems", "ADDITIONAL_ITEMS")
-    compare_unevaluated(comparison, out, original, update, "unevaluatedItems", "UNEVALUATED_ITEMS")
+    out.extend((yield original.all_items, update.all_items), ("items",))
+    yield from _compare_positions(comparison, out, original, update)
+    yield from compare_additional(out, original, update, "additionalItems", "ADDITIONAL_ITEMS")
+    yield from compare_unevaluated(out, original, update, "unevaluatedItems", "UNEVALUATED_ITEMS")
     for keyword, kind in _LIMITS:
         compare_limit(out, keyword, kind, original.limits.get(keyword), update.limits.get(keyword))
     if original.unique != update.unique:
@@ -34,23 +34,23 @@ def compare_arrays(comparison: Comparison, out: Differences, original: Node, upd
         compare_limit(out, keyword, kind, original.limits.get(keyword), update.limits.get(keyword))
 
 
-def _compare_positions(comparison: Comparison, out: Differences, original: Node, update: Node) -> None:
+def _compare_positions(comparison: Comparison, out: Differences, original: Node, update: Node) -> Walk:
     before, after = original.items, update.items
     common = min(len(before), len(after))
     for index in range(common):
-        out.extend(comparison.compare(before[index], after[index]), (f"items/{index}",))
+        out.extend((yield before[index], after[index]), (f"items/{index}",))
     for index in range(common, len(before)):
-        _removed(comparison, out, before[index], update, f"items/{index}")
+        yield from _removed(comparison, out, before[index], update, f"items/{index}")
     for index in range(common, len(after)):
-        _added(comparison, out, original, after[index], f"items/{index}")
+        yield from _added(comparison, out, original, after[index], f"items/{index}")
 
 
-def _removed(comparison: Comparison, out: Differences, before: Node, update: Node, path: str) -> None:
+def _removed(comparison: Comparison, out: Differences, before: Node, update: Node, path: str) -> Walk:
     covering = covering_items(update)
     if is_open(update):
         out.add("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL", path)
     elif covering is not None:
-        found = comparison.compare(before, covering)
+        found = yield before, covering
         out.extend(found, (path,))
         word = "IS" if comparison.fits(found) else "NOT"
         out.add(f"ITEM_REMOVED_{word}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)
@@ -60,13 +60,13 @@ def _removed(comparison: Comparison, out: Differences, before: Node, update: Nod
         out.add("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL", path)
 
 
-def _added(comparison: Comparison, out: Differences, original: Node, after: Node, path: str) -> None:
+def _added(comparison: Comparison, out: Differences, original: Node, after: Node, path: str) -> Walk:
     covering = covering_items(original)
     if is_open(original):
         word = "ITEM_WITH_EMPTY_SCHEMA_ADDED" if after.is_empty else "ITEM_ADDED"
         out.add(f"{word}_TO_OPEN_CONTENT_MODEL", path)
     elif covering is not None:
-        found = comparison.compare(covering, after)
+        found = yield covering, after
         out.extend(found, (path,))
         word = "IS" if comparison.fits(found) else "NOT"
         out.add(f"ITEM_ADDED_{word}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)

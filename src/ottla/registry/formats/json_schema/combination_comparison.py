@@ -1,10 +1,10 @@
-"""Compares `allOf`, `anyOf` and `oneOf`: each member of the shorter list needs one of its own in the longer one."""
+"""Compares `allOf`, `anyOf`, `oneOf`: each member of the shorter list needs one of its own in the longer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.registry.formats.json_schema.differences import Difference, Differences
+from ottla.registry.formats.json_schema.differences import Difference, Differences, Walk
 from ottla.registry.formats.json_schema.model import Node
 from ottla.registry.formats.json_text import write_json
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.registry.formats.json_schema.compatibility import Comparison
 
 
-def compare_combinations(comparison: Comparison, out: Differences, original: Node, update: Node) -> None:
+def compare_combinations(comparison: Comparison, out: Differences, original: Node, update: Node) -> Walk:
     """Note the differences of two combinations."""
     if original.criterion != update.criterion:
         extended = (
@@ -32,7 +32,7 @@ def compare_combinations(comparison: Comparison, out: Differences, original: Nod
     for left in before:
         fitting = {}
         for index, right in enumerate(after):
-            found = comparison.compare(left, right)
+            found = yield left, right
             if comparison.fits(found):
                 fitting[index] = found
         edges.append(fitting)
@@ -97,7 +97,15 @@ class _Shapes:
 
     def _shape(self, node: Node) -> object:
         described = (node.id, node.title, node.description, node.has_default, node.default, node.extra)
-        limits = (node.values, node.limits, node.pattern, node.integer, node.open, node.unique, node.criterion)
+        limits = (
+            node.values,
+            node.limits,
+            node.pattern,
+            node.integer,
+            node.open,
+            node.unique,
+            node.criterion,
+        )
         return (
             node.kind,
             node.reference,

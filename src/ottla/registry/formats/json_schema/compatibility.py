@@ -1,23 +1,34 @@
 """Compares two JSON Schemas: is everything that was valid under the old one valid under the new one?
 
-The rules are Confluent's, which look at one keyword after the other, not at the sets of valid documents. A pair of
-nodes is compared once; a pair that is being compared further up counts as compatible. Since that may turn out wrong
-for a schema that refers to itself, the comparison is repeated with what was found, until nothing new is found.
+The rules are Confluent's, which look at one keyword after the other, not at the sets of valid documents. A
+pair of nodes is compared once; a pair that is being compared further up counts as compatible. Since that may
+turn out wrong for a schema that refers to itself, the comparison is repeated with what was found, until
+nothing new is found.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from fractions import Fraction
 
 from ottla.registry.formats.json_schema.array_comparison import compare_arrays
 from ottla.registry.formats.json_schema.combination_comparison import compare_combinations
-from ottla.registry.formats.json_schema.differences import COMPATIBLE, Difference, Differences, compare_limit
+from ottla.registry.formats.json_schema.differences import (
+    COMPATIBLE,
+    Difference,
+    Differences,
+    Found,
+    Pair,
+    Steps,
+    Walk,
+    compare_limit,
+)
 from ottla.registry.formats.json_schema.model import Node
 from ottla.registry.formats.json_schema.object_comparison import compare_objects
 from ottla.registry.formats.json_text import Json, write_json
 from ottla.registry.formats.limits import Budget, TooComplex
+from ottla.registry.formats.trampoline import run
 
-Found = tuple[Difference, ...]
 _MAX_PASSES = 20
 
 
@@ -27,7 +38,8 @@ def differences(original: Node, update: Node, compatible: frozenset[str] = COMPA
     budget = Budget()
     for _ in range(_MAX_PASSES):
         comparison = Comparison(compatible, seed, budget)
-        found = comparison.compare(original, update)
+        root: Pair = (original, update)
+        found = run(comparison.start, root)
         incompatible = comparison.incompatible_pairs()
         if not comparison.assumed or incompatible.keys() == seed.keys():
             return found
@@ -36,7 +48,7 @@ def differences(original: Node, update: Node, compatible: frozenset[str] = COMPA
 
 
 def messages(original: Node, update: Node, words: tuple[str, str]) -> list[str]:
-    """Return Confluent's messages for the incompatible differences; `words` name the update and the original."""
+    """Return Confluent's messages for what is incompatible; `words` name the update and the original."""
     try:
         found = differences(original, update)
     except TooComplex as error:
@@ -65,8 +77,9 @@ class Comparison:
         """Tell whether all differences are compatible."""
         return all(each.type in self.compatible for each in found)
 
-    def compare(self, original: Node | None, update: Node | None) -> Found:
-        """Return the differences of a pair; paths begin at the pair."""
+    def start(self, pair: Pair) -> Found | Steps:
+        """Return what is known of a pair, or the steps that compare it; paths begin at the pair."""
+        original, update = pair
         if original is None or update is None:
             if original is update:
                 return ()
@@ -80,18 +93,22 @@ class Comparison:
                 return self._seed[key]
             self.assumed = True
             return ()
-        self._budget.enter()
+        self._budget.count()
         self._open.add(key)
+        return self._compare(key, original, update)
+
+    def _compare(self, key: tuple[int, int], original: Node, update: Node) -> Steps:
         out = Differences()
-        self._compare_kinds(out, original, update)
+        yield from self._compare_kinds(out, original, update)
         found = self._known[key] = tuple(out.found)
         self._open.discard(key)
-        self._budget.leave()
         return found
 
-    def _compare_kinds(self, out: Differences, original: Node, update: Node) -> None:
-        if (original.kind == "combined") != (update.kind == "combined") and self._one_member(out, original, update):
-            return
+    def _compare_kinds(self, out: Differences, original: Node, update: Node) -> Walk:
+        if (original.kind == "combined") != (update.kind == "combined"):
+            settled = yield from self._one_member(out, original, update)
+            if settled:
+                return
         if original.kind != update.kind:
             if original.kind == "false" or update.is_empty:
                 return
@@ -104,9 +121,9 @@ class Comparison:
                 out.add(f"{name.upper()}_CHANGED")
         if original.has_default != update.has_default or original.default != update.default:
             out.add("DEFAULT_CHANGED")
-        self._compare_contents(out, original, update)
+        yield from self._compare_contents(out, original, update)
 
-    def _compare_contents(self, out: Differences, original: Node, update: Node) -> None:
+    def _compare_contents(self, out: Differences, original: Node, update: Node) -> Walk:
         kind = original.kind
         if kind == "string":
             _compare_strings(out, original, update)
@@ -115,18 +132,18 @@ class Comparison:
         elif kind in ("enum", "const"):
             _compare_values(out, original, update)
         elif kind == "combined":
-            compare_combinations(self, out, original, update)
+            yield from compare_combinations(self, out, original, update)
         elif kind == "not":
-            kept = self.fits(self.compare(update.inner, original.inner))
+            kept = self.fits((yield update.inner, original.inner))
             out.add("NOT_TYPE_NARROWED" if kept else "NOT_TYPE_EXTENDED", "not")
         elif kind == "object":
-            compare_objects(self, out, original, update)
+            yield from compare_objects(self, out, original, update)
         elif kind == "array":
-            compare_arrays(self, out, original, update)
+            yield from compare_arrays(self, out, original, update)
         elif kind == "external" and original.reference != update.reference:
             out.add("TYPE_CHANGED")
 
-    def _one_member(self, out: Differences, original: Node, update: Node) -> bool:
+    def _one_member(self, out: Differences, original: Node, update: Node) -> Generator[Pair, Found, bool]:
         """Compare a combination with a plain schema; return whether one of its members settles it."""
         if update.kind == "combined":
             pairs = [(original, member) for member in update.members]
@@ -137,7 +154,7 @@ class Comparison:
         if len(pairs) != 1 and not extra:
             return False
         for left, right in pairs:
-            found = self.compare(left, right)
+            found = yield left, right
             if self.fits(found):
                 out.extend(found)
                 if len(pairs) > 1:

@@ -1,7 +1,8 @@
 """Loads a schema of drafts 4 to 7 into nodes, keyword by keyword.
 
-Keywords are consumed in a fixed order: `enum`, the combinations, `not`, `const`, `type` with the keywords of that
-type, and then whatever keywords of arrays, objects, numbers and strings are left. Two results or more are an `allOf`.
+Keywords are consumed in a fixed order: `enum`, the combinations, `not`, `const`, `type` with the keywords of
+that type, and then whatever keywords of arrays, objects, numbers and strings are left. Two results or more
+are an `allOf`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TYPES = frozenset({"string", "integer", "number", "boolean", "null", "array", "o
 
 
 class LoaderBase:
-    """Loads each object once, and follows references after everything else, so that chains of them are no recursion."""
+    """Loads each object once, and follows references last, so that chains of them are no recursion."""
 
     def __init__(self, root: Json, references: Mapping[str, Json], id_keyword: str) -> None:
         self.resolver = Resolver(root, references, id_keyword)
@@ -156,7 +157,9 @@ class Loader(LoaderBase):
         node.integer = kind == "integer"
         return node
 
-    def _build(self, keywords: frozenset[str], source: dict[str, Json], left: dict[str, Json], how: object) -> Node:
+    def _build(
+        self, keywords: frozenset[str], source: dict[str, Json], left: dict[str, Json], how: object
+    ) -> Node:
         node: Node = how({key: value for key, value in source.items() if key in keywords})  # type: ignore[operator]
         for keyword in keywords:
             left.pop(keyword, None)
@@ -230,6 +233,7 @@ class Loader(LoaderBase):
             node.items = [self.load(each) for each in items]
         elif "items" in source:
             node.all_items = self.load(items)
+            node.open = True  # with one schema for all items, there are no additional ones
         if "contains" in source:
             self.load(source["contains"])
         return node
@@ -255,7 +259,7 @@ def need(value: Json, kind: type, keyword: str) -> Json:
 
 def need_number(value: Json, keyword: str) -> Json:
     """Return the value if it is a number."""
-    if isinstance(value, bool) or isinstance(value, str | dict | list) or value is None:
+    if value is None or isinstance(value, bool | str | dict | list):
         raise InvalidSchema(f"{keyword}: expected type: number, found: {shorten(value)}")
     return value
 

@@ -1,7 +1,7 @@
 """The nodes that a JSON Schema is loaded into for comparison.
 
-A node has one kind, as in the library that Confluent compares with: `{"type": "string", "minimum": 1}` is not one
-node but an `allOf` of a string and a number. Verdicts depend on it.
+A node has one kind, as in the library that Confluent compares with: `{"type": "string", "minimum": 1}` is
+not one node but an `allOf` of a string and a number. Verdicts depend on it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Node:
     """One schema. `kind` tells which of the attributes count."""
 
     kind: str
-    # "empty", "true", "false", "string", "number", "boolean", "null", "const", "enum", "combined", "not", "object",
-    # "array", "conditional", "reference", "external"
+    # "empty", "true", "false", "string", "number", "boolean", "null", "const", "enum", "combined", "not",
+    # "object", "array", "conditional", "reference", "external"
     id: Json = None
     title: Json = None
     description: Json = None

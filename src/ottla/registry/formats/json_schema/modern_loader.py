@@ -1,7 +1,8 @@
 """Loads a schema of drafts 2019-09 and 2020-12 into nodes.
 
-Each keyword gives a piece; pieces are joined from left to right. Pieces of the same kind become one node; pieces of
-different kinds an `allOf` that its author did not write, which joining flattens again.
+Each keyword gives a piece; pieces are joined one after the other. Pieces of the same kind become one node;
+pieces of different kinds an `allOf` that its author did not write, which joining flattens again. The order of
+joining matters where `type` is a list, and is that of a Java HashMap, as in Confluent's registry.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ottla.registry.formats.json_schema.loader import (
     shorten,
 )
 from ottla.registry.formats.json_schema.model import Node, merge
-from ottla.registry.formats.json_text import Json
+from ottla.registry.formats.json_text import Json, java_hash_order
 from ottla.registry.formats.limits import InvalidSchema
 
 _MERGED = ("array", "number", "object", "string")
@@ -28,9 +29,29 @@ _OBJECT_LIMITS = ("minProperties", "maxProperties")
 _NUMBER_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _IGNORED = ("format", "readOnly", "writeOnly")
 _KNOWN = frozenset(
-    "$schema $id $anchor $dynamicAnchor $dynamicRef $comment $vocabulary $defs $ref title description default"
-    " deprecated properties patternProperties unevaluatedItems unevaluatedProperties minContains maxContains then"
-    " else".split()
+    [
+        "$schema",
+        "$id",
+        "$anchor",
+        "$dynamicAnchor",
+        "$dynamicRef",
+        "$comment",
+        "$vocabulary",
+        "$defs",
+        "$ref",
+        "title",
+        "description",
+        "default",
+        "deprecated",
+        "properties",
+        "patternProperties",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "minContains",
+        "maxContains",
+        "then",
+        "else",
+    ]
 )
 
 
@@ -57,7 +78,11 @@ class ModernLoader(LoaderBase):
             "pattern": lambda value, _: Node("string", pattern=need(value, str, "pattern")),
             "if": self._conditional,
         }
-        for keywords, kind in ((_STRING_LIMITS, "string"), (_ARRAY_LIMITS, "array"), (_OBJECT_LIMITS, "object")):
+        for keywords, kind in (
+            (_STRING_LIMITS, "string"),
+            (_ARRAY_LIMITS, "array"),
+            (_OBJECT_LIMITS, "object"),
+        ):
             for keyword in keywords:
                 self._pieces[keyword] = _integer_limit(kind, keyword)
         for keyword in _NUMBER_LIMITS:
@@ -69,11 +94,14 @@ class ModernLoader(LoaderBase):
 
     def load_object(self, schema: dict[str, Json]) -> Node:
         """Load a schema that is an object."""
-        pieces = [self._pieces[key](value, schema) for key, value in schema.items() if key in self._pieces]
+        keywords = [key for key in java_hash_order(schema) if key in self._pieces]
+        pieces = [self._pieces[key](schema[key], schema) for key in keywords]
         product = _joined(pieces) or _generated_all([])
         properties = need(schema.get("properties", {}), dict, "properties")
         if properties:
-            product = _join(product, Node("object", properties={k: self.load(v) for k, v in properties.items()}))
+            product = _join(
+                product, Node("object", properties={k: self.load(v) for k, v in properties.items()})
+            )
         patterns = need(schema.get("patternProperties", {}), dict, "patternProperties")
         if patterns:
             product = _join(product, Node("object", patterns={k: self.load(v) for k, v in patterns.items()}))
@@ -134,7 +162,9 @@ class ModernLoader(LoaderBase):
             return Node("array", open=False)
         if inner.kind == "true":
             return Node("array")
-        return Node("array", additional=inner) if schema.get("prefixItems") else Node("array", all_items=inner)
+        return (
+            Node("array", additional=inner) if schema.get("prefixItems") else Node("array", all_items=inner)
+        )
 
     def _contains(self, value: Json, schema: dict[str, Json]) -> Node:
         self.load(value)

@@ -1,14 +1,14 @@
 """Compares objects: properties, required ones, dependencies and the content model.
 
-The content model says what a property that is not listed may be: anything (open), what a schema says (partially
-open), or nothing (closed). It decides whether a property may be added or removed.
+The content model says what a property that is not listed may be: anything (open), what a schema says
+(partially open), or nothing (closed). It decides whether a property may be added or removed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.registry.formats.json_schema.differences import Differences, compare_limit
+from ottla.registry.formats.json_schema.differences import Differences, Walk, compare_limit
 from ottla.registry.formats.json_schema.model import Node
 from ottla.registry.formats.patterns import matches
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from ottla.registry.formats.json_schema.compatibility import Comparison
 
 
-def compare_objects(comparison: Comparison, out: Differences, original: Node, update: Node) -> None:
+def compare_objects(comparison: Comparison, out: Differences, original: Node, update: Node) -> Walk:
     """Note the differences of two objects."""
     _compare_required(out, original, update)
     for name in dict.fromkeys([*original.properties, *update.properties]):
         if name not in update.properties:
-            _removed(comparison, out, original, update, name)
+            yield from _removed(comparison, out, original, update, name)
         elif name not in original.properties:
-            _added(comparison, out, original, update, name)
+            yield from _added(comparison, out, original, update, name)
         else:
-            found = comparison.compare(original.properties[name], update.properties[name])
+            found = yield original.properties[name], update.properties[name]
             out.extend(found, ("properties", name))
-    _compare_dependencies(comparison, out, original, update)
-    compare_additional(comparison, out, original, update, "additionalProperties", "ADDITIONAL_PROPERTIES")
-    compare_unevaluated(comparison, out, original, update, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
+    yield from _compare_dependencies(out, original, update)
+    yield from compare_additional(out, original, update, "additionalProperties", "ADDITIONAL_PROPERTIES")
+    yield from compare_unevaluated(out, original, update, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
     for keyword, kind in (("maxProperties", "MAX_PROPERTIES"), ("minProperties", "MIN_PROPERTIES")):
         compare_limit(out, keyword, kind, original.limits.get(keyword), update.limits.get(keyword))
 
@@ -59,7 +59,7 @@ def covering_items(node: Node) -> Node | None:
     return None
 
 
-def _removed(comparison: Comparison, out: Differences, original: Node, update: Node, name: str) -> None:
+def _removed(comparison: Comparison, out: Differences, original: Node, update: Node, name: str) -> Walk:
     path = ("properties", name)
     before = original.properties[name]
     if is_open(update):
@@ -67,7 +67,7 @@ def _removed(comparison: Comparison, out: Differences, original: Node, update: N
         return
     covering = _covering(update, name)
     if covering is not None:
-        found = comparison.compare(before, covering)
+        found = yield before, covering
         out.extend(found, path)
         word = "IS" if comparison.fits(found) else "NOT"
         out.add(f"PROPERTY_REMOVED_{word}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", *path)
@@ -77,7 +77,7 @@ def _removed(comparison: Comparison, out: Differences, original: Node, update: N
         out.add("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", *path)
 
 
-def _added(comparison: Comparison, out: Differences, original: Node, update: Node, name: str) -> None:
+def _added(comparison: Comparison, out: Differences, original: Node, update: Node, name: str) -> Walk:
     path = ("properties", name)
     after = update.properties[name]
     kind = "OPTIONAL_PROPERTY_ADDED"
@@ -91,7 +91,7 @@ def _added(comparison: Comparison, out: Differences, original: Node, update: Nod
         return
     covering = _covering(original, name)
     if covering is not None:
-        found = comparison.compare(covering, after)
+        found = yield covering, after
         out.extend(found, path)
         word = "IS" if comparison.fits(found) else "NOT"
         out.add(f"PROPERTY_ADDED_{word}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", *path)
@@ -111,7 +111,7 @@ def _compare_required(out: Differences, original: Node, update: Node) -> None:
         out.add(kind, "required", name)
 
 
-def _compare_dependencies(comparison: Comparison, out: Differences, original: Node, update: Node) -> None:
+def _compare_dependencies(out: Differences, original: Node, update: Node) -> Walk:
     for name in dict.fromkeys([*original.property_dependencies, *update.property_dependencies]):
         before, after = original.property_dependencies.get(name), update.property_dependencies.get(name)
         if after is None:
@@ -129,13 +129,11 @@ def _compare_dependencies(comparison: Comparison, out: Differences, original: No
         elif name not in original.schema_dependencies:
             out.add("DEPENDENCY_SCHEMA_ADDED", "dependencies", name)
         else:
-            found = comparison.compare(original.schema_dependencies[name], update.schema_dependencies[name])
+            found = yield original.schema_dependencies[name], update.schema_dependencies[name]
             out.extend(found, ("dependencies", name))
 
 
-def compare_additional(
-    comparison: Comparison, out: Differences, original: Node, update: Node, keyword: str, kind: str
-) -> None:
+def compare_additional(out: Differences, original: Node, update: Node, keyword: str, kind: str) -> Walk:
     """Compare what objects or arrays permit beside what they list."""
     if original.open != update.open:
         out.add(f"{kind}_ADDED" if update.open else f"{kind}_REMOVED", keyword)
@@ -144,12 +142,10 @@ def compare_additional(
     elif original.additional is not None and update.additional is None:
         out.add(f"{kind}_EXTENDED", keyword)
     else:
-        out.extend(comparison.compare(original.additional, update.additional), (keyword,))
+        out.extend((yield original.additional, update.additional), (keyword,))
 
 
-def compare_unevaluated(
-    comparison: Comparison, out: Differences, original: Node, update: Node, keyword: str, kind: str
-) -> None:
+def compare_unevaluated(out: Differences, original: Node, update: Node, keyword: str, kind: str) -> Walk:
     """Compare the schemas of unevaluated properties or items."""
     before, after = original.unevaluated, update.unevaluated
     if before is None and after is None:
@@ -165,4 +161,4 @@ def compare_unevaluated(
     elif after is None or (now_open and not was_open):
         out.add(f"{kind}_EXTENDED", keyword)
     else:
-        out.extend(comparison.compare(before, after), (keyword,))
+        out.extend((yield before, after), (keyword,))

@@ -1,4 +1,4 @@
-"""Finds what `$ref` points to: in the schema, in the schemas it refers to, never on the network or the disk."""
+"""Finds what `$ref` points to: in the schema and in its references, never on the network or the disk."""
 
 from __future__ import annotations
 

@@ -1,41 +1,62 @@
 """Compares two Protobuf schemas: can the new one read messages that the old one wrote?
 
-The rules are those of the wire format, as Confluent applies them: fields are compared by number, whatever their oneof;
-their types may change within a group that is encoded alike (int32, int64, uint32, uint64, bool and enums; string and
-bytes; ...). Services and groups do not count.
+The rules are those of the wire format, as Confluent applies them: fields are compared by number, whatever
+their oneof; their types may change within a group that is encoded alike (int32, int64, uint32, uint64, bool
+and enums; string and bytes; ...). Services and groups do not count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ottla.registry.formats.limits import MAX_DIFFERENCES, Budget, TooComplex
+from ottla.registry.formats.limits import MAX_DEPTH, MAX_DIFFERENCES, Budget, TooComplex
 from ottla.registry.formats.protobuf.elements import SCALARS, Enum, Field, Message, OneOf, ProtoFile
 from ottla.registry.formats.protobuf.type_table import Scope, TypeInfo, TypeTable
 
 COMPATIBLE = frozenset(
-    """
-    MESSAGE_ADDED MESSAGE_MOVED ENUM_ADDED ENUM_REMOVED ENUM_CONST_ADDED ENUM_CONST_CHANGED ENUM_CONST_REMOVED
-    FIELD_ADDED FIELD_REMOVED FIELD_NAME_CHANGED FIELD_STRING_OR_BYTES_LABEL_CHANGED
-    ONEOF_ADDED ONEOF_REMOVED ONEOF_FIELD_ADDED ONEOF_FIELD_MOVED_TO_TOP_LEVEL
-    """.split()
+    [
+        "MESSAGE_ADDED",
+        "MESSAGE_MOVED",
+        "ENUM_ADDED",
+        "ENUM_REMOVED",
+        "ENUM_CONST_ADDED",
+        "ENUM_CONST_CHANGED",
+        "ENUM_CONST_REMOVED",
+        "FIELD_ADDED",
+        "FIELD_REMOVED",
+        "FIELD_NAME_CHANGED",
+        "FIELD_STRING_OR_BYTES_LABEL_CHANGED",
+        "ONEOF_ADDED",
+        "ONEOF_REMOVED",
+        "ONEOF_FIELD_ADDED",
+        "ONEOF_FIELD_MOVED_TO_TOP_LEVEL",
+    ]
 )
 _TEXTS = {
-    "PACKAGE_CHANGED": "The package at '{path}' in the {new} schema does not match the package in the {old} schema",
+    "PACKAGE_CHANGED": "The package at '{path}' in the {new} schema does not match the "
+    "package in the {old} schema",
     "MESSAGE_REMOVED": "The {new} schema is missing a MESSAGE type at path '{path}' in the {old} schema",
-    "FIELD_KIND_CHANGED": "The type of a field at path '{path}' in the {new} schema does not match the {old} schema",
-    "FIELD_SCALAR_KIND_CHANGED": "The kind of a SCALAR field at path '{path}' in the {new} schema does not match "
+    "FIELD_KIND_CHANGED": "The type of a field at path '{path}' in the {new} schema does "
+    "not match the {old} schema",
+    "FIELD_SCALAR_KIND_CHANGED": "The kind of a SCALAR field at path '{path}' in the {new} "
+    "schema does not match "
     "its kind in the {old} schema",
-    "FIELD_NAMED_TYPE_CHANGED": "The type of a MESSAGE field at path '{path}' in the {new} schema does not match "
+    "FIELD_NAMED_TYPE_CHANGED": "The type of a MESSAGE field at path '{path}' in the {new} "
+    "schema does not match "
     "its type in the {old} schema",
-    "FIELD_NUMERIC_LABEL_CHANGED": "The label for a NUMERIC field at path '{path}' in the {new} schema does not "
+    "FIELD_NUMERIC_LABEL_CHANGED": "The label for a NUMERIC field at path '{path}' in the "
+    "{new} schema does not "
     "match its label in the {old} schema",
-    "REQUIRED_FIELD_ADDED": "A required field  at path '{path}' in the {new} schema is missing in the {old} schema",
-    "REQUIRED_FIELD_REMOVED": "The {new} schema is missing a required field at path: '{path}' in the {old} schema",
+    "REQUIRED_FIELD_ADDED": "A required field  at path '{path}' in the {new} schema is "
+    "missing in the {old} schema",
+    "REQUIRED_FIELD_REMOVED": "The {new} schema is missing a required field at path: "
+    "'{path}' in the {old} schema",
     "ONEOF_FIELD_REMOVED": "The {new} schema is missing a oneof field at path '{path}' in the {old} schema",
     "MULTIPLE_FIELDS_MOVED_TO_ONEOF": "Multiple fields in the oneof at path '{path}' in the {new} schema are "
     "outside a oneof in the {old} schema",
-    "FIELD_MOVED_TO_EXISTING_ONEOF": "A field in the oneof at path '{path}' in the {new} schema is outside an "
+    "FIELD_MOVED_TO_EXISTING_ONEOF": "A field in the oneof at path '{path}' in the {new} "
+    "schema is outside an "
     "existing oneof in the {old} schema",
 }
 _SCALAR_KINDS = {
@@ -81,7 +102,7 @@ def differences(original: Compared, update: Compared) -> list[Difference]:
 
 
 def messages(original: Compared, update: Compared, words: tuple[str, str]) -> list[str]:
-    """Return Confluent's messages for the incompatible differences; `words` name the update and the original."""
+    """Return Confluent's messages for what is incompatible; `words` name the update and the original."""
     try:
         found = differences(original, update)
     except TooComplex as error:
@@ -109,6 +130,8 @@ class _Comparison:
         self._original = original
         self._update = update
         self._budget = Budget()
+        self._depth = 0
+        self._local = {*_ids(original.file.types), *_ids(update.file.types)}
         self._found: list[Difference] = []
         self._left = [MAX_DIFFERENCES, MAX_DIFFERENCES]
         self._open: set[int] = set()
@@ -167,13 +190,16 @@ class _Comparison:
                 self._add("ENUM_CONST_CHANGED", place.at(str(tag)))
 
     def _compare_messages(self, original: Message, update: Message, place: _Place) -> None:
-        self._budget.enter()
+        self._budget.count()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise TooComplex(f"references are nested deeper than {MAX_DEPTH} levels")
         if id(original) not in self._open:
             self._open.add(id(original))
             self._compare_fields(original, update, place)
             self._compare_types(original.types, update.types, place)
             self._open.discard(id(original))
-        self._budget.leave()
+        self._depth -= 1
 
     def _compare_fields(self, original: Message, update: Message, place: _Place) -> None:
         before = {each.tag: (each, oneof) for each, oneof in original.all_fields()}
@@ -273,7 +299,7 @@ class _Comparison:
         if old.local_name != new.local_name:
             self._add("FIELD_NAMED_TYPE_CHANGED", place)
             return
-        if self._is_local(old, self._original) and self._is_local(new, self._update):
+        if id(old.type) in self._local and id(new.type) in self._local:
             return  # compared among the types of the file
         key = (id(old.type), id(new.type))
         if key not in self._referred:
@@ -288,16 +314,13 @@ class _Comparison:
         if not self._referred[key]:
             self._add("FIELD_NAMED_TYPE_CHANGED", place)
 
-    def _is_local(self, info: TypeInfo, compared: Compared) -> bool:
-        """Tell whether the file itself declares the type."""
-        types: list[Message | Enum] = compared.file.types
-        if info.package != (compared.file.package or ""):
-            return False
-        found: Message | Enum | None = None
-        for part in info.local_name.split("."):
-            found = next((each for each in types if each.name == part), None)
-            types = found.types if isinstance(found, Message) else []
-        return found is info.type
+
+def _ids(types: list[Message | Enum]) -> Iterator[int]:
+    """Yield the identity of every type that is declared here or within."""
+    for each in types:
+        yield id(each)
+        if isinstance(each, Message):
+            yield from _ids(each.types)
 
 
 def _messages(types: list[Message | Enum]) -> dict[str, tuple[int, Message]]:

@@ -1,7 +1,7 @@
 """Compiles .proto files with protoc, in this process, to check them and to get their descriptors.
 
-protoc reads files. It gets a temporary folder that holds exactly the files of the closure, and no other path: an
-import can name nothing else. Its errors come as objects, not on stderr.
+protoc reads files. It gets a temporary folder that holds exactly the files of the closure, and no other path:
+an import can name nothing else. Its errors come as objects, not on stderr.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SERIALIZED = re.compile(rb"AddSerializedFile\((b'.*')\)$|AddSerializedFile\((b\
 
 
 def is_safe_name(name: str) -> bool:
-    """Tell whether an import names a file below the folder: no absolute path, no dots, nothing unprintable."""
+    """Tell whether an import names a file below the folder: not absolute, no dots, nothing unprintable."""
     path = PurePosixPath(name)
     return (
         0 < len(name) <= 255
@@ -43,7 +43,7 @@ def _get_protos() -> Any:
 
 
 def compile_descriptors(text: str, imports: Mapping[str, str]) -> bytes:
-    """Return the serialized FileDescriptorProto of a file, whose imports are given by name; its own name is `default`."""
+    """Return the serialized FileDescriptorProto of a file that imports these files; its name is `default`."""
     get_protos = _get_protos()
     main = _unused(imports)
     with tempfile.TemporaryDirectory(prefix="ottla-protoc-") as folder:
@@ -97,4 +97,5 @@ def _renamed(serialized: bytes) -> bytes:
 
     descriptor = descriptor_pb2.FileDescriptorProto.FromString(serialized)
     descriptor.name = MAIN
-    return descriptor.SerializeToString(deterministic=True)
+    renamed: bytes = descriptor.SerializeToString(deterministic=True)
+    return renamed

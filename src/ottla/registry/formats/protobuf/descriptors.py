@@ -1,4 +1,4 @@
-"""Turns a serialized FileDescriptorProto into elements: clients may register a schema in that form, as base64."""
+"""Turns a serialized FileDescriptorProto into elements: clients may register one, in base64, as a schema."""
 
 from __future__ import annotations
 

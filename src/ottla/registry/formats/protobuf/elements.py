@@ -8,13 +8,29 @@ from typing import Any
 
 MAX_TAG = (1 << 29) - 1
 SCALARS = frozenset(
-    "double float int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64 bool string bytes".split()
+    [
+        "double",
+        "float",
+        "int32",
+        "int64",
+        "uint32",
+        "uint64",
+        "sint32",
+        "sint64",
+        "fixed32",
+        "fixed64",
+        "sfixed32",
+        "sfixed64",
+        "bool",
+        "string",
+        "bytes",
+    ]
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A value of an option that is written without quotes: a number, a boolean or the name of an enum's value."""
+    """A value of an option without quotes: a number, a boolean or the name of an enum's value."""
 
     kind: str  # "NUMBER", "BOOLEAN", "ENUM"
     text: str
@@ -22,7 +38,7 @@ class Word:
 
 @dataclass(slots=True)
 class Option:
-    """An option. Its value is a str, a Word, a dict (a message), a list, or an Option (`(name).inner = ...`)."""
+    """An option. Its value is a str, Word, dict (a message), list, or an Option (`(name).inner = ...`)."""
 
     name: str
     value: Any

@@ -63,7 +63,9 @@ class OptionWriter:
             return Option(right.name, self._merged_maps(field, left.value, right.value), right.parenthesized)
         return right
 
-    def _merged_maps(self, container: Field | None, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    def _merged_maps(
+        self, container: Field | None, left: dict[str, Any], right: dict[str, Any]
+    ) -> dict[str, Any]:
         message = self._message(container)
         out = dict(left)
         for key, value in right.items():

@@ -89,7 +89,7 @@ class ProtobufSchema:
 
     @property
     def _main(self) -> ProtoFile:
-        """Return the file whose messages count: the one that is publicly imported, if this one declares nothing."""
+        """Return the file whose messages count: the publicly imported one, if this one declares nothing."""
         file = self.file
         if file.types or file.imports or file.services or file.extends or len(file.public_imports) != 1:
             return file
@@ -178,11 +178,15 @@ class ProtobufSchema:
 
 
 def _compilable(file: ProtoFile) -> str:
-    """Return the text for protoc: what uses Confluent's options must import them, and maps have no entry messages."""
+    """Return the text for protoc: Confluent's options must be imported, and maps have no entry messages."""
     text = canonical_text(file)
     if any(isinstance(each, Message) and _has_map_entry(each) for each in file.types):
         text = normalized_text(file, TypeTable([file])) if _is_closed(file) else text
-    if _uses_confluent(text) and "confluent/meta.proto" not in file.all_imports and file.package != "confluent":
+    if (
+        _uses_confluent(text)
+        and "confluent/meta.proto" not in file.all_imports
+        and file.package != "confluent"
+    ):
         copy = ProtoFile(**{name: getattr(file, name) for name in file.__slots__})
         copy.imports = [*file.imports, "confluent/meta.proto"]
         text = canonical_text(copy)

@@ -32,8 +32,8 @@ message Variant { bytes metadata = 1; bytes value = 2; }
 """,
 }
 _GOOGLE_TYPES = {
-    "calendar_period": """enum CalendarPeriod { CALENDAR_PERIOD_UNSPECIFIED = 0; DAY = 1; WEEK = 2; FORTNIGHT = 3;
-  MONTH = 4; QUARTER = 5; HALF = 6; YEAR = 7; }""",
+    "calendar_period": """enum CalendarPeriod { CALENDAR_PERIOD_UNSPECIFIED = 0; DAY = 1; WEEK = 2;
+  FORTNIGHT = 3; MONTH = 4; QUARTER = 5; HALF = 6; YEAR = 7; }""",
     "color": """import "google/protobuf/wrappers.proto";
 message Color { float red = 1; float green = 2; float blue = 3; google.protobuf.FloatValue alpha = 4; }""",
     "date": "message Date { int32 year = 1; int32 month = 2; int32 day = 3; }",
@@ -42,8 +42,8 @@ message DateTime { int32 year = 1; int32 month = 2; int32 day = 3; int32 hours =
   int32 seconds = 6; int32 nanos = 7;
   oneof time_offset { google.protobuf.Duration utc_offset = 8; TimeZone time_zone = 9; } }
 message TimeZone { string id = 1; string version = 2; }""",
-    "dayofweek": """enum DayOfWeek { DAY_OF_WEEK_UNSPECIFIED = 0; MONDAY = 1; TUESDAY = 2; WEDNESDAY = 3; THURSDAY = 4;
-  FRIDAY = 5; SATURDAY = 6; SUNDAY = 7; }""",
+    "dayofweek": """enum DayOfWeek { DAY_OF_WEEK_UNSPECIFIED = 0; MONDAY = 1; TUESDAY = 2; WEDNESDAY = 3;
+  THURSDAY = 4; FRIDAY = 5; SATURDAY = 6; SUNDAY = 7; }""",
     "decimal": "message Decimal { string value = 1; }",
     "expr": """message Expr { string expression = 1; string title = 2; string description = 3;
   string location = 4; }""",
@@ -57,18 +57,30 @@ message Interval { google.protobuf.Timestamp start_time = 1; google.protobuf.Tim
   JUNE = 6; JULY = 7; AUGUST = 8; SEPTEMBER = 9; OCTOBER = 10; NOVEMBER = 11; DECEMBER = 12; }""",
     "phone_number": """message PhoneNumber { message ShortCode { string region_code = 1; string number = 2; }
   oneof kind { string e164_number = 1; ShortCode short_code = 2; } string extension = 3; }""",
-    "postal_address": """message PostalAddress { int32 revision = 1; string region_code = 2; string language_code = 3;
-  string postal_code = 4; string sorting_code = 5; string administrative_area = 6; string locality = 7;
-  string sublocality = 8; repeated string address_lines = 9; repeated string recipients = 10;
+    "postal_address": """message PostalAddress { int32 revision = 1; string region_code = 2;
+  string language_code = 3; string postal_code = 4; string sorting_code = 5; string administrative_area = 6;
+  string locality = 7; string sublocality = 8; repeated string address_lines = 9;
+  repeated string recipients = 10;
   string organization = 11; }""",
     "quaternion": "message Quaternion { double x = 1; double y = 2; double z = 3; double w = 4; }",
-    "timeofday": "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }",
+    "timeofday": """message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3;
+  int32 nanos = 4; }""",
 }
 _GOOGLE = frozenset(
     f"google/protobuf/{name}.proto"
-    for name in (
-        "any api descriptor duration empty field_mask source_context struct timestamp type wrappers"
-    ).split()
+    for name in [
+        "any",
+        "api",
+        "descriptor",
+        "duration",
+        "empty",
+        "field_mask",
+        "source_context",
+        "struct",
+        "timestamp",
+        "type",
+        "wrappers",
+    ]
 )
 
 

@@ -1,7 +1,7 @@
 """Writes elements as .proto text: the form that Confluent stores, and the normalised one.
 
-Both put things in a fixed order (fields before oneofs, messages before enums) without comments. The normalised form
-also sorts by number, resolves every name of a type and merges options.
+Both put things in a fixed order (fields before oneofs, messages before enums) without comments. The
+normalised form also sorts by number, resolves every name of a type and merges options.
 """
 
 from __future__ import annotations
@@ -220,7 +220,9 @@ class _Writer:
         return f"{first} to {last if last < MAX_TAG else 'max'}"
 
     def _service(self, service: Service) -> str:
-        options = [write_statement(e, normalize=self._normalizes) for e in self._options.prepare(service.options)]
+        options = [
+            write_statement(e, normalize=self._normalizes) for e in self._options.prepare(service.options)
+        ]
         return _block(f"service {service.name}", [options, [self._rpc(each) for each in service.rpcs]])
 
     def _rpc(self, rpc: Rpc) -> str:
@@ -264,5 +266,3 @@ def _block(head: str, sections: Iterable[list[str]]) -> str:
     """Write a declaration with its sections, each after an empty line but the first."""
     body = "".join("\n" + "".join(map(indented, lines)) for lines in sections if lines)
     return f"{head} {{{body}}}\n"
-
-
