@@ -38,7 +38,10 @@ THEIRS = [
     ),
     (b'{"keytype":"MODE","subject":"new","magic":0}', b'{"subject":"new","mode":"READONLY"}'),
     (b'{"keytype":"DELETE_SUBJECT","subject":"new","magic":0}', b'{"subject":"new","version":1}'),
-    (b'{"keytype":"CONTEXT","tenant":"default","context":".x","magic":0}', b'{"tenant":"default","context":".x"}'),
+    (
+        b'{"keytype":"CONTEXT","tenant":"default","context":".x","magic":0}',
+        b'{"tenant":"default","context":".x"}',
+    ),
     (b'{"keytype":"ASSOC","subject":"new"}', b"{}"),
 ]
 
