@@ -74,6 +74,7 @@ async def test_of_many_at_once_one_is_appended(broker: OttlaBroker) -> None:
             ErrorCode.invalid_record,
         ),
         ("refused", batch_of(b"a", control=True), ErrorCode.invalid_record),
+        ("refused", batch_of(b"a", codec=1), ErrorCode.invalid_record),
         ("refused", batch_of(b"a")[:-1], ErrorCode.corrupt_message),
         ("refused", b"", ErrorCode.invalid_record),
         ("refused", batch_of(b"x" * 2_000_000), ErrorCode.message_too_large),

@@ -90,6 +90,7 @@ def test_settings(typed: Typed) -> None:
 def test_deletes_ask_and_errors_are_words(typed: Typed, registry: RunningRegistry) -> None:
     registry.ask("POST", "/subjects/cli-gone/versions", {"schema": '"int"'})
     assert typed("subject", "delete", "cli-gone")[0] == 2, "nobody can be asked"
+    assert typed("subject", "delete", "cli-gone", "--dry-run")[2] == "would delete 1 version: 1\n"
     assert typed("subject", "delete", "cli-gone", "--yes")[2] == "deleted 1 version: 1\n"
     code, _, err = typed("subject", "delete", "cli-gone", "--yes")
     assert code == 1

@@ -66,6 +66,8 @@ def _append(partition: Partition, request: ConditionalAppendRequest) -> int:
     header = check_batch(batch)
     if header.is_control or header.is_transactional or header.producer_id >= 0:
         raise InvalidRecord("a conditional append takes plain records: no transaction, no idempotence")
+    if header.codec:
+        raise InvalidRecord("a conditional append is not compressed")  # who looks inside does so on the loop
     partition.check_in_sync()
     if partition.log.log_end_offset != request.expected_end_offset:
         raise InvalidUpdateVersion(

@@ -72,7 +72,7 @@ def serve(
 
     \b
     ottla registry serve
-    ottla registry serve --bootstrap broker1:9092,broker2:9092 --listen 0.0.0.0:8081
+    ottla registry serve --bootstrap broker1:9092 --listen 0.0.0.0:8081
     """
     from ottla.registry.server import RegistryOptions
 

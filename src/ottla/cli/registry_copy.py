@@ -25,7 +25,7 @@ KEPT = ("subject", "version", "id", "schemaType", "references", "metadata", "rul
 NO_CONFIG = 40408
 
 
-@click.command("export")
+@click.command("export", short_help="Write all schemas to a file.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--prefix", metavar="TEXT", help="Only subjects that begin with it.")
 @click.option("--deleted", is_flag=True, help="Soft deleted versions too.")
@@ -70,7 +70,7 @@ def _own_config(url: str, name: str) -> dict[str, Any] | None:
     return found
 
 
-@click.command("import")
+@click.command("import", short_help="Register the schemas of an exported file.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--force", is_flag=True, help="Into a registry that has schemas already.")
 @format_option

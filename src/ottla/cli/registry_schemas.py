@@ -55,7 +55,7 @@ def list_subjects(prefix: str | None, deleted: bool, output_format: str, url: st
     talk(count(len(found), "subject"))
 
 
-@subject.command("describe")
+@subject.command("describe", short_help="Show the versions of a subject.")
 @click.argument("name", metavar="SUBJECT")
 @click.option("--deleted", is_flag=True, help="Soft deleted versions too.")
 @format_option
@@ -94,11 +94,18 @@ def describe_subject(name: str, deleted: bool, output_format: str, url: str) -> 
 @click.argument("name", metavar="SUBJECT")
 @click.option("--version", metavar="N", help="Only this version.")
 @click.option("--permanent", is_flag=True, help="For good: after a soft delete, which can be undone.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @format_option
 @url_option
 def delete_subject(
-    name: str, version: str | None, permanent: bool, yes: bool, output_format: str, url: str
+    name: str,
+    version: str | None,
+    permanent: bool,
+    dry_run: bool,
+    yes: bool,
+    output_format: str,
+    url: str,
 ) -> None:
     """Delete a subject, or one version of it.
 
@@ -107,6 +114,13 @@ def delete_subject(
     ottla registry subject delete orders-value --permanent --yes
     """
     what = name if version is None else f"version {version} of {name}"
+    if dry_run:
+        found = ask(url, "GET", path_of("subjects", name, "versions", deleted=permanent))
+        chosen = (
+            found[-1:] if version == "latest" else [each for each in found if version in (None, str(each))]
+        )
+        talk(f"would delete {count(len(chosen), 'version')}: {', '.join(map(str, chosen))}")
+        return
     confirm(f"Delete {what}{' for good' if permanent else ''}?", yes)
     path = ("subjects", name) if version is None else ("subjects", name, "versions", version)
     found = ask(url, "DELETE", path_of(*path, permanent=permanent))
@@ -139,7 +153,7 @@ def _file_options(command: Any) -> Any:
     return command
 
 
-@schema.command("register")
+@schema.command("register", short_help="Register a schema under a subject.")
 @click.argument("name", metavar="SUBJECT")
 @_file_options
 @format_option
@@ -210,7 +224,7 @@ def list_schemas(prefix: str | None, latest: bool, output_format: str, url: str)
     print_table(("subject", "version", "id", "type"), rows, right=("version", "id"))
 
 
-@compat.command("check")
+@compat.command("check", short_help="Tell whether a schema could be registered.")
 @click.argument("name", metavar="SUBJECT")
 @_file_options
 @click.option("--version", metavar="N", help="Against this version only.  [default: as registering would]")

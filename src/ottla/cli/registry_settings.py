@@ -23,7 +23,7 @@ LEVELS = (
 FLAGS = frozenset({"normalize", "validateFields", "validateRules", "validateNewSchemas"})
 
 
-@click.group(context_settings=HELP)
+@click.group(context_settings=HELP, short_help="Look at compatibility levels; change them.")
 def config() -> None:
     """Look at and change the compatibility level, and what else is configured."""
 
@@ -63,7 +63,7 @@ def get_config(name: str | None, own: bool, output_format: str, url: str) -> Non
     _show(ask(url, "GET", _path("config", name, defaultToGlobal=not own)), output_format)
 
 
-@config.command("set")
+@config.command("set", short_help="Set the compatibility level, or another field.")
 @_subject
 @click.option("--level", type=click.Choice(LEVELS, case_sensitive=False), help="The compatibility level.")
 @click.option(

@@ -73,11 +73,14 @@ class SchemaLog:
     # Reading
 
     async def _read_on(self) -> None:
+        held_up = ""
         while True:
             try:
                 read = await self._topic.read(READ_TIMEOUT_S)
             except Unavailable as error:
-                log.warning("reading the schemas failed, will be repeated: %s", error)
+                if str(error) != held_up:
+                    log.warning("reading the schemas is held up, will be repeated: %s", error)
+                    held_up = str(error)
                 await asyncio.sleep(PAUSE_S)
                 continue
             except LogReset as error:
@@ -90,6 +93,7 @@ class SchemaLog:
                 async with self._moved:
                     self._moved.notify_all()
                 raise
+            held_up = ""
             for record in read.records:
                 self._replay(record)
             self.state.position = max(self.state.position, read.position)
