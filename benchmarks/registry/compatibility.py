@@ -1,11 +1,11 @@
-"""Compares verdicts on generated pairs of schemas with the laws of the levels, or with another implementation.
+"""Compares verdicts on generated pairs of schemas with the laws of the levels, or with another program's.
 
     python -m benchmarks.registry.compatibility --pairs 2000
     python -m benchmarks.registry.compatibility --pairs 50000 --peer './some-checker'
 
-Each pair is checked on all seven levels, in all three formats. Without a peer, the laws are checked: a schema
-is compatible with itself and with its normalised form, FULL is BACKWARD and FORWARD, a transitive level refuses
-if any version refuses.
+Each pair is checked on all seven levels, in all three formats. Without a peer, the laws are checked: a
+schema is compatible with itself and with its normalised form, FULL is BACKWARD and FORWARD, a transitive
+level refuses if any version refuses.
 
 A peer is a program that reads one JSON object per line, `{"type": ..., "old": ..., "new": ...}`, and answers
 each with one: `{"verdicts": {"BACKWARD": [...], "FORWARD": [...], "FULL": [...]}, "canonical": ...,

@@ -92,6 +92,11 @@ def test_normalising_sorts_properties_and_drops_empty_docs() -> None:
     assert parse("AVRO", text, normalize=True).canonical == expected
 
 
+def test_normalising_writes_a_default_as_the_branch_of_the_union_has_it() -> None:
+    text = RECORD % '{"name":"a","type":["boolean","float"],"default":1}'
+    assert '"default":1.0' in parse("AVRO", text).normalized
+
+
 def test_references_are_named_and_not_repeated() -> None:
     address = '{"type":"record","name":"a.Address","fields":[{"name":"street","type":"string"}]}'
     person = '{"type":"record","name":"a.Person","fields":[{"name":"home","type":"Address"}]}'
