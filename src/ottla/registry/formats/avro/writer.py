@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.registry.formats.avro.defaults import valid_default
 from ottla.registry.formats.avro.model import NAMED, PRIMITIVES, AvroType, Field
 from ottla.registry.formats.json_text import Json, utf16_key, write_json
 
@@ -138,7 +139,8 @@ def _typed(value: Json, node: AvroType) -> Json:
     if node.kind in ("float", "double") and _is_int(value):
         return float(value)
     if node.kind == "union":
-        return _typed(value, node.branches[0]) if node.branches else value
+        branch = next((each for each in node.branches if valid_default(each, value)), None)
+        return _typed(value, branch) if branch is not None else value
     if node.kind == "array" and isinstance(value, list) and node.items is not None:
         return [_typed(item, node.items) for item in value]
     if node.kind == "map" and isinstance(value, dict) and node.items is not None:

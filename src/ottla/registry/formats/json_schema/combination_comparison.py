@@ -84,6 +84,9 @@ class _Shapes:
     def __init__(self) -> None:
         self._of_node: dict[int, int] = {}
         self._of_shape: dict[object, int] = {}
+        self._plain: dict[str, tuple[object, ...]] = {}
+        for kind in ("empty", "object", "array", "number", "string"):
+            self._plain[kind] = self._shape(Node(kind))[-2:]
 
     def number(self, node: Node | None) -> int:
         if node is None:
@@ -95,21 +98,10 @@ class _Shapes:
     def _numbers(self, nodes: dict[str, Node]) -> tuple[tuple[str, int], ...]:
         return tuple(sorted((name, self.number(each)) for name, each in nodes.items()))
 
-    def _shape(self, node: Node) -> object:
+    def _shape(self, node: Node) -> tuple[object, ...]:
         described = (node.id, node.title, node.description, node.has_default, node.default, node.extra)
-        limits = (
-            node.values,
-            node.limits,
-            node.pattern,
-            node.integer,
-            node.open,
-            node.unique,
-            node.criterion,
-        )
-        return (
-            node.kind,
-            node.reference,
-            write_json((*described, *limits), sort=True),
+        limits = (node.values, node.limits, node.pattern, node.integer, node.open, node.unique, node.typed)
+        contents = (
             tuple(self.number(each) for each in node.members),
             self.number(node.inner) if node.kind == "not" else None,
             self._numbers(node.properties),
@@ -122,3 +114,7 @@ class _Shapes:
             self.number(node.all_items),
             tuple(self.number(each) for each in node.items),
         )
+        text = write_json((*described, *limits), sort=True)
+        if (text, contents) == self._plain.get(node.kind):
+            return ("empty",)  # keywords that permit everything say as little as no keywords
+        return node.kind, node.criterion, node.reference, text, contents

@@ -148,13 +148,15 @@ class Loader(LoaderBase):
         if kind in ("boolean", "null"):
             return Node(kind)
         if kind == "object":
-            return self._build(self._object, source, left, self._build_object)
-        if kind == "array":
-            return self._build(self._array, source, left, self._build_array)
-        if kind == "string":
-            return self._build(STRING, source, left, build_string)
-        node = self._build(NUMBER, source, left, self._build_number)
-        node.integer = kind == "integer"
+            node = self._build(self._object, source, left, self._build_object)
+        elif kind == "array":
+            node = self._build(self._array, source, left, self._build_array)
+        elif kind == "string":
+            node = self._build(STRING, source, left, build_string)
+        else:
+            node = self._build(NUMBER, source, left, self._build_number)
+            node.integer = kind == "integer"
+        node.typed = True
         return node
 
     def _build(

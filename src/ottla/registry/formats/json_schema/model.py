@@ -25,6 +25,7 @@ class Node:
     default: Json = None
     extra: dict[str, Json] = field(default_factory=dict)  # keywords that no kind of node consumed
 
+    typed: bool = False  # the schema names the type; else the keywords count only for values of this type
     limits: dict[str, Json] = field(default_factory=dict)  # maxLength, minimum, minItems, ...
     pattern: str | None = None
     integer: bool = False
@@ -67,6 +68,7 @@ def merge(left: Node, right: Node) -> Node:
         for key, names in node.property_dependencies.items():
             out.property_dependencies[key] = out.property_dependencies.get(key, set()) | names
         out.items += node.items
+        out.typed |= node.typed
         out.integer |= node.integer
         out.unique |= node.unique
         out.open &= node.open

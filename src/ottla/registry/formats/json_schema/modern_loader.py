@@ -199,7 +199,7 @@ def _types(value: Json) -> Node:
 def _type(name: Json) -> Node:
     if name not in TYPES:
         raise InvalidSchema(f"unknown type: [{shorten(name)}]")
-    return Node("number", integer=True) if name == "integer" else Node(name)
+    return Node("number", integer=True, typed=True) if name == "integer" else Node(name, typed=True)
 
 
 def _integer_limit(kind: str, keyword: str) -> Callable[[Json, dict[str, Json]], Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from ottla.registry.formats.protobuf.compatibility import Compared, messages
 from ottla.registry.formats.protobuf.compiler import compile_descriptors
 from ottla.registry.formats.protobuf.descriptors import parse_base64
 from ottla.registry.formats.protobuf.elements import Enum, Field, Message, Option, ProtoFile
+from ottla.registry.formats.protobuf.map_entries import with_maps
 from ottla.registry.formats.protobuf.parser import parse_proto
 from ottla.registry.formats.protobuf.type_table import TypeTable
 from ottla.registry.formats.protobuf.well_known import well_known
@@ -179,30 +181,12 @@ class ProtobufSchema:
 
 def _compilable(file: ProtoFile) -> str:
     """Return the text for protoc: Confluent's options must be imported, and maps have no entry messages."""
+    file = with_maps(file)
     text = canonical_text(file)
-    if any(isinstance(each, Message) and _has_map_entry(each) for each in file.types):
-        text = normalized_text(file, TypeTable([file])) if _is_closed(file) else text
-    if (
-        _uses_confluent(text)
-        and "confluent/meta.proto" not in file.all_imports
-        and file.package != "confluent"
-    ):
-        copy = ProtoFile(**{name: getattr(file, name) for name in file.__slots__})
-        copy.imports = [*file.imports, "confluent/meta.proto"]
-        text = canonical_text(copy)
+    imported = "confluent/meta.proto" in file.all_imports or file.package == "confluent"
+    if _uses_confluent(text) and not imported:
+        text = canonical_text(replace(file, imports=[*file.imports, "confluent/meta.proto"]))
     return text
-
-
-def _has_map_entry(message: Message) -> bool:
-    return message.is_map_entry or any(_has_map_entry(e) for e in message.types if isinstance(e, Message))
-
-
-def _is_closed(file: ProtoFile) -> bool:
-    try:
-        normalized_text(file, TypeTable([file]))
-    except Unresolved:
-        return False
-    return True
 
 
 def _uses_confluent(text: str) -> bool:

@@ -1,6 +1,6 @@
 """The schema registry: look-ups by id on one core, the time to register, the time to load many subjects.
 
-    python -m benchmarks.registry [--seconds 5] [--subjects 10000]
+    python -m benchmarks.registry.service [--seconds 5] [--subjects 10000]
 
 Broker, registry and load generator are processes of their own. The look-ups are told per second of the
 registry's CPU too: that is what one core can do, however much of it the machine gives.
