@@ -20,8 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.testing.cluster_process import ClusterProcess, wait_until
-from ottla.testing.cluster_view import view_of
+from ottla.testing.cluster_process import ClusterProcess, view_of, wait_until
 
 KILLS = 30
 MANY_PARTITIONS = 1_000

@@ -6,7 +6,7 @@ import socket
 import struct
 
 from benchmarks.measure import Cost, Meter
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.broker_process import BrokerProcess
 
 VERSION = 9

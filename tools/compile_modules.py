@@ -3,7 +3,7 @@
     python tools/compile_modules.py [--into FOLDER]
 
 Each module gets a compiled twin beside it, `_name.<python and platform>.so`, made of a copy of its source and
-the source's hash. Whoever imports the module takes the twin only if that hash fits (ottla.protocol.compiled),
+the source's hash. The twin is imported only if that hash fits (ottla/protocol/records/compiled.py),
 so a twin that is older than its source does nothing. Needs mypy, setuptools and a C compiler; ends with 1
 if something is missing. `pip install` runs this through hatch_build.py, and goes on without twins then.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
-MODULES = ("ottla/protocol/record_decoder.py",)
+MODULES = ("ottla/protocol/records/record_decoder.py",)
 """What measurement has shown to pay: docs/decisions/0027 and 0025."""
 
 MYPY_OPTIONS = ("--follow-imports=skip", "--ignore-missing-imports", "--no-incremental")

@@ -7,11 +7,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tools.decisions_index import decisions_page
 
-from ottla.api.table_docs import api_page
-from ottla.cli.problem_docs import problems_page
+from ottla.api.support.table_docs import api_page
+from ottla.cli.support.problem_docs import problems_page
 from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page
-from ottla.common.config_docs import configuration_page
+from ottla.common.config.docs import configuration_page
 from ottla.metrics.metrics_docs import metrics_page
 from ottla.protocol.errors_docs import error_page
 from ottla.spark.options_docs import spark_options_page

@@ -12,16 +12,16 @@ from typing import Any
 
 from benchmarks.libraries import FETCH_BYTES, Job
 from ottla.client import Consumer, TopicPartition
-from ottla.client.request_heads import RequestHeads
+from ottla.client.connection import RequestHeads
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.fetch_client import (
-    Asked,
+    FetchPartitionRequest,
     FetchSettings,
     Topic,
     encode_fetch_request,
 )
 from ottla.protocol.produce_client import encode_produce_request
-from ottla.protocol.record_encoder import encode_new_batch
+from ottla.protocol.records.record_encoder import encode_new_batch
 
 _SIZE = struct.Struct(">i")
 _PRODUCE_VERSION, _FETCH_VERSION = 9, 12
@@ -63,7 +63,7 @@ def _produce_request(job: Job) -> bytes:
 
 
 def _fetch_request(job: Job, offset: int) -> bytes:
-    asked: Any = {Topic(job.topic, None): {0: Asked(offset, -1, FETCH_BYTES)}}
+    asked: Any = {Topic(job.topic, None): {0: FetchPartitionRequest(offset, -1, FETCH_BYTES)}}
     settings = FetchSettings(_MAX_WAIT_MS, 1, FETCH_BYTES, 0)
     return _framed(
         ApiKey.FETCH, _FETCH_VERSION, encode_fetch_request(_FETCH_VERSION, settings, (0, -1), asked, {})

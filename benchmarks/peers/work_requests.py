@@ -18,7 +18,7 @@ CROWDS = {
     (500, 20): 400_000,
 }
 """Connections and requests of each that are unanswered at a time; how many requests are sent."""
-SETTINGS = {"max.connections.per.ip": "1000"}  # Ottla's default is 200, Kafka has none
+SETTINGS = {"max.connections.per.ip": "1000"}
 WARM_REQUESTS = 150_000
 WARM_RECORDS = 200_000  # 20 s: Kafka is slower until its JVM has compiled what is hot
 RATES = (10_000, 1_000, 50_000)

@@ -17,7 +17,7 @@ from tests.integration.members import Event, GroupConsumer, Library, Member, Mem
 from tests.integration.transactions import END
 from tests.integration.wire import Wire
 
-from ottla.coordinator.placement import partition_for
+from ottla.coordinator.partitions import partition_for
 from ottla.protocol.api_keys import ApiKey
 from ottla.testing.cluster_process import ClusterProcess
 from ottla.testing.ownership import Ownership

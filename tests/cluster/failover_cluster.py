@@ -13,7 +13,7 @@ from tests.cluster.failover import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from tests.cluster.load import create_topic
 
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.coordinator.placement import partition_for
+from ottla.coordinator.partitions import partition_for
 from ottla.testing.cluster_process import ClusterProcess
 
 IN_SYNC_WITHIN_S = 60.0

@@ -9,8 +9,7 @@ from pathlib import Path
 from tests.cluster.namespaces import Network
 
 from ottla.testing.broker_process import BrokerProcess
-from ottla.testing.cluster_process import ClusterProcess
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.testing.cluster_process import ClusterProcess, ZooKeeperProcess
 
 ZOOKEEPER = "zookeeper"
 BROKERS = 3

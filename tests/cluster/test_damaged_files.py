@@ -26,7 +26,7 @@ from tests.cluster.damage import (
 from tests.cluster.reading import read_one
 from tests.cluster.wire import Produced, WirePeer
 
-from ottla.protocol.record_batch import stamp
+from ottla.protocol.records.batch import stamp
 
 
 def next_batch(size: int | None = None) -> bytes:

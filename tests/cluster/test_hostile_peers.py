@@ -35,7 +35,7 @@ from ottla.testing.broker_process import BrokerProcess
 
 CORRUPT_MESSAGE = 2
 
-BROKER_SETTINGS = {"connections.max.idle.ms": "600000"}
+BROKER_SETTINGS = {"connections.max.idle.ms": "600000", "max.connections.per.ip": str(PER_ADDRESS)}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.replicas import differences
 from tests.cluster.wire import batch_of
 
-from ottla.protocol.record_batch import stamp
+from ottla.protocol.records.batch import stamp
 
 HERE = ("t", 0)
 

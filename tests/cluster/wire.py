@@ -17,7 +17,7 @@ from struct import Struct, pack, unpack_from
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 CLIENT_ID = b"wire"

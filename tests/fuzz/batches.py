@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from ottla.protocol.compression import CODEC_NAMES, compress
 from ottla.protocol.primitives import encode_varint
-from ottla.protocol.record_batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, crc_of
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, crc_of
+from ottla.protocol.records.compression import CODEC_NAMES, compress
+from ottla.protocol.records.records import Record, encode_batch
 
 CODECS = range(len(CODEC_NAMES))
 NOW_MS = 1_700_000_000_000

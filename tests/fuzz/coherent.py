@@ -17,7 +17,7 @@ from uuid import UUID
 from tests.fuzz.world import World
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.message_schema import specs_of
+from ottla.protocol.schema.fields import specs_of
 
 Adjust = Callable[[Random, World, Any], Any]
 

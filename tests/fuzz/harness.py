@@ -32,7 +32,7 @@ from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.controller.machine import ConfigAlteration, NewTopic, TopicSelector, topics
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages import request_class
+from ottla.protocol.schema.messages import request_class
 
 T = TypeVar("T")
 
@@ -72,9 +72,15 @@ class Client:
 
     listener_name = "PLAINTEXT"
     software = ""
-    has_fetched = False
+    has_fetched = is_held_up = False
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
+
+    def hold(self) -> None:
+        """Do nothing: what is sent is not read from a socket."""
+
+    def release(self) -> None:
+        """Do nothing, as in `hold`."""
 
 
 class Waiting(NamedTuple):

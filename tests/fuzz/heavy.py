@@ -19,8 +19,8 @@ from tests.unit.protocol.entities import kio_bytes
 from ottla.api.dispatcher import MAX_FRAME_BYTES
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.hot_path import TOPIC_WEIGHT
-from ottla.protocol.message_schema import FieldSpec, specs_of, zero_of
-from ottla.protocol.messages import MAX_REQUEST_ELEMENTS, request_class, request_encoder
+from ottla.protocol.schema.fields import FieldSpec, specs_of, zero_of
+from ottla.protocol.schema.messages import MAX_REQUEST_ELEMENTS, request_class, request_encoder
 
 Fill = Callable[[FieldSpec, int], Any]
 """Return a value for a field, given the number of its element."""

@@ -21,8 +21,8 @@ from tests.unit.protocol.entities import kio_bytes, random_entity
 from ottla.api.table import APIS
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import is_flexible
-from ottla.protocol.message_schema import FieldSpec, specs_of
-from ottla.protocol.messages import request_class
+from ottla.protocol.schema.fields import FieldSpec, specs_of
+from ottla.protocol.schema.messages import request_class
 
 PLAUSIBLE = (1.0, 1.0, 0.95, 0.6)
 """How many of the fields of a message that we know get a value that makes sense."""

@@ -13,7 +13,7 @@ from tests.fuzz.messages import served
 from ottla.controller.machine.topics import MAX_PARTITIONS_PER_REQUEST
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import decode_request_header
-from ottla.protocol.messages import request_decoder
+from ottla.protocol.schema.messages import request_decoder
 
 pytestmark = pytest.mark.timeout(600)
 

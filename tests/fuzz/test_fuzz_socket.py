@@ -26,7 +26,6 @@ from ottla.testing.broker_process import BrokerProcess
 pytestmark = pytest.mark.timeout(300)
 
 BROKER_SETTINGS = {
-    "max.connections.per.ip": "1500",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.min.session.timeout.ms": "100",

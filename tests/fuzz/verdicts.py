@@ -14,7 +14,7 @@ from ottla.common.file_range import FileRange
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.frames import decode_response_header
-from ottla.protocol.messages import response_decoder
+from ottla.protocol.schema.messages import response_decoder
 
 SHOWN_BYTES = 4096
 SHOWN_FRAMES = 50

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any, ClassVar
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
 
 REMEMBERED = 4
 """How many of the ids that the broker has given out are still used."""

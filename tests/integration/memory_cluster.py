@@ -14,8 +14,7 @@ from typing import Any, Self, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer, MemoryStore
 
 T = TypeVar("T")
 PATIENCE_S = 20.0

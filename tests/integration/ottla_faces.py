@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.client import AsyncProducer, Producer
-from ottla.client.bridge import Bridge
+from ottla.client.event_loop_thread import EventLoopThread
 
 MakeProducer = Callable[..., Any]
 
@@ -19,7 +19,7 @@ MakeProducer = Callable[..., Any]
 class Driven:
     """An asyncio client that is called as if it were a synchronous one."""
 
-    def __init__(self, client: Any, bridge: Bridge, owns_bridge: bool = False) -> None:
+    def __init__(self, client: Any, bridge: EventLoopThread, owns_bridge: bool = False) -> None:
         self._client = client
         self._bridge = bridge
         self._owns_bridge = owns_bridge
@@ -59,7 +59,7 @@ def open_face(face: type[Any], *args: Any, **options: Any) -> Any:
     """Return a client of either face, started; `close` also ends the thread that an asyncio one runs in."""
     if not face.__name__.startswith("Async"):
         return face(*args, **options)
-    bridge = Bridge("asyncio face")
+    bridge = EventLoopThread("asyncio face")
     try:
         client = face(*args, **options)
         bridge.run(client.start())
@@ -88,7 +88,7 @@ def make_producer(request: pytest.FixtureRequest) -> Iterator[MakeProducer]:
                 producer = Producer(*args, **options)
                 stack.callback(_close, producer)
                 return producer
-            bridge = Bridge("asyncio face")
+            bridge = EventLoopThread("asyncio face")
             stack.callback(bridge.close)
             driven = Driven(AsyncProducer(*args, **options), bridge)
             driven.start()

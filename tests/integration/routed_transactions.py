@@ -19,7 +19,7 @@ from tests.integration.wire import Closed, Wire
 from tests.integration.wire_transactions import TRANSACTION, V2, WAIT, Versions, WireProducer
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.testing.cluster_view import ClusterView, view_of
+from ottla.testing.cluster_process import ClusterView, view_of
 
 GROUP = 0
 """The type of coordinator to find."""

@@ -14,16 +14,16 @@ from tests.integration.clients import wait_until
 from ottla.client import (
     Admin,
     AsyncAdmin,
-    BrokerUnreachable,
     ClientClosed,
     ConfigError,
     Consumer,
     NewTopic,
     OffsetAndMetadata,
     Producer,
+    TimedOut,
     TopicPartition,
 )
-from ottla.client.config_admin import ConfigSource
+from ottla.client.admin.config_admin import ConfigSource
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.common.ids import new_uuid
 from ottla.protocol.errors import (
@@ -226,8 +226,11 @@ async def test_the_asyncio_twin_does_the_same(address: str) -> None:
 def test_mistakes_are_explained(address: str) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         Admin(bootstrap_server=address)  # type: ignore[call-arg]
-    with pytest.raises(BrokerUnreachable):
-        Admin("127.0.0.1:1")
+    with (
+        Admin("127.0.0.1:1", default_api_timeout_ms=200) as lonely,
+        pytest.raises(TimedOut, match=r"no broker at 127\.0\.0\.1:1: connection refused \(start the brokers"),
+    ):
+        lonely.list_topics()
     admin = Admin(address)
     admin.close()
     admin.close()

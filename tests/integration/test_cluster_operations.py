@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from tests.integration.memory_cluster import MemoryCluster, awaited
 
-from ottla.cli import move_progress
+from ottla.cli.cluster import plans
 from ottla.cli.main import run
-from ottla.client import moves
 from ottla.client.address import parse_addresses
+from ottla.client.admin import moves
+from ottla.client.admin.cluster_admin import ClusterAdmin
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin
 from ottla.client.producer import AsyncProducer
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import TopicAlreadyExists
 
@@ -177,7 +177,7 @@ def moving(cluster: MemoryCluster, topic: str) -> tuple[int, ...]:
 def test_a_throttled_move_shows_its_progress_and_leaves_no_throttle(
     cluster: MemoryCluster, ottla: Ottla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(move_progress, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(plans, "LINE_EVERY_S", 0.0)
     monkeypatch.setattr(moves, "POLL_S", 0.2)
     ottla("topic", "create", "orders", "-r", "1")
     _, to = fill(cluster, "orders", 60)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.client import AsyncAdmin
 from ottla.protocol.own_messages import ConditionalAppendRequest, ConditionalAppendResponse
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.local_broker import OttlaBroker
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.integration.scraping import Scrape, scrape_until
 
 from ottla.common.listeners import Address
-from ottla.metrics import distant_lag
+from ottla.metrics import remote_lag
 from ottla.testing.local_cluster import LocalCluster
 
 PARTITIONS = 6
@@ -28,7 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
         pytest.MonkeyPatch.context() as patch,
         LocalCluster(3, settings=SETTINGS, offsets_topic_replication_factor=1) as running,
     ):
-        patch.setattr(distant_lag, "ASK_EVERY_S", 0.2)
+        patch.setattr(remote_lag, "ASK_EVERY_S", 0.2)
         yield running
 
 

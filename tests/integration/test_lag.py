@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.client.admin.groups import Groups
+from ottla.client.admin.lag import measure
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.groups import Groups
-from ottla.client.lag import measure
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.clock import SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import Lag

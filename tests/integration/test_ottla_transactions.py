@@ -14,9 +14,9 @@ from tests.integration.confluent_client import ConfluentClient
 from tests.integration.ottla_faces import MakeProducer, make_producer
 
 from ottla.client.address import parse_address
+from ottla.client.admin.group_types import OffsetAndMetadata
 from ottla.client.connection import Connection
 from ottla.client.errors import TransactionAborted, TransactionFailed, WrongTransactionState
-from ottla.client.group_types import OffsetAndMetadata
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidTransactionTimeout, InvalidTxnState, MessageTooLarge, ProducerFenced

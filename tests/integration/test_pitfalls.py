@@ -21,8 +21,8 @@ from tests.integration.wire import (
     produce_fields,
 )
 
-from ottla.protocol.record_batch import decode_header, iter_batches
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.batch import decode_header, iter_batches
+from ottla.protocol.records.records import decode_records
 from ottla.testing.broker_process import BrokerProcess
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19

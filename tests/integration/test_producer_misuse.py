@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ottla.client import Admin, AsyncProducer, Producer, ProducerInterceptor
-from ottla.client.errors import BrokerUnreachable
+from ottla.client.errors import TimedOut
 from ottla.protocol.errors import InvalidTopicException, UnknownTopicOrPartition
 from ottla.testing.local_broker import OttlaBroker
 
@@ -118,8 +118,11 @@ def test_a_topic_that_has_grown_takes_records_for_its_new_partitions(broker, pro
 
 
 def test_tls_for_a_plaintext_listener_is_explained(broker):
-    with pytest.raises(BrokerUnreachable, match="is it a PLAINTEXT listener"):
-        Producer(broker.bootstrap_servers, security_protocol="SSL")
+    with (
+        Producer(broker.bootstrap_servers, security_protocol="SSL", max_block_ms=200) as producer,
+        pytest.raises(TimedOut, match="is it a PLAINTEXT listener"),
+    ):
+        producer.send("orders", b"x")
 
 
 @pytest.mark.parametrize("turns", range(0, 24, 2))

@@ -17,8 +17,7 @@ import pytest
 from ottla.broker.zookeeper_server import ZooKeeperFailed, zookeeper_jars
 from ottla.common.java import JavaNotFound, find_java
 from ottla.testing.broker_process import free_port
-from ottla.testing.cluster_process import wait_until
-from ottla.testing.cluster_view import view_of
+from ottla.testing.cluster_process import view_of, wait_until
 
 OTTLA = [sys.executable, "-m", "ottla.cli.main"]
 
@@ -126,7 +125,7 @@ def test_a_zookeeper_alone_serves_a_broker_and_keeps_its_cluster(tmp_path: Path)
         (["zookeeper", "start", "--member", "1=x", "--number", "1"], "is not N=HOST:PORT:PORT"),
         (["zookeeper", "start", "--member", "1=x:1:2", "--number", "2"], "is not among the members"),
         (["zookeeper", "start", "--listen", "here"], "is not HOST:PORT"),
-        (["serve", "-n", "2", "--node-id", "3"], "-n excludes"),
+        (["serve", "-n", "2", "--advertise", "here:1"], "-n excludes"),
         (["serve", "--zookeeper", "x", "--set", "zookeeper.connect=y"], "exclude each other"),
         (["zookeeper", "start", "--listen", "127.0.0.1:99999"], "is not HOST:PORT"),
     ],

@@ -12,12 +12,12 @@ import pytest
 
 from ottla.broker.stores import metadata_store
 from ottla.broker.zookeeper_server import ZooKeeperFailed
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigError
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
 from ottla.metadata.records import MetadataError, ProducerIdsAllocated
 from ottla.metadata.store import MetadataStore, Session, SessionLost, StoreUnavailable
-from ottla.metadata.zookeeper_types import NotAuthenticated
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.metadata.zookeeper.types import NotAuthenticated
+from ottla.testing.cluster_process import ZooKeeperProcess
 
 pytest.importorskip("puresasl", reason="SASL needs pure-sasl: pip install 'kazoo[sasl]'")
 

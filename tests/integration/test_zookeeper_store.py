@@ -13,7 +13,6 @@ import pytest
 from tests.integration.link import Link
 
 from ottla.broker.zookeeper_server import ZooKeeperFailed
-from ottla.metadata import zookeeper_log
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import ClusterCreated, ConfigChanged, MetadataError, ProducerIdsAllocated
 from ottla.metadata.registration import BrokerRegistration
@@ -26,8 +25,9 @@ from ottla.metadata.store import (
     VersionConflict,
     fold,
 )
-from ottla.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
-from ottla.testing.zookeeper_process import ZooKeeperProcess, ensemble
+from ottla.metadata.zookeeper import log
+from ottla.metadata.zookeeper.store import ZooKeeperSettings, ZooKeeperStore
+from ottla.testing.cluster_process import ZooKeeperProcess, ensemble
 
 SESSION_MS = 1_000
 DEADLINE_S = 20
@@ -201,7 +201,7 @@ async def test_a_stopped_broker_is_missed_at_once(zookeeper: ZooKeeperProcess, p
 async def test_entries_and_snapshots_larger_than_a_node_are_kept_in_parts(
     zookeeper: ZooKeeperProcess, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zookeeper_log, "ENTRIES_KEPT", 2)
+    monkeypatch.setattr(log, "ENTRIES_KEPT", 2)
     large = [ConfigChanged(2, f"topic-{at}", "k", f"{at * 7919 % 100_003:032x}") for at in range(50_000)]
     async with opened(zookeeper.address + path) as store, opened(zookeeper.address + path) as reader:
         epoch = await store.stand_for_election(await store.open_session(1))
@@ -228,7 +228,7 @@ async def test_entries_and_snapshots_larger_than_a_node_are_kept_in_parts(
 async def test_readers_never_stumble_over_compaction(
     zookeeper: ZooKeeperProcess, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zookeeper_log, "ENTRIES_KEPT", 1)
+    monkeypatch.setattr(log, "ENTRIES_KEPT", 1)
     async with opened(zookeeper.address + path) as store, opened(zookeeper.address + path) as reader:
         epoch = await store.stand_for_election(await store.open_session(1))
         image = EMPTY

@@ -10,10 +10,10 @@ import pytest
 
 from ottla.broker.stores import metadata_store
 from ottla.broker.zookeeper_server import ZooKeeperFailed
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.metadata.store import StoreUnavailable
 from ottla.testing.broker_process import free_port
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.testing.cluster_process import ZooKeeperProcess
 
 OPENSSL = shutil.which("openssl")
 

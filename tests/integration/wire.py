@@ -14,8 +14,8 @@ from uuid import UUID
 
 from kio.serial import entity_reader, entity_writer
 
-from ottla.protocol.messages import request_class, response_class
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.protocol.schema.messages import request_class, response_class
 
 
 class Closed(Exception):

@@ -9,8 +9,8 @@ from tests.integration.clients import Place, wait_until
 from tests.integration.wire import Wire, batch, fetch_fields
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.record_batch import iter_batches
-from ottla.protocol.records import Record, decode_records
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.records import Record, decode_records
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 LATEST = -1

@@ -21,8 +21,7 @@ from tests.interop.fetch_jars import KAFKA_JARS, fetch
 
 from ottla.common.ids import new_uuid, uuid_text
 from ottla.testing.broker_process import BrokerFailed, BrokerProcess, free_port
-from ottla.testing.cluster_process import SESSION_TIMEOUT_MS, ClusterProcess, wait_until
-from ottla.testing.cluster_view import view_of
+from ottla.testing.cluster_process import SESSION_TIMEOUT_MS, ClusterProcess, view_of, wait_until
 
 READY_WITHIN_S = 90.0
 STOPPED_WITHIN_S = 30.0

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.fetch_jars import KAFKA_JARS
 
+from ottla.client.admin.groups import Groups
 from ottla.client.cluster import Cluster
-from ottla.client.groups import Groups
 from ottla.common.ids import TopicPartition
 from ottla.common.listeners import Address
 from ottla.testing.broker_process import free_port

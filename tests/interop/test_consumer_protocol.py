@@ -34,7 +34,7 @@ from ottla.coordinator.group.records import (
     Value,
 )
 from ottla.coordinator.group.records import Record as GroupRecord
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 BROKER_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",

@@ -16,7 +16,7 @@ from tests.integration.wire_partition import batches, end_offset
 from tests.interop.conftest import Tool
 from tests.interop.java_transactions import JAVA
 
-from ottla.coordinator.placement import partition_for
+from ottla.coordinator.partitions import partition_for
 from ottla.coordinator.transaction.transaction import State
 from ottla.protocol.api_keys import ApiKey
 

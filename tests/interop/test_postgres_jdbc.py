@@ -11,7 +11,7 @@ import pytest
 from tests.interop.fetch_jars import JDBC_JARS
 from tests.spark.test_pipeline_postgres import dsn as dsn
 
-from ottla.spark.pipelines.postgres import connect
+from ottla.spark.pipelines.postgres.write import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

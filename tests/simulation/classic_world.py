@@ -12,11 +12,10 @@ from typing import Any
 from tests.simulation.classic_client import GROUP, PARTITIONS, TOPIC, Client
 from tests.simulation.coordinator_world import Answer, CoordinatorWorld
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Step
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import State
-from ottla.coordinator.group.classic_record import record_of
+from ottla.coordinator.group.classic.group import ClassicGroup, State
+from ottla.coordinator.group.classic.record import record_of
 from ottla.metadata.image import ClusterImage, TopicImage
 
 CONFIG = BrokerConfig({"group.initial.rebalance.delay.ms": "500", "group.max.size": "6"})

@@ -8,8 +8,8 @@ from typing import Any
 from tests.simulation.consumer_world import GROUP, Partition, World
 
 from ottla.coordinator.effects import Step
-from ottla.coordinator.group.consumer import Topics
-from ottla.coordinator.group.consumer_partitions import each_of, grouped
+from ottla.coordinator.group.consumer.group import Topics
+from ottla.coordinator.group.consumer.partitions import each_of, grouped
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.migration_protocol import (
     NamedPartitions,

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.simulation.consumer_world import GROUP, Partition, World
 
-from ottla.coordinator.group import consumer_events
-from ottla.coordinator.group.consumer_partitions import each_of, from_record, grouped
-from ottla.coordinator.group.consumer_requests import Beat, BeatRequest
+from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.partitions import each_of, from_record, grouped
+from ottla.coordinator.group.consumer.requests import Heartbeat, HeartbeatRequest
 from ottla.protocol.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -130,7 +130,7 @@ class ConsumerClient:
         run = self._run
         self.world.after(delay_ms, lambda: action() if run == self._run else None)
 
-    def _send(self, request: BeatRequest, answer: Callable[[Any], None]) -> None:
+    def _send(self, request: HeartbeatRequest, answer: Callable[[Any], None]) -> None:
         run = self._run
 
         def receive(response: Any) -> None:
@@ -141,14 +141,14 @@ class ConsumerClient:
             else:
                 answer(response)
 
-        self.world.send(self.name, consumer_events.beat, (request,), receive)
+        self.world.send(self.name, events.beat, (request,), receive)
 
-    def _request(self, epoch: int) -> BeatRequest:
+    def _request(self, epoch: int) -> HeartbeatRequest:
         is_full = self._is_full or epoch == 0
         owned = None
         if is_full or self.owned != self._reported:
             owned = grouped(self.owned)
-        return BeatRequest(
+        return HeartbeatRequest(
             GROUP,
             self.member_id,
             epoch,
@@ -175,7 +175,7 @@ class ConsumerClient:
             delay_ms = HEARTBEAT_MS
             if life != self._life:
                 delay_ms = 10  # it has given up everything since
-            elif isinstance(response, Beat):
+            elif isinstance(response, Heartbeat):
                 self._follow(response, request)
                 delay_ms = 10 if self._epoch > 0 and self.owned != self._reported else HEARTBEAT_MS
             else:
@@ -184,7 +184,7 @@ class ConsumerClient:
 
         self._send(request, answer)
 
-    def _follow(self, beat: Beat, request: BeatRequest) -> None:
+    def _follow(self, beat: Heartbeat, request: HeartbeatRequest) -> None:
         self._epoch = beat.member_epoch
         if request.owned is not None:
             self._reported = set(each_of(request.owned))

@@ -15,14 +15,13 @@ from uuid import UUID
 
 from tests.simulation.coordinator_world import Answer, CoordinatorWorld
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Reply, Step
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import State
-from ottla.coordinator.group.classic_record import record_of
-from ottla.coordinator.group.consumer import ConsumerGroup, ConsumerState
-from ottla.coordinator.group.consumer_member import MemberState
-from ottla.coordinator.group.consumer_partitions import each_of
+from ottla.coordinator.group.classic.group import ClassicGroup, State
+from ottla.coordinator.group.classic.record import record_of
+from ottla.coordinator.group.consumer.group import ConsumerGroup, ConsumerState
+from ottla.coordinator.group.consumer.member import MemberState
+from ottla.coordinator.group.consumer.partitions import each_of
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, changes
 
 GROUP = "g"

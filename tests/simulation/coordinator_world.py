@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Reply, SetTimer, Step, TimerKey
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.record_codec import decode_record, encode_record

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from tests.simulation.classic_world import World
 
-from ottla.coordinator.group import classic_join, classic_members, classic_rebalance
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import Member
-from ottla.coordinator.group.classic_turn import Turn
+from ottla.coordinator.group.classic import join, members, rebalance
+from ottla.coordinator.group.classic.group import ClassicGroup, Member
+from ottla.coordinator.group.classic.update import GroupUpdate
 
 SEEDS = 60
 
@@ -27,7 +26,7 @@ def begin_without_counting(group: ClassicGroup, now_ms: int) -> None:
         group.generation_id = generation_id
 
 
-def remove_in_silence(turn: Turn, member: Member) -> None:
+def remove_in_silence(turn: GroupUpdate, member: Member) -> None:
     turn.group.remove(member.member_id)
     turn.cancel_session_timer(member.member_id)
 
@@ -38,25 +37,25 @@ def remove_but_let_it_lead(group: ClassicGroup, member_id: str) -> None:
     group.leader_id = leader_id
 
 
-def answer_without_writing(turn: Turn, *args: Any) -> None:
+def answer_without_writing(turn: GroupUpdate, *args: Any) -> None:
     written = len(turn.records)
     answer_without_rebalance(turn, *args)
     del turn.records[written:]
 
 
 begin_generation, remove = ClassicGroup.begin_generation, ClassicGroup.remove
-answer_without_rebalance = classic_join._answer_without_rebalance
+answer_without_rebalance = join._answer_without_rebalance
 
 BUGS: list[tuple[object, str, Callable[..., Any]]] = [
-    (Turn, "set_sync_timer", nothing),
-    (Turn, "set_session_timer", nothing),
-    (Turn, "write", nothing),
+    (GroupUpdate, "set_sync_timer", nothing),
+    (GroupUpdate, "set_session_timer", nothing),
+    (GroupUpdate, "write", nothing),
     (ClassicGroup, "begin_generation", begin_without_counting),
     (ClassicGroup, "remove", remove_but_let_it_lead),
     (ClassicGroup, "copy", lambda group: group),
-    (classic_members, "remove_member", remove_in_silence),
-    (classic_rebalance, "_take_assignments_back", nothing),
-    (classic_join, "_answer_without_rebalance", answer_without_writing),
+    (members, "remove_member", remove_in_silence),
+    (rebalance, "_take_assignments_back", nothing),
+    (join, "_answer_without_rebalance", answer_without_writing),
 ]
 
 

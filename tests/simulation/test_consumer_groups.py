@@ -11,14 +11,9 @@ from tests.simulation.consumer_classic_client import ClassicClient
 from tests.simulation.consumer_client import ConsumerClient
 from tests.simulation.consumer_world import World
 
-from ottla.coordinator.group import (
-    consumer_heartbeat,
-    consumer_leave,
-    consumer_reconcile,
-    migration,
-    migration_classic,
-)
-from ottla.coordinator.group.consumer import ConsumerGroup
+from ottla.coordinator.group import migration, migration_classic
+from ottla.coordinator.group.consumer import heartbeat, leave, reconcile
+from ottla.coordinator.group.consumer.group import ConsumerGroup
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "320"))
 CHUNKS = 8
@@ -58,11 +53,11 @@ def test_so_it_is_in_groups_that_change_their_protocol_to_and_fro(chunk: int) ->
 
 
 def plant_revocation_without_consent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(consumer_reconcile.Target, "may_still_have", lambda *_: False)
+    patch.setattr(reconcile.Target, "may_still_have", lambda *_: False)
 
 
 def plant_consent_by_silence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(consumer_reconcile.Target, "may_still_have", lambda target, _: target.owned is None)
+    patch.setattr(reconcile.Target, "may_still_have", lambda target, _: target.owned is None)
 
 
 def plant_taking_what_others_have(patch: pytest.MonkeyPatch) -> None:
@@ -70,11 +65,11 @@ def plant_taking_what_others_have(patch: pytest.MonkeyPatch) -> None:
 
 
 def plant_blindness_to_topics(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(consumer_heartbeat, "have_topics_changed", lambda _: False)
+    patch.setattr(heartbeat, "have_topics_changed", lambda _: False)
 
 
 def plant_no_rebalance_after_leaving(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(consumer_leave, "bump", lambda _: None)
+    patch.setattr(leave, "bump", lambda _: None)
 
 
 def plant_forgetting_what_classic_members_have(patch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import errno
 
 from ottla.common.ids import TopicPartition
-from ottla.testing.history import Acked, History
-from ottla.testing.sim_cluster import SimCluster
-from ottla.testing.sim_producer import SimProducer
+from ottla.testing.history import Acked, Failed, History
+from ottla.testing.simulation.cluster import SimCluster
+from ottla.testing.simulation.operator import SimOperator
+from ottla.testing.simulation.producer import SimProducer
 
 PLACE = TopicPartition("t", 0)
 SOON_S = 5.0
@@ -19,8 +20,8 @@ LAG_MS = 60_000
 class Scene:
     """Three brokers and a producer with acks=all."""
 
-    def __init__(self, nodes: int = 3) -> None:
-        self.cluster = SimCluster(1, nodes, {"replica.lag.time.max.ms": str(LAG_MS)})
+    def __init__(self, nodes: int = 3, lag_ms: int = LAG_MS) -> None:
+        self.cluster = SimCluster(1, nodes, {"replica.lag.time.max.ms": str(lag_ms)})
         self.history = History(self.cluster.loop.time)
 
     async def begin(self) -> None:
@@ -73,6 +74,26 @@ def test_others_lead_while_the_disk_of_a_leader_is_full() -> None:
         scene.cluster.nodes[leader].disk.heal()
         assert await scene.cluster.wait_until(lambda: leader in scene.isr, SOON_S)
         assert await scene.acks_arrive()
+
+    scene.cluster.run(main())
+
+
+def test_producers_go_on_when_the_leader_whose_disk_was_full_leads_again() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.begin()
+        leader = scene.leader
+        scene.fill_disk(leader)
+        assert await scene.cluster.wait_until(lambda: scene.leader != leader, SOON_S)
+        scene.cluster.nodes[leader].disk.heal()
+        assert await scene.cluster.wait_until(lambda: leader in scene.isr, SOON_S)
+        assert await scene.acks_arrive()
+        operator = scene.cluster.new_client()
+        await operator.process.spawn(SimOperator(operator).elect_preferred_leaders())
+        assert await scene.cluster.wait_until(lambda: scene.leader == leader, SOON_S)
+        assert await scene.acks_arrive(4 * SOON_S)
+        assert not [event for event in scene.history.events if isinstance(event, Failed)]
 
     scene.cluster.run(main())
 

@@ -7,7 +7,7 @@ from tests.simulation.registry_world import World, contents, replayed
 
 from ottla.registry.records import KeyType, decode, read_schema
 from ottla.registry.subjects import context_of
-from ottla.testing.sim_loop import SimLoop
+from ottla.testing.simulation.loop import SimLoop
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -7,7 +7,7 @@ import gc
 import warnings
 from collections.abc import Awaitable
 
-from ottla.testing.sim_cluster import SimCluster
+from ottla.testing.simulation.cluster import SimCluster
 
 SOON_S = 5.0
 FEW_S = 4.0

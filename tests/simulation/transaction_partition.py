@@ -16,10 +16,10 @@ from tests.unit.log.transaction_bench import committed_values
 from ottla.common.ids import TopicPartition
 from ottla.log.log import Log
 from ottla.log.log_types import Appended, LogRead
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError, NotLeaderOrFollower
-from ottla.protocol.record_batch import BatchHeader, check_batch, iter_batches
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
+from ottla.protocol.records.control import Marker
+from ottla.protocol.records.records import Record, encode_batch
 
 SEGMENT_BYTES = 2_000
 Verify = Callable[[str, tuple[int, int], TopicPartition, bool, Answer], None]
@@ -147,7 +147,7 @@ class SimPartition:
 
 
 class DataPartition(SimPartition):
-    """A partition that clients produce to, verified as `api/produce_verification.py` does."""
+    """A partition that clients produce to, verified as `api/support/transaction_verification.py` does."""
 
     def __init__(self, place: TopicPartition, network: Network, verify: Verify) -> None:
         super().__init__(place, network)

@@ -22,7 +22,7 @@ from tests.simulation.transaction_network import Answer, Network, NoAnswer
 from tests.simulation.transaction_partition import DataPartition, SimPartition
 from tests.simulation.transaction_shard import SimShard
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, OffsetToCommit
@@ -31,7 +31,6 @@ from ottla.coordinator.transaction.record_codec import decode_record, encode_rec
 from ottla.coordinator.transaction.requests import WriteMarkers
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.metadata.image import ClusterImage, TopicImage
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -40,6 +39,7 @@ from ottla.protocol.errors import (
     NotEnoughReplicas,
     TransactionCoordinatorFenced,
 )
+from ottla.protocol.records.control import Marker
 
 FAULTS = (0.1, 0.4, 1.0)
 ABORT_MS = 200

@@ -15,7 +15,7 @@ from tests.spark.test_pipeline_topics import EXAMPLES, copy, send
 from tests.spark.topics import Topics
 
 from ottla.spark.pipelines import read_postgres
-from ottla.spark.pipelines.postgres import Target, connect, done_until, write_batch
+from ottla.spark.pipelines.postgres.write import Target, connect, done_until, write_batch
 from ottla.testing.broker_process import BrokerProcess
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))

@@ -9,8 +9,6 @@ from tests.spark.pipeline_runs import Pipeline
 from tests.spark.topics import Topics
 
 from ottla.common.clock import SystemClock
-from ottla.spark.pipelines.case_runs import received, run_case
-from ottla.spark.pipelines.cases import find_cases
 from ottla.spark.pipelines.copying import Copy, declare_copy, parse_endpoint
 from ottla.spark.pipelines.driver import Job, project_without_files, run
 from ottla.spark.pipelines.loading import load_project
@@ -18,6 +16,8 @@ from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.runner import RunOptions
 from ottla.spark.pipelines.scaffold import files_of
 from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.testing.cases import find_cases
+from ottla.spark.pipelines.testing.runs import received, run_case
 from ottla.testing.broker_process import BrokerProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"

@@ -20,10 +20,8 @@ from ottla.spark.sink import crash_points
 from ottla.spark.sink.committing import abort_batch, commit_batch
 from ottla.spark.sink.decision_log import PARTITIONS, TOPIC
 from ottla.spark.sink.decisions import SinkKey
-from ottla.spark.sink.layout import Layout
-from ottla.spark.sink.sink_options import SinkOptions, read_sink_options
-from ottla.spark.sink.target import Target
-from ottla.spark.sink.writing import Written, write_exactly_once
+from ottla.spark.sink.rows import Layout
+from ottla.spark.sink.writing import SinkOptions, Target, Written, read_sink_options, write_exactly_once
 from ottla.spark.worker import TaskPlace
 from ottla.testing.local_broker import OttlaBroker
 

@@ -11,9 +11,9 @@ from tests.spark.references import newest_per_limit, silences, sliding_averages
 from tests.spark.streams import EXAMPLES, START_MS, Example, moment, seconds
 
 from ottla.common.clock import SystemClock
-from ottla.spark.pipelines.case_runs import run_case
-from ottla.spark.pipelines.cases import find_cases
 from ottla.spark.pipelines.loading import load_project
+from ottla.spark.pipelines.testing.cases import find_cases
+from ottla.spark.pipelines.testing.runs import run_case
 
 DEVICES = EXAMPLES / "silent_devices"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

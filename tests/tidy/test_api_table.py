@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 from ottla.api.table import APIS, ROWS, Api, Range
-from ottla.protocol.messages import request_class, response_class
+from ottla.protocol.schema.messages import request_class, response_class
 
 rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.key.name}-{row.max_version}")
 apis = pytest.mark.parametrize("row", APIS.values(), ids=lambda row: row.name)

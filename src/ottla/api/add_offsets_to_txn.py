@@ -10,11 +10,12 @@ from __future__ import annotations
 from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now
-from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.transaction import Producer
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError
 from ottla.protocol.types import NO_THROTTLE
 
 FIRST_WITH_FENCED = 2
@@ -27,7 +28,10 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: RequestContex
         check_transactional_id(request.transactional_id)
         check_group_id(request.group_id)
         producer = Producer(request.producer_id, request.producer_epoch)
-        partition = await ctx.services.groups.find_partition(request.group_id)
+        partition = await BriefWait(ctx.connection).until_done(
+            ctx.services.groups.find_partition(request.group_id),
+            CoordinatorNotAvailable("the group has no coordinator at the moment"),
+        )
         adding = ctx.services.transactions.add_partitions
         await now(adding(request.transactional_id, producer, frozenset({partition})))
     except KafkaError as error:

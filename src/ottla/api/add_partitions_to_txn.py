@@ -32,9 +32,9 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import now, outcome_of, then
-from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import now, outcome_of, then
+from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.api.turns import in_turns
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kio.schema.allocate_producer_ids.v0 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import BrokerIdNotRegistered, StaleBrokerEpoch
 from ottla.protocol.types import NO_THROTTLE, ProducerId, i32
 

@@ -12,10 +12,10 @@ from kio.schema.alter_partition.v3 import AlterPartitionRequest, AlterPartitionR
 from kio.schema.alter_partition.v3.response import PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.results import code_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of
+from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import PartitionImage
-from ottla.metadata.isr_change import IsrChange
 from ottla.protocol.errors import KafkaError, StaleBrokerEpoch
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
 

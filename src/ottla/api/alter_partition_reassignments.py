@@ -16,8 +16,8 @@ from kio.schema.alter_partition_reassignments.v1.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.results import code_of, message_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of, message_of
 from ottla.controller.machine import Reassignment
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32

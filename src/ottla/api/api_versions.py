@@ -22,7 +22,7 @@ from kio.schema.api_versions.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.api.table import advertised
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest
@@ -32,16 +32,16 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 MAX_SOFTWARE_CHARS = 200
 
-_FEATURES = (("group.version", 1, 1), ("transaction.version", 1, 2))
+FEATURES = (("group.version", 1, 1), ("transaction.version", 1, 2))
 """Name, oldest and newest version; the newest is in use."""
 
 _SUPPORTED = tuple(
     SupportedFeatureKey(name=name, min_version=i16(oldest), max_version=i16(newest))
-    for name, oldest, newest in _FEATURES
+    for name, oldest, newest in FEATURES
 )
 _IN_USE = tuple(
     FinalizedFeatureKey(name=name, min_version_level=i16(newest), max_version_level=i16(newest))
-    for name, _, newest in _FEATURES
+    for name, _, newest in FEATURES
 )
 
 

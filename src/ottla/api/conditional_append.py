@@ -13,7 +13,7 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.common.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import (
     InvalidRecord,
@@ -23,7 +23,7 @@ from ottla.protocol.errors import (
     RequestTimedOut,
 )
 from ottla.protocol.own_messages import ConditionalAppendRequest, ConditionalAppendResponse
-from ottla.protocol.record_batch import check_batch
+from ottla.protocol.records.batch import check_batch
 from ottla.protocol.types import NO_THROTTLE, i64
 from ottla.replication.partition import Partition
 

@@ -19,13 +19,13 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.consumer_group_heartbeat import check_protocol
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now, outcome
+from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now, outcome
 from ottla.api.turns import in_turns
-from ottla.coordinator.group import consumer_events
-from ottla.coordinator.group.consumer_requests import ConsumerGroupDescription, ConsumerMemberDescription
+from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
 from ottla.coordinator.group.records import TopicPartitions as Partitions
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.errors import KafkaError
@@ -44,7 +44,7 @@ async def consumer_group_describe(
         try:
             check_protocol(ctx.services.config)
             check_group_id(group_id)
-            found = await now(outcome(ctx.services.groups, group_id, consumer_events.describe, group_id))
+            found = await now(outcome(ctx.services.groups, group_id, events.describe, group_id))
         except KafkaError as error:
             found = error
         if isinstance(found, KafkaError):

@@ -19,14 +19,14 @@ from kio.schema.consumer_group_heartbeat.v1 import (
 from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPartitions
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import outcome, then
-from ottla.api.results import milliseconds
-from ottla.common.broker_keys import BrokerConfig
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import outcome, then
+from ottla.api.support.results import milliseconds
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid
-from ottla.coordinator.group import consumer_events
-from ottla.coordinator.group.consumer_partitions import grouped
-from ottla.coordinator.group.consumer_requests import Beat, BeatRequest
+from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.partitions import grouped
+from ottla.coordinator.group.consumer.requests import Heartbeat, HeartbeatRequest
 from ottla.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from ottla.protocol.types import NO_THROTTLE, i32, i32Timedelta
 
@@ -43,7 +43,7 @@ def consumer_group_heartbeat(
         _check_ids(request, ctx.version)
     except KafkaError as error:
         return _response(error)
-    beat = outcome(ctx.services.groups, request.group_id, consumer_events.beat, _beat(request, ctx))
+    beat = outcome(ctx.services.groups, request.group_id, events.beat, _beat(request, ctx))
     return then(beat, _response)
 
 
@@ -61,7 +61,7 @@ def check_protocol(config: BrokerConfig) -> None:
         raise UnsupportedVersion("group.coordinator.rebalance.protocols does not list the consumer protocol")
 
 
-def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> BeatRequest:
+def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> HeartbeatRequest:
     owned = None
     if request.topic_partitions is not None:
         owned = grouped(
@@ -69,7 +69,7 @@ def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> BeatRe
             for each in request.topic_partitions
             for index in each.partitions
         )
-    return BeatRequest(
+    return HeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,
@@ -86,7 +86,7 @@ def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> BeatRe
     )
 
 
-def _response(beat: Beat | KafkaError) -> ConsumerGroupHeartbeatResponse:
+def _response(beat: Heartbeat | KafkaError) -> ConsumerGroupHeartbeatResponse:
     if isinstance(beat, KafkaError):
         return ConsumerGroupHeartbeatResponse(
             throttle_time=NO_THROTTLE,

@@ -10,8 +10,8 @@ from kio.schema.create_partitions.v3 import CreatePartitionsRequest, CreateParti
 from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
 from kio.schema.create_partitions.v3.response import CreatePartitionsTopicResult
 
-from ottla.api.context import RequestContext
-from ottla.api.results import code_of, message_of, milliseconds
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of, message_of, milliseconds
 from ottla.controller.machine import NewPartitions
 from ottla.protocol.types import NO_THROTTLE
 

@@ -15,9 +15,9 @@ from kio.schema.create_topics.v7.request import CreatableTopic
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.results import milliseconds
-from ottla.common.topic_keys import TopicConfig
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import milliseconds
+from ottla.common.config.topic import TopicConfig
 from ottla.controller.machine import NewTopic
 from ottla.metadata.image import TopicImage
 from ottla.protocol.errors import KafkaError

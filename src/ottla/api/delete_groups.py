@@ -8,9 +8,9 @@ from __future__ import annotations
 from kio.schema.delete_groups.v2 import DeleteGroupsRequest, DeleteGroupsResponse
 from kio.schema.delete_groups.v2.response import DeletableGroupResult
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import now, outcome
-from ottla.api.results import code_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import now, outcome
+from ottla.api.support.results import code_of
 from ottla.api.turns import in_turns
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.types import NO_THROTTLE

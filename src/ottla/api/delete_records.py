@@ -15,7 +15,7 @@ from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResp
 from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidTopicException, KafkaError, PolicyViolation
 from ottla.protocol.types import NO_THROTTLE, i32, i64

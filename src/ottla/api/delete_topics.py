@@ -14,8 +14,8 @@ from kio.schema.delete_topics.v5.response import DeletableTopicResult as Deleted
 from kio.schema.delete_topics.v6 import DeleteTopicsRequest, DeleteTopicsResponse
 from kio.schema.delete_topics.v6.response import DeletableTopicResult
 
-from ottla.api.context import RequestContext
-from ottla.api.results import code_of, message_of, milliseconds
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of, message_of, milliseconds
 from ottla.controller.machine import TopicSelector
 from ottla.metadata.image import TopicImage
 from ottla.protocol.errors import InvalidRequest, KafkaError, TopicDeletionDisabled

@@ -10,9 +10,9 @@ from kio.schema.describe_cluster.v2 import DescribeClusterRequest, DescribeClust
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker
 from kio.schema.errors import ErrorCode
 
-from ottla.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from ottla.api.context import RequestContext
-from ottla.api.forwarding import reached_controller
+from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.api.support.context import RequestContext
+from ottla.api.support.forwarding import reached_controller
 from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i8, i32
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: every config of topics and brokers, with where its value comes from.
+"""DescribeConfigs: every config of topics, brokers, groups and client metrics, and where its value is from.
 
 v1 adds the source and, if asked for, the synonyms of each config; v2 announces throttling; v3 adds types
 and documentation; v4 is flexible. The broker named "" stands for what is set for all brokers. A
@@ -19,19 +19,20 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.long_response import encode_in_parts
+from ottla.api.support.context import RequestContext
+from ottla.api.support.long_response import encode_in_parts
 from ottla.api.table import Reply
-from ottla.common.config import ConfigEntry
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.declaration import ConfigEntry
+from ottla.common.config.group_keys import ClientMetricsConfig, GroupConfig
+from ottla.common.config.topic import TopicConfig
+from ottla.controller.machine.topics import check_topic_name
 from ottla.metadata.records import ConfigResource
-from ottla.metadata.topic_names import check_topic_name
 from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.messages import request_decoder
+from ottla.protocol.schema.messages import request_decoder
 from ottla.protocol.types import NO_THROTTLE, i8
 
 NEWEST = 4
@@ -96,6 +97,12 @@ class _Description:
                 return self._config.describe()
             case ConfigResource.BROKER:
                 raise InvalidRequest(f"this is broker {self._node_id}; ask broker {name!r} itself")
+            case ConfigResource.GROUP | ConfigResource.CLIENT_METRICS if not name:
+                raise InvalidRequest("the name must not be empty")
+            case ConfigResource.GROUP:
+                return GroupConfig(self._image.group_overrides(name), self._config).describe()
+            case ConfigResource.CLIENT_METRICS:
+                return ClientMetricsConfig(self._image.client_metrics_overrides(name)).describe()
             case ConfigResource.BROKER_LOGGER:
                 raise InvalidRequest("Ottla's log levels cannot be read over the protocol")
         raise InvalidRequest(f"resources of type {resource_type} have no configs here")

@@ -10,9 +10,9 @@ from kio.schema.describe_groups.v6 import DescribeGroupsRequest, DescribeGroupsR
 from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember
 from kio.schema.errors import ErrorCode
 
-from ottla.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import now, outcome
+from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import now, outcome
 from ottla.api.turns import in_turns
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import DescribedGroup as Description

@@ -20,7 +20,7 @@ from kio.schema.describe_log_dirs.v5.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32, i64
 from ottla.replication.partition import Partition

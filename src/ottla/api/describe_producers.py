@@ -1,7 +1,7 @@
 """DescribeProducers: what partitions remember of their producers, open transactions included.
 
-With it one finds the transaction that holds readers back: the producer with the lowest start offset. Only a
-partition's leader answers. A partition can remember 10,000 producers, and a request can name thousands of
+With it one finds the transaction that holds readers back: the producer with the lowest start offset. Any
+replica answers for itself. A partition can remember 10,000 producers, and a request can name thousands of
 partitions: the answer has 5,000 producers at most, those with open transactions first.
 """
 
@@ -11,9 +11,9 @@ from kio.schema.describe_producers.v0 import DescribeProducersRequest, DescribeP
 from kio.schema.describe_producers.v0.response import PartitionResponse, ProducerState, TopicResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.api.turns import in_turns
-from ottla.log.producer_entry import ProducerEntry
+from ottla.log.producer_state import ProducerEntry
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, i32, i64
 
@@ -46,7 +46,7 @@ def _asked(request: DescribeProducersRequest) -> dict[TopicName, dict[int, None]
 
 def _describe(ctx: RequestContext, topic: str, index: int, room: int) -> PartitionResponse:
     try:
-        known = list(ctx.services.partitions.get(topic, index).log.producers.producers.items())
+        known = list(ctx.services.partitions.get_replica(topic, index).log.producers.producers.items())
     except KafkaError as error:
         return PartitionResponse(
             partition_index=i32(index),

@@ -20,8 +20,8 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.authorized_operations import TOPIC_OPERATIONS
-from ottla.api.context import RequestContext
+from ottla.api.support.authorized_operations import TOPIC_OPERATIONS
+from ottla.api.support.context import RequestContext
 from ottla.common.topic_names import is_legal
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.protocol.errors import InvalidRequest

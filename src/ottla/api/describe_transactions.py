@@ -12,8 +12,8 @@ from kio.schema.describe_transactions.v0 import DescribeTransactionsRequest, Des
 from kio.schema.describe_transactions.v0.response import TopicData, TransactionState
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.transaction_calls import check_transactional_id
+from ottla.api.support.context import RequestContext
+from ottla.api.support.transaction_calls import check_transactional_id
 from ottla.api.turns import in_turns
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.protocol.errors import KafkaError

@@ -17,13 +17,13 @@ from time import perf_counter
 from typing import Any, cast
 
 from ottla.api.api_versions import refusal
-from ottla.api.context import Peer, RequestContext, Services
-from ottla.api.error_response import error_response
-from ottla.api.forwarding import FORWARDED, forward
-from ottla.api.refused_request import refusing
-from ottla.api.request_times import BOUNDS_S, RequestTimes
-from ottla.api.slow_requests import SlowRequests
+from ottla.api.support.context import Peer, RequestContext, Services
+from ottla.api.support.error_response import error_response, refusing
+from ottla.api.support.forwarding import FORWARDED, forward
+from ottla.api.support.request_times import BOUNDS_S, RequestTimes
+from ottla.api.support.slow_requests import SlowRequests
 from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
+from ottla.network.peer import CLIENT_ID as BROKER_CLIENT_ID
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
     InvalidRequest,
@@ -33,7 +33,7 @@ from ottla.protocol.errors import (
     UnsupportedVersion,
 )
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
-from ottla.protocol.messages import request_decoder, response_class, response_encoder
+from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
 
 log = logging.getLogger(__name__)
 
@@ -171,6 +171,17 @@ class Dispatcher:
         except KafkaError as error:
             request = route.decode(memoryview(frame), decode_request_header(frame)[1])
             return self._encode(route, ctx, await self._refusal(route, ctx, request, error))
+
+    def is_from_broker(self, frame: memoryview) -> bool:
+        """Return whether a request bears the client id of another broker that is registered."""
+        client_id = decode_request_header(frame)[0].client_id or ""
+        prefix, node_id = client_id[: len(BROKER_CLIENT_ID)], client_id[len(BROKER_CLIENT_ID) :]
+        return (
+            prefix == BROKER_CLIENT_ID
+            and node_id.isdecimal()
+            and int(node_id) != self._services.node_id
+            and int(node_id) in self._services.cluster.image.brokers
+        )
 
     def connection_made(self, connection: Peer) -> None:
         """Do nothing: connections are counted by the network."""

@@ -10,8 +10,8 @@ from kio.schema.elect_leaders.v2 import ElectLeadersRequest, ElectLeadersRespons
 from kio.schema.elect_leaders.v2.response import PartitionResult, ReplicaElectionResult
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.results import code_of, message_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of, message_of
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ElectionNotNeeded
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32

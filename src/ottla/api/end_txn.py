@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import outcome_of, then
-from ottla.api.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import outcome_of, then
+from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.requests import EndRequest
 from ottla.coordinator.transaction.transaction import NOBODY, Producer
 from ottla.protocol.errors import KafkaError

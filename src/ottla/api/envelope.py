@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from kio.schema.envelope.v0 import EnvelopeRequest, EnvelopeResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import InvalidRequest, NotController
 
 
@@ -26,7 +26,13 @@ class ForwardedClient:
         self.peer = f"{self.host} by way of {ctx.connection.peer}"
         self.listener_name = ctx.connection.listener_name
         self.software = ""
-        self.has_fetched = False
+        self.has_fetched = self.is_held_up = False
+
+    def hold(self) -> None:
+        """Do nothing: what is forwarded does not have to be held up."""
+
+    def release(self) -> None:
+        """Do nothing, as in `hold`."""
 
 
 async def envelope(request: EnvelopeRequest, ctx: RequestContext) -> EnvelopeResponse:

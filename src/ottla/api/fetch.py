@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from uuid import UUID
 
-from ottla.api.context import RequestContext
-from ottla.api.fetch_sessions import FetchSession, TopicKey, Wanted
-from ottla.api.leader_hints import leader_hint
-from ottla.api.read_replica import check_follower_has, preferred_replica, redirect
+from ottla.api.support.context import RequestContext
+from ottla.api.support.fetch_sessions import FetchPartitionState, FetchSession, TopicKey
+from ottla.api.support.leader_hints import leader_hint
+from ottla.api.support.read_replica import check_follower_has, preferred_replica, redirect
 from ottla.api.table import Reply
 from ottla.common.file_range import FileRange
 from ottla.protocol.errors import InvalidRequest, KafkaError, NotLeaderOrFollower
@@ -80,7 +80,7 @@ class Reading:
         self._session = session
         self._continued = continued
         self._ctx = ctx
-        self._results: list[tuple[Wanted, FetchPartitionResult, Partition | None]] = []
+        self._results: list[tuple[FetchPartitionState, FetchPartitionResult, Partition | None]] = []
         self.partitions: list[Partition] = []
         self.size_bytes = 0
         self.failed = False
@@ -126,7 +126,7 @@ class Reading:
     def reply(self) -> Reply:
         """Encode what was read; a continued session hears only what is new to it."""
         topics: dict[TopicKey, list[FetchPartitionResult]] = {}
-        served: list[Wanted] = []
+        served: list[FetchPartitionState] = []
         for wanted, data, partition in self._results:
             has_records = isinstance(data.records, FileRange) or len(data.records) > 0
             self._count(wanted.topic, partition, data)
@@ -169,11 +169,13 @@ class Reading:
                 raise
             return registry.get_replica(topic, index)
 
-    def _failure(self, wanted: Wanted, error: KafkaError) -> FetchPartitionResult:
+    def _failure(self, wanted: FetchPartitionState, error: KafkaError) -> FetchPartitionResult:
         hint = leader_hint(self._ctx, error, wanted.topic, wanted.index)
         return failure(wanted.index, error)._replace(current_leader=hint)
 
-    def _read_one(self, partition: Partition, wanted: Wanted, max_bytes: int) -> FetchPartitionResult:
+    def _read_one(
+        self, partition: Partition, wanted: FetchPartitionState, max_bytes: int
+    ) -> FetchPartitionResult:
         if not partition.is_leader:
             check_follower_has(partition, wanted.fetch_offset, self._request.rack_id)
         if wanted.last_fetched_epoch >= 0:
@@ -211,7 +213,7 @@ def replica_fetch(
     request: FetchRequest, session: FetchSession, continued: bool, ctx: RequestContext
 ) -> Reply | Awaitable[Reply]:
     """Answer a follower; imported on first use, as that module builds on this one."""
-    from ottla.api.replica_fetch import answer_follower
+    from ottla.api.support.replica_fetch import answer_follower
 
     return answer_follower(request, session, continued, ctx)
 

@@ -15,16 +15,13 @@ from kio.schema.find_coordinator.v3 import FindCoordinatorResponse as ResponseV3
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from ottla.api.context import RequestContext
+from ottla.api.support.brief_wait import LOOK_EVERY_S, BriefWait
+from ottla.api.support.context import RequestContext
 from ottla.api.turns import in_turns
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
 from ottla.replication.replica_fetcher import CHANNEL as FETCH_CHANNEL
-
-WAIT_MS = 3_000
-"""How long a client waits for a coordinator in place of one that seems to be dead."""
-LOOK_EVERY_S = 0.05
 
 
 class CoordinatorType(IntEnum):
@@ -43,13 +40,14 @@ TOPICS: dict[int, str] = {
 async def find_coordinators(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse:
     """Find the coordinator of every key, once."""
     keys = dict.fromkeys(request.coordinator_keys)
-    found = [await _find(key, request.key_type, ctx) async for key in in_turns(keys)]
+    waiting = BriefWait(ctx.connection)
+    found = [await _find(key, request.key_type, ctx, waiting) async for key in in_turns(keys)]
     return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
 
 
 async def find_coordinator(request: RequestV3, ctx: RequestContext) -> ResponseV3:
     """Find the coordinator of one key."""
-    found = await _find(request.key, request.key_type, ctx)
+    found = await _find(request.key, request.key_type, ctx, BriefWait(ctx.connection))
     return ResponseV3(
         throttle_time=NO_THROTTLE,
         error_code=found.error_code,
@@ -60,7 +58,15 @@ async def find_coordinator(request: RequestV3, ctx: RequestContext) -> ResponseV
     )
 
 
-async def _node_id(key: str, key_type: int, ctx: RequestContext) -> int:
+async def _node_id(key: str, key_type: int, ctx: RequestContext, waiting: BriefWait) -> int:
+    """Return the node id of the coordinator, as far as this broker knows."""
+    if key_type in TOPICS and TOPICS[key_type] not in ctx.services.cluster.image.topics:
+        refusal = CoordinatorNotAvailable(f"{TOPICS[key_type]} is being created")
+        return await waiting.until_done(_ask(key, key_type, ctx), refusal)
+    return await _ask(key, key_type, ctx)
+
+
+async def _ask(key: str, key_type: int, ctx: RequestContext) -> int:
     match key_type:
         case CoordinatorType.GROUP:
             # Nobody joins the group without a name, but old clients keep offsets in it.
@@ -72,19 +78,18 @@ async def _node_id(key: str, key_type: int, ctx: RequestContext) -> int:
     raise InvalidRequest(f"this broker has no coordinator of key type {key_type}")
 
 
-async def _reachable_node_id(key: str, key_type: int, ctx: RequestContext) -> int:
-    """Return the coordinator's node id; if it seems to have died, wait a while for the next one.
+async def _reachable_node_id(key: str, key_type: int, ctx: RequestContext, waiting: BriefWait) -> int:
+    """Return the coordinator's node id; if it seems to have died, wait for the next one for a moment.
 
     Whoever follows a broker's partitions knows at once that it is gone, seconds before its session ends and
     another broker takes over. To tell the client so would not do: librdkafka takes COORDINATOR_NOT_AVAILABLE
     three times and then waits for ever, and so does kafka-python 3.0 when it finds nobody where it was sent.
     """
     services = ctx.services
-    deadline_ms = services.clock.mono_ms() + WAIT_MS
     while True:
-        has_time = services.clock.mono_ms() < deadline_ms
+        has_time = not waiting.is_over
         try:
-            node_id = await _node_id(key, key_type, ctx)
+            node_id = await _node_id(key, key_type, ctx, waiting)
         except CoordinatorNotAvailable:
             if not has_time or TOPICS[key_type] not in services.cluster.image.topics:
                 raise
@@ -96,9 +101,9 @@ async def _reachable_node_id(key: str, key_type: int, ctx: RequestContext) -> in
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def _find(key: str, key_type: int, ctx: RequestContext) -> Coordinator:
+async def _find(key: str, key_type: int, ctx: RequestContext, waiting: BriefWait) -> Coordinator:
     try:
-        node_id = await _reachable_node_id(key, key_type, ctx)
+        node_id = await _reachable_node_id(key, key_type, ctx, waiting)
         broker = ctx.services.cluster.image.brokers.get(node_id)
         endpoint = None if broker is None else broker.endpoint(ctx.connection.listener_name)
         if endpoint is None:

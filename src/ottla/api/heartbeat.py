@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, then
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, then
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.errors import CoordinatorLoadInProgress
 from ottla.protocol.types import NO_THROTTLE

@@ -12,8 +12,8 @@ from kio.schema.incremental_alter_configs.v1 import (
 )
 from kio.schema.incremental_alter_configs.v1.response import AlterConfigsResourceResponse
 
-from ottla.api.context import RequestContext
-from ottla.api.results import code_of, message_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of, message_of
 from ottla.controller.machine import ConfigAlteration, ConfigChange
 from ottla.protocol.types import NO_THROTTLE
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v6 import InitProducerIdRequest, InitProducerIdResponse
 
-from ottla.api.context import RequestContext
-from ottla.api.results import milliseconds
-from ottla.api.transaction_calls import check_transactional_id, check_two_phase_commit, code_of_fenced
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.results import milliseconds
+from ottla.api.support.transaction_calls import check_transactional_id, check_two_phase_commit, code_of_fenced
 from ottla.coordinator.transaction.requests import Initiated, InitRequest
 from ottla.coordinator.transaction.transaction import NOBODY, Producer
-from ottla.protocol.errors import InvalidRequest, KafkaError
+from ottla.protocol.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, i16
 
 FIRST_WITH_FENCED = 4
@@ -36,7 +37,11 @@ async def _initiate(request: InitProducerIdRequest, ctx: RequestContext) -> Init
         raise InvalidRequest("producer id and epoch are given together or not at all (both -1)")
     transactional_id = request.transactional_id
     if transactional_id is None:
-        return Initiated(Producer(await ctx.services.producer_ids.next(), 0))
+        refusal = CoordinatorLoadInProgress("there are no producer ids at the moment")
+        ids = ctx.services.producer_ids
+        if not ids.has_some:
+            await BriefWait(ctx.connection).until_done(ids.fill(), refusal)
+        return Initiated(Producer(await ids.next(), 0))
     check_transactional_id(transactional_id)
     if request.enable2_pc:
         check_two_phase_commit(transactional_id, ctx)

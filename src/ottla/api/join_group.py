@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
 from kio.schema.join_group.v9.response import JoinGroupResponseMember
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now
-from ottla.api.results import milliseconds
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.results import milliseconds
 from ottla.common.ids import new_uuid
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Joined, JoinRequest

@@ -12,9 +12,9 @@ from kio.schema.leave_group.v2 import LeaveGroupResponse as ResponseV2
 from kio.schema.leave_group.v5 import LeaveGroupRequest, LeaveGroupResponse
 from kio.schema.leave_group.v5.response import MemberResponse
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now, outcome
-from ottla.api.results import code_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now, outcome
+from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver, Left
 from ottla.protocol.errors import KafkaError, UnknownMemberId

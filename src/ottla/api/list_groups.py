@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v5 import ListGroupsRequest, ListGroupsResponse
 from kio.schema.list_groups.v5.response import ListedGroup
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.types import NO_THROTTLE, GroupId
 

@@ -24,16 +24,34 @@ from kio.schema.list_offsets.v11.response import (
 )
 from kio.schema.types import TopicName
 
-from ottla.api.committed_end import end_not_known
-from ottla.api.context import RequestContext
-from ottla.log.time_search import Find
+from ottla.api.support.context import RequestContext
+from ottla.log.lookup import Find
 from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
     UnsupportedVersion,
 )
 from ottla.protocol.types import NO_THROTTLE, i32, i64
 from ottla.replication.partition import Partition
+
+# The committed end of a partition right after a failover: not to be told before it is known.
+#
+# A new leader has everything that is committed, but learns from its followers how much that is. Until then
+# its high watermark may be lower than what its predecessor told, and an end offset must never go back
+# (KIP-207).
+
+OFFSET_NOT_AVAILABLE_FROM = 5
+
+
+def end_not_known(partition: Partition, version: int) -> KafkaError | None:
+    """Return why the end of a partition cannot be told yet in this version of ListOffsets; None if it can."""
+    if partition.is_end_known:
+        return None
+    error = OffsetNotAvailable if version >= OFFSET_NOT_AVAILABLE_FROM else LeaderNotAvailable
+    return error(f"{partition.topic_partition} is committed to {partition.high_watermark} at least")
+
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -18,7 +18,7 @@ from kio.schema.list_partition_reassignments.v0.response import (
     OngoingTopicReassignment,
 )
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
 

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v2 import ListTransactionsRequest, ListTransactionsResponse
 from kio.schema.list_transactions.v2.response import TransactionState
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.coordinator.group.regex_program import matching
 from ottla.coordinator.transaction.machine import PREPARED
 from ottla.coordinator.transaction.requests import ListFilter

@@ -11,8 +11,8 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
-from ottla.api.committed_end import OFFSET_NOT_AVAILABLE_FROM, end_not_known
-from ottla.api.context import RequestContext, Services
+from ottla.api.list_offsets import OFFSET_NOT_AVAILABLE_FROM, end_not_known
+from ottla.api.support.context import RequestContext, Services
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.own_messages import (
     MeasuredPartition,

@@ -9,11 +9,14 @@ change of the cluster.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from kio.schema.metadata import v10 as old
+from kio.schema.metadata.v10 import request as old_request
+from kio.schema.metadata.v10 import response as old_response
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v13.response import (
     MetadataResponse,
@@ -22,8 +25,10 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
-from ottla.api.context import RequestContext
-from ottla.api.forwarding import reached_controller
+from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.forwarding import reached_controller
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, why_illegal
 from ottla.controller.machine import NewTopic
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -32,44 +37,88 @@ from ottla.protocol.errors import (
     InvalidRequest,
     InvalidTopicException,
     KafkaError,
+    RequestTimedOut,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.frames import encode_frame, encode_response_header
-from ottla.protocol.messages import response_encoder
+from ottla.protocol.schema.messages import response_encoder
 from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
 
 log = logging.getLogger(__name__)
 
+_Asked = MetadataRequestTopic | old_request.MetadataRequestTopic
+
 _OF_COORDINATORS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 NEWEST = 13
+NEWEST_WITH_CLUSTER_OPERATIONS = 10
 FIRST_BY_ID = 12
 
 
 async def metadata(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | bytes:
     """Describe the cluster and the topics asked for, creating missing ones where that is allowed."""
+    if request.topics is None:
+        return _all_topics(ctx, NEWEST, _topic_operations(request), lambda response: response)
+    return await _some_topics(request, ctx)
+
+
+async def metadata_with_cluster_operations(
+    request: old.MetadataRequest, ctx: RequestContext
+) -> old.MetadataResponse | bytes:
+    """Do the same in the versions in which (from 8 on) one may ask for operations on the cluster too."""
+    asked = request.include_cluster_authorized_operations
+    operations = i32(CLUSTER_OPERATIONS if asked else NOT_ASKED)
+
+    def lowered(response: MetadataResponse) -> old.MetadataResponse:
+        return old.MetadataResponse(
+            throttle_time=response.throttle_time,
+            brokers=cast("tuple[old_response.MetadataResponseBroker, ...]", response.brokers),
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            topics=cast("tuple[old_response.MetadataResponseTopic, ...]", response.topics),
+            cluster_authorized_operations=operations,
+        )
+
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        return _all_topics(ctx)
+        return _all_topics(ctx, NEWEST_WITH_CLUSTER_OPERATIONS, _topic_operations(request), lowered, asked)
+    return lowered(await _some_topics(request, ctx))
+
+
+async def _some_topics(
+    request: MetadataRequest | old.MetadataRequest, ctx: RequestContext
+) -> MetadataResponse:
+    assert request.topics is not None
     # A topic is described once, however often it is named: no small request gets a huge answer.
-    wanted = {each.topic_id or each.name: each for each in request.topics}.values()
+    wanted: Collection[_Asked] = {each.topic_id or each.name: each for each in request.topics}.values()
     if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         await _create_missing(wanted, ctx)
     image = ctx.services.cluster.image
-    described = _Described(image, ctx.connection.listener_name)
+    described = _Described(image, ctx.connection.listener_name, _topic_operations(request))
     return _response(image, ctx, tuple(_answer(each, described, ctx.version) for each in wanted))
 
 
-def _all_topics(ctx: RequestContext) -> bytes:
+def _topic_operations(request: MetadataRequest | old.MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+
+
+def _all_topics(
+    ctx: RequestContext,
+    as_version: int,
+    topic_operations: int,
+    shape: Callable[[MetadataResponse], object],
+    *more: Hashable,
+) -> bytes:
     image = ctx.services.cluster.image
 
     def encode() -> bytes:
-        described = _Described(image, ctx.connection.listener_name)
+        described = _Described(image, ctx.connection.listener_name, topic_operations)
         topics = tuple(described.topic(topic) for topic in image.topics.values())
-        return response_encoder(ApiKey.METADATA, ctx.version, NEWEST)(_response(image, ctx, topics))
+        response = shape(_response(image, ctx, topics))
+        return response_encoder(ApiKey.METADATA, ctx.version, as_version)(response)
 
     departed = ctx.services.departed_brokers.still_listed(image, ctx.connection)
-    key = (ctx.version, ctx.connection.listener_name, departed)
+    key = (ctx.version, ctx.connection.listener_name, departed, topic_operations, *more)
     body = ctx.services.encoded_metadata.body(image, key, encode)
     return encode_frame(encode_response_header(ApiKey.METADATA, ctx.version, ctx.correlation_id), body)
 
@@ -103,7 +152,7 @@ def _brokers(image: ClusterImage, ctx: RequestContext) -> tuple[MetadataResponse
     )
 
 
-async def _create_missing(wanted: Iterable[MetadataRequestTopic], ctx: RequestContext) -> None:
+async def _create_missing(wanted: Iterable[_Asked], ctx: RequestContext) -> None:
     """Create what does not exist; whether that worked shows when the topic is looked up next."""
     image = ctx.services.cluster.image
     missing = [
@@ -111,6 +160,15 @@ async def _create_missing(wanted: Iterable[MetadataRequestTopic], ctx: RequestCo
         for each in wanted
         if each.name is not None and each.topic_id is None and each.name not in image.topics
     ]
+    if missing:
+        try:
+            await BriefWait(ctx.connection).until_done(_create(missing, ctx), RequestTimedOut("not yet"))
+        except KafkaError as error:
+            peer = ctx.connection.peer
+            log.info("%d topics asked for by %s are not created: %s", len(missing), peer, error)
+
+
+async def _create(missing: Iterable[str], ctx: RequestContext) -> None:
     for name in _OF_COORDINATORS.intersection(missing):
         await _create_for_coordinator(name, ctx)
     # All at once, so that they count against the limit on the partitions of one request.
@@ -132,7 +190,7 @@ async def _create_for_coordinator(name: str, ctx: RequestContext) -> None:
         log.info("the topic asked for by %s was not created: %s", ctx.connection.peer, error)
 
 
-def _answer(wanted: MetadataRequestTopic, described: _Described, version: int) -> MetadataResponseTopic:
+def _answer(wanted: _Asked, described: _Described, version: int) -> MetadataResponseTopic:
     image = described.image
     if (wanted.name is None or wanted.topic_id is not None) and version < FIRST_BY_ID:
         # v10 and v11 have the field, but brokers of that time did not serve it.
@@ -156,8 +214,9 @@ def _answer(wanted: MetadataRequestTopic, described: _Described, version: int) -
 class _Described:
     """Topics as clients of one listener see them."""
 
-    def __init__(self, image: ClusterImage, listener: str) -> None:
+    def __init__(self, image: ClusterImage, listener: str, operations: int) -> None:
         self.image = image
+        self._operations = i32(operations)
         self._reachable = image.reachable(listener)
 
     def topic(self, topic: TopicImage) -> MetadataResponseTopic:
@@ -168,6 +227,7 @@ class _Described:
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
             partitions=tuple(self._partition(each) for each in topic.partitions),
+            topic_authorized_operations=self._operations,
         )
 
     def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:

@@ -16,9 +16,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit import v4, v9, v10
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import outcome, then
-from ottla.api.results import milliseconds
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import outcome, then
+from ottla.api.support.results import milliseconds
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed, OffsetToCommit
 from ottla.protocol.errors import KafkaError

@@ -6,9 +6,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_delete.v0 import OffsetDeleteRequest, OffsetDeleteResponse
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now
-from ottla.api.results import code_of
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.types import NO_THROTTLE
 

@@ -16,8 +16,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_fetch import v7, v9, v10
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import now, outcome
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import now, outcome
 from ottla.api.turns import in_turns
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue

@@ -17,7 +17,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, i32, i64
 

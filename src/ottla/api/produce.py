@@ -19,13 +19,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from ottla.api.context import RequestContext
-from ottla.api.leader_hints import leader_hint
-from ottla.api.produce_turns import Steps, nap
-from ottla.api.produce_verification import Failures, verify_partitions
+from ottla.api.support.context import RequestContext
+from ottla.api.support.leader_hints import leader_hint
+from ottla.api.support.produce_scheduler import Steps, nap
+from ottla.api.support.transaction_verification import Failures, verify_partitions
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
-from ottla.log.admission import is_costly, look_inside
+from ottla.log.validator import is_costly, look_inside
 from ottla.protocol.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
@@ -43,7 +43,8 @@ from ottla.protocol.produce_codec import (
     decode_produce_request,
     encode_produce_response,
 )
-from ottla.protocol.record_batch import BatchHeader, check_batch
+from ottla.protocol.records.batch import BatchHeader, check_batch
+from ottla.replication.backlog import SILENT_MS, Backlog
 from ottla.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -79,8 +80,11 @@ async def _answer_when_finished(
     waiting: Waiting,
     unfinished: asyncio.Task[None],
 ) -> Reply | None:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
     await unfinished
-    reply = _answer(ctx, request, topics, waiting)
+    left_ms = max(1, request.timeout_ms - round((loop.time() - started) * 1000))
+    reply = _answer(ctx, request._replace(timeout_ms=left_ms), topics, waiting)
     return await reply if isawaitable(reply) else reply
 
 
@@ -128,6 +132,9 @@ def _append_all(
                         now_ms = ctx.services.clock.wall_ms()
                         batch, header = yield partial(look_inside, batch, header, config, now_ms, nap)
                         is_inspected = True
+                leading = partition.replication
+                if leading is not None and (full := leading.full_backlog(request.acks)) is not None:
+                    yield from _wait_for_room(ctx, request, full, len(batch))
                 if request.acks < 0:
                     partition.check_in_sync()
                 if header.base_sequence > 0 and header.producer_id not in partition.log.producers.producers:
@@ -141,6 +148,23 @@ def _append_all(
             except Exception as error:
                 log.error("appending to %s-%d failed", name or topic_id, index, exc_info=error)
                 results.append(_failure(index, UnknownServerError("the broker failed; its log says why")))
+
+
+def _wait_for_room(
+    ctx: RequestContext, request: ProduceRequest, full: Backlog, size_bytes: int
+) -> Steps[None]:
+    """Wait for the followers before more is appended; meanwhile the connection is not read.
+
+    Half of the request's timeout is left for the commit: if nothing was appended, nothing is sent twice.
+    """
+    timeout_ms = request.timeout_ms / 2 if request.acks < 0 else SILENT_MS
+    ctx.connection.hold()
+    try:
+        has_room = yield full.wait(size_bytes, max(1, timeout_ms) / 1000)
+    finally:
+        ctx.connection.release()
+    if not has_room and request.acks < 0:
+        raise RequestTimedOut("the followers are too far behind; nothing was appended")
 
 
 def _find(ctx: RequestContext, acks: int, name: str | None, topic_id: UUID | None, index: int) -> Partition:
@@ -175,6 +199,8 @@ def _append(
         done = partition.committed(end_offset) if acks < 0 else partition.written(end_offset)
         if done is not None:
             waiting.append((result, done))
+            if acks < 0 and partition.replication is not None and not appended.is_duplicate:
+                partition.replication.acks_all_backlog.add(end_offset, len(batch))
     return result
 
 
@@ -195,7 +221,9 @@ def _count_failure(ctx: RequestContext, topic: UUID | str | None, batch: memoryv
 
 
 def _failure(index: int, error: KafkaError) -> ProducePartitionResult:
-    return ProducePartitionResult(index, int(error.code), error_message=error.message)
+    return ProducePartitionResult(
+        index, int(error.code), error_message=error.message, record_errors=error.record_errors
+    )
 
 
 def _refuse_silently(topics: list[ProduceTopicResult]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Synced, SyncRequest
 from ottla.protocol.errors import InconsistentGroupProtocol

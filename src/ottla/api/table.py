@@ -21,7 +21,7 @@ from ottla.common.file_range import FileRange
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.api.context import RequestContext
+    from ottla.api.support.context import RequestContext
 
 Reply = bytes | Sequence[bytes | memoryview | FileRange]
 Handler = Callable[[Any, "RequestContext"], Any]
@@ -58,7 +58,8 @@ ROWS = (
     Range(_K.PRODUCE, 3, 13, BYTES, "produce.produce"),
     Range(_K.FETCH, 4, 18, BYTES, "fetch.fetch"),
     Range(_K.LIST_OFFSETS, 1, 11, MESSAGE, "list_offsets.list_offsets"),
-    Range(_K.METADATA, 0, 13, MESSAGE, "metadata.metadata"),
+    Range(_K.METADATA, 11, 13, MESSAGE, "metadata.metadata"),
+    Range(_K.METADATA, 0, 10, MESSAGE, "metadata.metadata_with_cluster_operations"),
     Range(_K.OFFSET_COMMIT, 10, 10, MESSAGE, "offset_commit.offset_commit_by_id"),
     Range(_K.OFFSET_COMMIT, 5, 9, MESSAGE, "offset_commit.offset_commit"),
     Range(_K.OFFSET_COMMIT, 2, 4, MESSAGE, "offset_commit.offset_commit_for_a_time"),
@@ -88,8 +89,12 @@ ROWS = (
     Range(_K.TXN_OFFSET_COMMIT, 0, 5, MESSAGE, "txn_offset_commit.txn_offset_commit"),
     Range(_K.DESCRIBE_PRODUCERS, 0, 0, MESSAGE, "describe_producers.describe_producers"),
     Range(_K.OFFSET_FOR_LEADER_EPOCH, 2, 4, MESSAGE, "offset_for_leader_epoch.offset_for_leader_epoch"),
+    Range(_K.DESCRIBE_ACLS, 1, 3, MESSAGE, "describe_acls.describe_acls"),
+    Range(_K.CREATE_ACLS, 1, 3, MESSAGE, "create_acls.create_acls"),
+    Range(_K.DELETE_ACLS, 1, 3, MESSAGE, "delete_acls.delete_acls"),
     Range(_K.DESCRIBE_CONFIGS, 1, 4, BYTES, "describe_configs.describe_configs"),
     Range(_K.ALTER_CONFIGS, 0, 2, MESSAGE, "alter_configs.alter_configs"),
+    Range(_K.ALTER_REPLICA_LOG_DIRS, 1, 2, MESSAGE, "alter_replica_log_dirs.alter_replica_log_dirs"),
     Range(_K.DESCRIBE_LOG_DIRS, 1, 5, MESSAGE, "describe_log_dirs.describe_log_dirs"),
     Range(_K.CREATE_PARTITIONS, 0, 3, MESSAGE, "create_partitions.create_partitions"),
     Range(_K.DELETE_GROUPS, 0, 2, MESSAGE, "delete_groups.delete_groups"),
@@ -118,6 +123,8 @@ ROWS = (
     ),
     Range(_K.OFFSET_DELETE, 0, 0, MESSAGE, "offset_delete.offset_delete"),
     Range(_K.ALTER_PARTITION, 3, 3, MESSAGE, "alter_partition.alter_partition"),
+    Range(_K.UPDATE_FEATURES, 2, 2, MESSAGE, "update_features.update_features"),
+    Range(_K.UPDATE_FEATURES, 0, 1, MESSAGE, "update_features.update_features_one_by_one"),
     Range(_K.ENVELOPE, 0, 0, MESSAGE, "envelope.envelope"),
     Range(_K.DESCRIBE_CLUSTER, 0, 2, MESSAGE, "describe_cluster.describe_cluster"),
     Range(_K.UNREGISTER_BROKER, 0, 0, MESSAGE, "unregister_broker.unregister_broker"),
@@ -141,6 +148,7 @@ ROWS = (
         "describe_topic_partitions.describe_topic_partitions",
         "0.1.0",
     ),
+    Range(_K.LIST_CONFIG_RESOURCES, 0, 1, MESSAGE, "list_config_resources.list_config_resources"),
     Range(_K.PREPARE_TRANSACTION, 0, 0, MESSAGE, "prepare_transaction.prepare_transaction"),
     Range(_K.MEASURE_LAG, 0, 0, MESSAGE, "measure_lag.measure_lag"),
     Range(_K.CONDITIONAL_APPEND, 0, 0, MESSAGE, "conditional_append.conditional_append"),

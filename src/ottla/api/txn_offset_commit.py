@@ -10,6 +10,7 @@ told UNSTABLE_OFFSET_COMMIT until the transaction's marker is there. A second co
 
 from __future__ import annotations
 
+from inspect import isawaitable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -19,10 +20,11 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
-from ottla.api.context import RequestContext
-from ottla.api.group_calls import check_group_id, now, outcome
 from ottla.api.offset_commit import Accepted, Codes, accept, with_result
-from ottla.api.produce_verification import ask_coordinator
+from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.context import RequestContext
+from ottla.api.support.group_calls import check_group_id, now, outcome
+from ottla.api.support.transaction_verification import ask_coordinator
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed
 from ottla.protocol.errors import (
@@ -42,6 +44,8 @@ from ottla.protocol.types import NO_THROTTLE
 FIRST_WITH_LOAD_IN_PROGRESS = 2
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_ADDS = 5
+MAX_HOLD_S = 0.5
+"""How long it holds up requests behind it while it waits for the coordinator of the transaction."""
 
 
 async def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: RequestContext) -> TxnOffsetCommitResponse:
@@ -101,7 +105,11 @@ async def _verify(request: TxnOffsetCommitRequest, ctx: RequestContext) -> None:
             timeout_ms=config.offsets_commit_timeout_ms,
             begin=begin,
         )
-        verdicts = await now(asking)
+        if isawaitable(asking):
+            unverified = CoordinatorLoadInProgress("the transaction's coordinator does not answer")
+            verdicts = await BriefWait(ctx.connection, MAX_HOLD_S).until_done(asking, unverified)
+        else:
+            verdicts = asking
         refusal = verdicts.get(at)
         if refusal is not None:
             raise _of_coordinator(refusal)

@@ -22,9 +22,8 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from ottla.api.context import RequestContext, Services
+from ottla.api.support.context import RequestContext, Services
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -34,6 +33,7 @@ from ottla.protocol.errors import (
     RequestTimedOut,
     UnknownServerError,
 )
+from ottla.protocol.records.control import Marker
 from ottla.protocol.types import i32
 
 log = logging.getLogger(__name__)

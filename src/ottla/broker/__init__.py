@@ -2,7 +2,7 @@
 
 from ottla.broker.addresses import BrokerAddresses
 from ottla.broker.broker import Broker
-from ottla.broker.errors import StartError
+from ottla.broker.data_directory import StartError
 from ottla.broker.run import run
 
 __all__ = ["Broker", "BrokerAddresses", "StartError", "run"]

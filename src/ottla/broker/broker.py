@@ -16,33 +16,27 @@ from types import TracebackType
 from typing import Self
 
 from ottla import __version__
-from ottla.api.context import Services
-from ottla.api.departed_brokers import DepartedBrokers
 from ottla.api.dispatcher import Dispatcher
-from ottla.api.encoded_metadata import EncodedMetadata
-from ottla.api.fetch_sessions import FetchSessions
-from ottla.api.producer_ids import ProducerIds
-from ottla.broker.addresses import BrokerAddresses, advertised, peer_address
-from ottla.broker.data_directory import make_directory, owner_of_logs
-from ottla.broker.errors import StartError
+from ottla.api.support.context import EncodedMetadata, ProducerIds, Services
+from ottla.api.support.fetch_sessions import FetchSessions
+from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
+from ottla.broker.addresses import BrokerAddresses, advertised, bind_listeners, bind_metrics, peer_address
+from ottla.broker.data_directory import StartError, make_directory, owner_of_logs, set_stray_logs_aside
 from ottla.broker.full_disk import FullDisk
-from ottla.broker.ports import bind_listeners, bind_metrics
-from ottla.broker.settings import janitor_settings, network_limits
-from ottla.broker.stores import metadata_store
-from ottla.broker.stray_logs import set_stray_logs_aside
+from ottla.broker.stores import janitor_settings, metadata_store, network_limits
 from ottla.broker.transaction_peers import TransactionPeers
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.config import ConfigError
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.metrics_keys import OFF, metrics_place
 from ottla.common.ids import TopicPartition
-from ottla.common.metrics_keys import OFF, metrics_place
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
-from ottla.log.janitor import Janitor
 from ottla.log.log_directory import LogDirectory, LogDirectoryError, lock_directory
+from ottla.log.maintenance import LogMaintenance
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.state import ClusterState
@@ -175,8 +169,15 @@ class Broker:
     async def _open_logs(self, data: Path, lock: Callable[[], None]) -> FullDisk:
         """Open and recover every log, with what writes and copies them; return what watches the disk."""
         node_id = self.config.node_id
+        image = self.cluster.image
+        known = image.brokers[node_id].directory_id if node_id in image.brokers else ""
         self.log_directory = LogDirectory(
-            str(data), self.disk, self.clock, node_id=node_id, cluster_id=self.cluster.image.cluster_id
+            str(data),
+            self.disk,
+            self.clock,
+            node_id=node_id,
+            cluster_id=image.cluster_id,
+            directory_id=known,
         )
         full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
         self.log_directory.storage.on_full = full_disk.notice
@@ -199,6 +200,12 @@ class Broker:
         self.log_directory.open(
             lambda topic: self.partitions.log_config(self.cluster.image, topic), lock, self._has_copies
         )
+        if known and self.log_directory.directory_id != known:
+            log.warning(
+                "%s is not the log directory that broker %d had before (%s): its replicas are copied from "
+                "other brokers. Is a disk not mounted? Then stop this broker, mount it, and start again",
+                data, node_id, known,
+            )  # fmt: skip
         self._stack.push_async_callback(self._close_logs)
         await self._stack.enter_async_context(self.flusher)
         return full_disk
@@ -211,6 +218,7 @@ class Broker:
             node_id, self.cluster, self.controller, self.partitions, lambda: self.config, self.clock
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self._stack.callback(self.producer_ids.stop)
         self.transactions = TransactionCoordinator(
             node_id,
             self.cluster,
@@ -218,7 +226,7 @@ class Broker:
             self.partitions,
             lambda: self.config,
             self.clock,
-            self.producer_ids.next,
+            self.producer_ids.next_soon,
             TransactionPeers(lambda: self.services),
         )
 
@@ -227,6 +235,7 @@ class Broker:
         await self.controller.register_broker(
             [Endpoint(name, address.host, address.port) for name, address in advertised(self.server).items()],
             self.config.broker_rack,
+            directory_id=self.log_directory.directory_id,
             after_unclean_stop=not self.log_directory.was_clean or self.log_directory.may_have_lost_records,
             may_have_lost_records=self.log_directory.may_have_lost_records,
             seems_whole=self.log_directory.seems_whole,
@@ -248,13 +257,14 @@ class Broker:
         self._stack.push_async_callback(self.transactions.stop)
 
     async def _start_janitor(self) -> None:
-        self.janitor = Janitor(
+        self.janitor = LogMaintenance(
             self.log_directory,
             self.flusher,
             self.clock,
             janitor_settings(self.config),
             high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
         )
+        self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
         await self._stack.enter_async_context(self.janitor)
 
     async def _serve_metrics(self) -> None:
@@ -287,7 +297,7 @@ class Broker:
             partitions=self.partitions,
             log_directory=self.log_directory,
             encoded_metadata=EncodedMetadata(),
-            departed_brokers=DepartedBrokers(self.clock),
+            departed_brokers=RecentlyFencedBrokers(self.clock),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
             producer_ids=self.producer_ids,
@@ -359,6 +369,7 @@ class Broker:
             self.dispatcher.slow.set_limit(self.config.ottla_slow_request_ms)
             self.partitions.replace_config(self.config)
             self.janitor.settings = janitor_settings(self.config)
+            self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
 
     async def _stop_serving(self) -> None:
         """Answer everything that waits or runs, and close the connections."""

@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from ottla.common.ids import uuid_text
 from ottla.log.checkpoints import META_PROPERTIES, MetaProperties
 from ottla.log.disk import Disk
+from ottla.log.log_directory import LogDirectory
+from ottla.metadata.image import ClusterImage
+from ottla.protocol.errors import KafkaStorageError
+
+# Logs that no topic of the cluster owns.
+
+log = logging.getLogger(__name__)
+
+
+def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage, node_id: int) -> None:
+    """Take out the logs whose topic is gone or was recreated, or that other brokers have now.
+
+    Their directories stay, as `-stray`. A crash in the middle of a delete leaves such logs, and so
+    does whoever moves replicas while this broker is away. They are not removed: should the metadata
+    be at fault, the records are still there. What the checkpoints say of them goes, as of every log that
+    is gone: it would cut off the records of a new topic with the same name.
+    """
+    for partition, stray in list(directory.logs.items()):
+        owner = image.topics.get(partition.topic)
+        is_ours = owner is not None and stray.topic_id in (None, owner.topic_id)
+        placed = image.partition(*partition)
+        if not is_ours or placed is None or node_id not in placed.replicas:
+            kept_as = directory.set_aside(partition)
+            log.warning(
+                "%s belongs to no topic of this cluster (was the broker killed while it deleted one?), or "
+                "not to this broker (were its replicas moved?); "
+                "its records are kept in %s/%s. The broker never removes them: when they are not needed, "
+                "do it by hand: rm -r '%s/%s'",
+                partition, directory.path, kept_as, directory.path, kept_as,
+            )  # fmt: skip
+    try:
+        directory.write_checkpoints()
+    except KafkaStorageError as error:
+        log.error("the checkpoints may still name logs that are gone: %s", error)
+
+
+# Why a broker does not start.
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says why and what to do."""
 
 
 def make_directory(disk: Disk, data: Path) -> None:

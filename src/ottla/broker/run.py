@@ -15,7 +15,7 @@ import uvloop
 
 from ottla.broker.addresses import BrokerAddresses
 from ottla.broker.broker import Broker
-from ottla.common.metrics_keys import AUTO
+from ottla.common.config.metrics_keys import AUTO
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from kio.schema.write_txn_markers.v2 import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
-from ottla.api.context import Services
+from ottla.api.support.context import Services
 from ottla.api.write_txn_markers import append_marker, write_markers
 from ottla.common.ids import TopicPartition
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError
+from ottla.protocol.records.control import Marker
 
 MARKERS, VERIFICATIONS = "transaction markers", "transaction verifications"
 """Channels of their own: a marker is answered when it is committed, which may take as long as a failover."""

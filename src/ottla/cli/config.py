@@ -7,16 +7,44 @@ from pathlib import Path
 
 import click
 
-from ottla.cli import session
-from ottla.cli.completing import topic_names
-from ottla.cli.options import bootstrap_option, format_option, key_values
-from ottla.cli.output import count, print_json, print_table, talk
-from ottla.cli.problem_kinds import BAD_CONFIG
-from ottla.cli.problems import Problem
-from ottla.cli.profiles import profiles_file, read_profiles
+from ottla.cli.support import session
+from ottla.cli.support.completing import topic_names
+from ottla.cli.support.options import bootstrap_option, format_option, key_values
+from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.problem_kinds import BAD_CONFIG
+from ottla.cli.support.problems import Problem
+from ottla.cli.support.profiles import profiles_file, read_profiles
+from ottla.client.admin.config_admin import ConfigAdmin, ConfigEntry, ConfigSource
 from ottla.client.cluster import Cluster
-from ottla.client.config_admin import ConfigAdmin, ConfigEntry, ConfigSource
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.properties import read_properties
 from ottla.protocol.errors import InvalidConfig
+
+# All that is wrong with a broker's file of configuration, rather than the first thing only.
+
+Wrong = list[tuple[str, str]]
+
+
+def check_file(file: Path) -> tuple[int, Wrong]:
+    """Return how many keys a file has, and what is wrong with which of them."""
+    try:
+        raw = read_properties(file)
+    except ConfigError as error:
+        raise Problem(str(error), kind=BAD_CONFIG) from None
+    wrong: Wrong = []
+    rest = dict(raw)
+    for _ in range(len(raw) + 1):
+        try:
+            BrokerConfig(rest)
+        except ConfigError as error:
+            wrong.append((error.key, error.reason))
+            if rest.pop(error.key, None) is None:  # about keys together: there is no single one to leave away
+                break
+        else:
+            break
+    return len(raw), wrong
+
 
 SET_BY_SOMEBODY = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}
 SECRET_WORDS = ("password", "secret", "token", "jaas")
@@ -123,7 +151,6 @@ def validate(file: Path, output_format: str) -> int:
 
     Ends with exit code 1 if the broker would refuse it.
     """
-    from ottla.cli.config_check import check_file
 
     keys, wrong = check_file(file)
     if output_format == "json":

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from ottla.cli import session
 from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
-from ottla.cli.options import (
+from ottla.cli.serve.command import DEFAULT_DATA
+from ottla.cli.support import session
+from ottla.cli.support.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP,
     bootstrap_option,
     format_option,
     is_terminal,
 )
-from ottla.cli.output import count, print_json, print_table
-from ottla.cli.serve import DEFAULT_DATA
+from ottla.cli.support.output import count, print_json, print_table
 
 PATIENCE_MS = 10_000
 

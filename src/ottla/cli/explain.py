@@ -7,10 +7,10 @@ import textwrap
 
 import click
 
-from ottla.cli.options import format_option
-from ottla.cli.output import print_json, print_table
-from ottla.cli.problem_kinds import KINDS, Kind, kind_named
-from ottla.cli.problems import Problem
+from ottla.cli.support.options import format_option
+from ottla.cli.support.output import print_json, print_table
+from ottla.cli.support.problem_kinds import KINDS, Kind, kind_named
+from ottla.cli.support.problems import Problem
 
 WIDTH = 78
 CONTINUED = " \\\n      -X"

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from ottla import __version__
-from ottla.cli.output import talk
-from ottla.cli.problems import Problem
+from ottla.cli.support.output import talk
+from ottla.cli.support.problems import Problem
 
 METRICS = "127.0.0.1:9644"
 LAG_SECONDS = 300

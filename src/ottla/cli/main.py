@@ -14,21 +14,24 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ottla import __version__
-from ottla.cli.problems import Interrupted, missing_package, show_usage
+from ottla.cli.support.problems import Interrupted, missing_package, show_usage
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = {
-    "serve": ("ottla.cli.serve", "Run a broker."),
+    "serve": ("ottla.cli.serve.command", "Run a broker."),
     "topic": ("ottla.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("ottla.cli.produce", "Write records to a topic, from lines or JSON."),
     "consume": ("ottla.cli.consume", "Read records from a topic."),
-    "group": ("ottla.cli.group", "List, describe, move and delete consumer groups."),
-    "txn": ("ottla.cli.txn", "List, describe and abort transactions; find those that hang."),
-    "registry": ("ottla.cli.registry", "Run a schema registry; look at schemas and change them."),
-    "pipeline": ("ottla.cli.pipeline", "Run pipelines on Spark; look at them, test them, copy in bulk."),
-    "cluster": ("ottla.cli.cluster", "Look at brokers and replicas; move partitions and leaders."),
+    "group": ("ottla.cli.group.command", "List, describe, move and delete consumer groups."),
+    "txn": ("ottla.cli.txn.command", "List, describe and abort transactions; find those that hang."),
+    "registry": ("ottla.cli.registry.command", "Run a schema registry; look at schemas and change them."),
+    "pipeline": (
+        "ottla.cli.pipeline.command",
+        "Run pipelines on Spark; look at them, test them, copy in bulk.",
+    ),
+    "cluster": ("ottla.cli.cluster.command", "Look at brokers and replicas; move partitions and leaders."),
     "zookeeper": ("ottla.cli.zookeeper", "Run a ZooKeeper server, for clusters that have none yet."),
     "log": ("ottla.cli.log", "Look into the log files of a broker."),
     "config": ("ottla.cli.config", "Look at configs, change them, check a file of them."),

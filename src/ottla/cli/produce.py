@@ -7,25 +7,92 @@ import os
 import signal
 import stat
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from ottla.cli import session
-from ottla.cli.completing import topic_names
-from ottla.cli.lines import read_lines
-from ottla.cli.options import batch_options, bootstrap_option, is_terminal, named_argument, same_cluster
-from ottla.cli.output import count, talk
-from ottla.cli.problem_kinds import BAD_RECORD
-from ottla.cli.problems import Interrupted, Problem
-from ottla.cli.progress import Update, progress
-from ottla.cli.records import NewRecord, from_json
+from ottla.cli.support import session
+from ottla.cli.support.completing import topic_names
+from ottla.cli.support.options import (
+    batch_options,
+    bootstrap_option,
+    is_terminal,
+    named_argument,
+    same_cluster,
+)
+from ottla.cli.support.output import count, talk
+from ottla.cli.support.problem_kinds import BAD_RECORD
+from ottla.cli.support.problems import Interrupted, Problem
+from ottla.cli.support.progress import Update, progress
+from ottla.cli.support.records import NewRecord, from_json
 from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.client.producer.stats import SenderStats
 from ottla.protocol.errors import UnknownTopicOrPartition
+
+# Standard input by lines, read in a thread of its own so that the event loop never waits for it.
+#
+# The thread is a daemon: nothing can wake a thread that waits for a person to type, and the program must be
+# able to end without it. It stays at most a few chunks ahead of the reader.
+
+CHUNK_BYTES = 256 * 1024
+CHUNKS_AHEAD = 8
+MAX_LINE_BYTES = 64 * 1024 * 1024
+
+
+async def read_lines(descriptor: int = 0) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of a file, without their line ends, as many at a time as there are.
+
+    Raises ValueError for a line that does not end within MAX_LINE_BYTES.
+    """
+    rest = bytearray()
+    async for chunk in _chunks(descriptor):
+        searched = len(rest)
+        rest += chunk
+        cut = rest.rfind(b"\n", searched) + 1
+        if cut:
+            lines = bytes(rest[:cut]).split(b"\n")
+            del rest[:cut], lines[-1]
+            yield [line.removesuffix(b"\r") for line in lines]
+        if len(rest) > MAX_LINE_BYTES:
+            raise ValueError(
+                f"a line is longer than {MAX_LINE_BYTES // 2**20} MiB: records end with a newline"
+            )
+    if rest:
+        yield [bytes(rest).removesuffix(b"\r")]
+
+
+async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    ahead = threading.Semaphore(CHUNKS_AHEAD)
+
+    def pump() -> None:
+        item: bytes | OSError = b"?"
+        while item and not isinstance(item, OSError):
+            ahead.acquire()
+            try:
+                item = os.read(descriptor, CHUNK_BYTES)
+            except OSError as error:
+                item = error
+            try:
+                loop.call_soon_threadsafe(arrived.put_nowait, item)
+            except RuntimeError:  # the loop is gone, and nobody is listening
+                return
+
+    threading.Thread(target=pump, name="stdin", daemon=True).start()
+    while True:
+        item = await arrived.get()
+        ahead.release()
+        if isinstance(item, OSError):
+            raise item
+        if not item:
+            return
+        yield item
+
 
 WHY_EVERY_S = 5.0
 

@@ -4,23 +4,108 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
-from ottla.cli import session
-from ottla.cli.completing import topic_names
-from ottla.cli.not_allowed import visible
-from ottla.cli.options import bootstrap_option, format_option, is_terminal, key_values, named_argument
-from ottla.cli.output import count, print_json, print_table, talk
-from ottla.cli.problem_kinds import BAD_CONFIG
-from ottla.cli.problems import Problem
-from ottla.cli.topic_view import TopicView
-from ottla.client.cluster import Cluster
-from ottla.client.topic_admin import TopicAdmin
+from ottla.cli.support import session
+from ottla.cli.support.completing import topic_names
+from ottla.cli.support.not_authorized import visible
+from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, key_values, named_argument
+from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.problem_kinds import BAD_CONFIG
+from ottla.cli.support.problems import Problem
+from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
+from ottla.client.admin.topic_admin import TopicAdmin
+from ottla.client.cluster import Cluster, PartitionInfo, TopicInfo
 from ottla.common.ids import uuid_text
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidConfig, TopicAlreadyExists
+
+# A topic as `ottla topic describe` shows it.
+
+COLUMNS = ("partition", "leader", "replicas", "isr", "start", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """Everything that there is to show about a topic."""
+
+    topic: TopicInfo
+    offset_ranges: Mapping[int, tuple[int, int]]
+    configs: Sequence[ConfigEntry]
+
+    @property
+    def overrides(self) -> list[ConfigEntry]:
+        """The configs that were set for this topic."""
+        return [each for each in self.configs if each.source is ConfigSource.TOPIC]
+
+    def as_json(self, *, all_configs: bool) -> dict[str, Any]:
+        """Return it for programs."""
+        shown = self.configs if all_configs else self.overrides
+        return {
+            "name": self.topic.name,
+            "topic_id": uuid_text(self.topic.topic_id) if self.topic.topic_id else None,
+            "internal": self.topic.is_internal,
+            "replication_factor": self.topic.replication_factor,
+            "configs": {each.name: each.value for each in shown},
+            "partitions": [self._partition_as_json(each) for each in self.topic.partitions.values()],
+        }
+
+    def print(self, *, all_configs: bool) -> None:
+        """Print it for people."""
+        topic = self.topic
+        facts = [count(len(topic.partitions), "partition"), f"replication factor {topic.replication_factor}"]
+        if topic.is_internal:
+            facts.append("internal")
+        click.echo(f"{click.style(topic.name, bold=True)}: {', '.join(facts)}")
+        if topic.topic_id:
+            click.echo(f"id: {uuid_text(topic.topic_id)}")
+        self._print_overrides()
+        click.echo()
+        rows = [self._row(each) for each in topic.partitions.values()]
+        print_table(COLUMNS, rows, right=["partition", "leader", "start", "end"])
+        if all_configs:
+            click.echo()
+            named = [[each.name, _shown(each), each.source.name.lower()] for each in self.configs]
+            print_table(["config", "value", "from"], named)
+        click.echo()
+
+    def _print_overrides(self) -> None:
+        if not self.overrides:
+            click.echo("configs: all at their defaults")
+            return
+        click.echo("configs:")
+        for each in self.overrides:
+            click.echo(f"  {each.name}={_shown(each)}")
+
+    def _row(self, partition: PartitionInfo) -> list[str]:
+        start, end = self.offset_ranges.get(partition.index, ("-", "-"))
+        isr = ",".join(map(str, partition.isr))
+        if len(partition.isr) < len(partition.replicas):
+            isr = click.style(isr or "none", fg="red")
+        leader = str(partition.leader) if partition.leader >= 0 else click.style("none", fg="red")
+        replicas = ",".join(map(str, partition.replicas))
+        return [str(partition.index), leader, replicas, isr, str(start), str(end)]
+
+    def _partition_as_json(self, partition: PartitionInfo) -> dict[str, Any]:
+        start, end = self.offset_ranges.get(partition.index, (None, None))
+        return {
+            "partition": partition.index,
+            "leader": partition.leader if partition.leader >= 0 else None,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "isr": list(partition.isr),
+            "offline": list(partition.offline),
+            "start_offset": start,
+            "end_offset": end,
+        }
+
+
+def _shown(entry: ConfigEntry) -> str:
+    return "(secret)" if entry.is_sensitive else str(entry.value if entry.value is not None else "")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -254,7 +339,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str,
 
 def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
     """Return the words for a config that a broker refuses, with the nearest key that exists."""
-    from ottla.common.topic_keys import TopicConfig
+    from ottla.common.config.topic import TopicConfig
 
     what = str(error) or "the broker refused the configs"
     strange = [key for key in keys if key not in TopicConfig.KEYS]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.options import key_values
-from ottla.cli.output import talk
-from ottla.cli.problems import Problem
-from ottla.cli.start_problems import could_not_start
+from ottla.cli.support.options import key_values
+from ottla.cli.support.output import talk
+from ottla.cli.support.problems import Problem
+from ottla.cli.support.start_problems import could_not_start
 
 if TYPE_CHECKING:
     from ottla.broker.zookeeper_server import Member, ZooKeeperServer

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.client.admin import AdminOptions as AdminOptions
     from ottla.client.admin import AsyncAdmin as AsyncAdmin
     from ottla.client.admin import NewTopic as NewTopic
+    from ottla.client.admin.group_types import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from ottla.client.admin.group_types import OffsetAndMetadata as OffsetAndMetadata
     from ottla.client.consumer import AsyncConsumer as AsyncConsumer
     from ottla.client.consumer import CommitFailed as CommitFailed
     from ottla.client.consumer import Consumer as Consumer
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
     from ottla.client.errors import TransactionAborted as TransactionAborted
     from ottla.client.errors import TransactionFailed as TransactionFailed
     from ottla.client.errors import WrongTransactionState as WrongTransactionState
-    from ottla.client.group_types import ConsumerGroupMetadata as ConsumerGroupMetadata
-    from ottla.client.group_types import OffsetAndMetadata as OffsetAndMetadata
     from ottla.client.producer import AsyncProducer as AsyncProducer
     from ottla.client.producer import Delivery as Delivery
     from ottla.client.producer import PreparedTransaction as PreparedTransaction
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ottla.client.producer import ProducerOptions as ProducerOptions
     from ottla.client.producer import ProducerRecord as ProducerRecord
     from ottla.client.producer import RecordMetadata as RecordMetadata
-    from ottla.common.config import ConfigError as ConfigError
+    from ottla.common.config.declaration import ConfigError as ConfigError
     from ottla.common.ids import TopicPartition as TopicPartition
     from ottla.protocol.errors import KafkaError as KafkaError
 
@@ -80,10 +80,10 @@ _HOMES = {
     "ClientClosed": "ottla.client.errors",
     "ClientError": "ottla.client.errors",
     "CommitFailed": "ottla.client.consumer",
-    "ConfigError": "ottla.common.config",
+    "ConfigError": "ottla.common.config.declaration",
     "ConnectionLost": "ottla.client.errors",
     "Consumer": "ottla.client.consumer",
-    "ConsumerGroupMetadata": "ottla.client.group_types",
+    "ConsumerGroupMetadata": "ottla.client.admin.group_types",
     "ConsumerOptions": "ottla.client.consumer",
     "ConsumerRecord": "ottla.client.consumer",
     "Delivery": "ottla.client.producer",
@@ -93,7 +93,7 @@ _HOMES = {
     "NewTopic": "ottla.client.admin",
     "NoOffset": "ottla.client.consumer",
     "NotKafka": "ottla.client.errors",
-    "OffsetAndMetadata": "ottla.client.group_types",
+    "OffsetAndMetadata": "ottla.client.admin.group_types",
     "PreparedTransaction": "ottla.client.producer",
     "Producer": "ottla.client.producer",
     "ProducerInterceptor": "ottla.client.producer",

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.client.record_columns import MAX_DECOMPRESSED_BYTES, Columns, Field, columns_of
-from ottla.protocol.record_batch import BatchHeader, Buffer
+from ottla.protocol.records.batch import BatchHeader, Buffer
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORD_FIELDS = (

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from ottla.client.errors import TimedOut
 from ottla.common.ids import random_fraction
+
+# Calls that end when their time is over, whatever they wait for.
+
+
+@asynccontextmanager
+async def within(timeout_ms: float, what: str) -> AsyncIterator[None]:
+    """Raise TimedOut, which says what was not done, when the body takes longer."""
+    limit = asyncio.timeout(timeout_ms / 1000)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimedOut(f"{what} within {timeout_ms / 1000:g} s") from None
+
 
 SPREAD = 0.2
 MAX_DOUBLINGS = 30

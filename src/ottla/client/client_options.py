@@ -9,9 +9,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from ottla.client.address import Address, parse_address, parse_addresses
-from ottla.client.option_kinds import function, one_of, text, thing, whole, yes_or_no
-from ottla.client.options import ConfigError, Options, option
-from ottla.common.config_types import at_least
+from ottla.client.options import ConfigError, Options, function, one_of, option, text, thing, whole, yes_or_no
+from ottla.common.config.types import at_least
 
 TokenProvider = Callable[[], str | Awaitable[str]]
 """Returns a bearer token (a JWT) for SASL/OAUTHBEARER; called for each connection and re-authentication."""

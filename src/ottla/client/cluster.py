@@ -3,16 +3,20 @@
 A `Cluster` starts from the addresses the user gave, asks any of them for metadata, and from then
 on talks to brokers at the addresses that they advertise; should none of these answer, it goes back to the
 user's. What it knows may be stale at any time: callers that are told so by a broker (NotLeaderOrFollower
-and the like) `forget`, and `retrying` asks again for them, with a growing pause.
+and the like) `forget`. `retrying` repeats a call with a growing pause; after a failure that a change in the
+cluster may explain it trusts nothing that was known before, so the next attempt asks for fresh metadata.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
@@ -22,20 +26,27 @@ from kio.schema.metadata.v12.response import MetadataResponseTopic
 from ottla.client.address import Address
 from ottla.client.backoff import Backoff
 from ottla.client.client_options import ClientOptions
-from ottla.client.connection import Connection
+from ottla.client.connection import Connection, milliseconds
 from ottla.client.connections import Connections
 from ottla.client.errors import (
     BrokerUnreachable,
     ClientError,
     ConnectionLost,
     NoLeader,
+    TimedOut,
     error_for,
+    meaning_of,
     raise_for,
 )
 from ottla.client.metadata import Broker, Metadata, PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, LeaderNotAvailable
 from ottla.protocol.types import TopicName
+
+if TYPE_CHECKING:
+    from kio.static.primitive import i32Timedelta
+
+log = logging.getLogger(__name__)
 
 __all__ = ["TRANSIENT", "Broker", "Cluster", "PartitionInfo", "TopicInfo"]
 
@@ -59,6 +70,23 @@ TRANSIENT = frozenset(
 )
 """Errors that pass by themselves, once the client has fresh metadata."""
 
+STALE_SIGNS = frozenset(
+    {
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.replica_not_available,
+        ErrorCode.broker_not_available,
+        ErrorCode.not_controller,
+        ErrorCode.network_exception,
+    }
+)
+"""Errors after which metadata is asked for again before the next attempt."""
+
+BROKERS_SHARE = 5 / 6
+"""The part of the request timeout that a broker may take, so that its answer still arrives in time."""
+
 _UNKNOWN = frozenset({ErrorCode.unknown_topic_or_partition})
 
 Result = TypeVar("Result")
@@ -74,6 +102,7 @@ class Cluster:
         client_id: str | None = None,
         timeout_ms: int | None = None,
         options: ClientOptions | None = None,
+        is_patient: bool = False,
     ) -> None:
         options = options or DEFAULTS
         if client_id is not None:
@@ -84,7 +113,7 @@ class Cluster:
         self.connections = Connections(options)
         self.timeout_ms = options.default_api_timeout_ms if timeout_ms is None else timeout_ms
         self.backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
-        self.is_patient = False
+        self.is_patient = is_patient
         """Whether every call waits for brokers to come back, not only those that say so."""
         self._asking = asyncio.Lock()
 
@@ -101,6 +130,23 @@ class Cluster:
         """Connect to a broker and learn who the others are."""
         try:
             await self.refresh([])
+        except BaseException:
+            await self.close()
+            raise
+
+    async def start_lazily(self) -> None:
+        """Connect if a broker answers now; if none does, leave that to the first call that needs one.
+
+        Raises what does not pass by itself: a refused login, a certificate that is not accepted.
+        """
+        try:
+            async with asyncio.timeout(self.options.socket_connection_setup_timeout_ms / 1000):
+                await self.refresh([])
+        except (KafkaError, ClientError, TimeoutError) as error:
+            if not isinstance(error, TimeoutError) and not passes(error):
+                await self.close()
+                raise
+            log.warning("no broker answers yet, the first call that needs one tries again: %s", error)
         except BaseException:
             await self.close()
             raise
@@ -129,6 +175,11 @@ class Cluster:
         """The brokers by node id."""
         return self.metadata.brokers
 
+    @property
+    def broker_timeout(self) -> i32Timedelta:
+        """How long a broker may take for what it has to wait for itself."""
+        return milliseconds(int(self.options.request_timeout_ms * BROKERS_SHARE))
+
     async def any_broker(self) -> Connection:
         """Return a connection to whichever broker answers: one that is open, known, or given by the user."""
         if (connection := self.connections.least_busy()) is not None:
@@ -147,8 +198,10 @@ class Cluster:
         raise BrokerUnreachable(tuple(known), "; ".join(reasons))
 
     async def broker(self, node_id: int) -> Connection:
-        """Return a connection to one broker."""
-        if node_id not in self.brokers:
+        """Return a connection to one broker; where it is, is asked for again if it was not reached before."""
+        if node_id not in self.brokers or (
+            self.metadata.are_brokers_stale and self.open_connection(node_id) is None
+        ):
             await self.refresh([])
         if node_id not in self.brokers:
             raise NoLeader(f"broker {node_id} is not in the cluster now")
@@ -156,6 +209,7 @@ class Cluster:
         try:
             return await self.connections.to(address)
         except BrokerUnreachable as failure:
+            self.metadata.are_brokers_stale = True
             if address in self.bootstrap:
                 raise
             raise BrokerUnreachable([address], failure.reason, advertised_by=f"broker {node_id}") from None
@@ -167,9 +221,18 @@ class Cluster:
 
     async def controller(self) -> Connection:
         """Return a connection to the broker that changes topics and configs."""
-        if self.controller_id in self.brokers:
+        if self.controller_id not in self.brokers or self.metadata.are_brokers_stale:
+            await self.refresh([])
+        named = self.controller_id
+        if named not in self.brokers:
+            return await self.any_broker()
+        try:
+            return await self.broker(named)
+        except BrokerUnreachable:
+            await self.refresh([])
+            if self.controller_id == named or self.controller_id not in self.brokers:
+                raise
             return await self.broker(self.controller_id)
-        return await self.any_broker()
 
     async def refresh(self, topics: Iterable[str] | None, *, create: bool = False) -> dict[str, TopicInfo]:
         """Ask for the metadata of `topics` (None: all) and return it by name.
@@ -211,7 +274,8 @@ class Cluster:
                     found = await self.retrying(
                         lambda: self.refresh([name], create=create),
                         also=_UNKNOWN if create else frozenset(),
-                        timeout_ms=CREATION_TIMEOUT_MS if create else None,
+                        also_for_ms=CREATION_TIMEOUT_MS,
+                        what=f"what topic {name!r} is was not found out",
                     )
                     known = found[name]
         return known
@@ -241,28 +305,45 @@ class Cluster:
         attempt: Callable[[], Awaitable[Result]],
         *,
         also: frozenset[ErrorCode] = frozenset(),
+        also_for_ms: float = math.inf,
         patient: bool = False,
         timeout_ms: float | None = None,
         backoff: Backoff | None = None,
+        what: str = "the call was not answered",
     ) -> Result:
         """Return what `attempt` returns; repeat it while it fails in ways that pass by themselves.
 
-        `also` names further error codes worth waiting for; `patient` waits for brokers to come back.
+        `also` names further error codes worth waiting for (for `also_for_ms` at most); `patient` waits for
+        brokers to come back. When the time is over the attempt under way is cancelled, and TimedOut says
+        what was not done and why. Who is not patient, or was answered an error code, gets the last error.
         """
-        backoff = backoff or self.backoff
         patient = patient or self.is_patient
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self.timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        failures = 0
-        while True:
-            try:
-                return await attempt()
-            except (KafkaError, ClientError) as error:
-                failures += 1
-                pause_ms = backoff.pause_ms(failures)
-                if not passes(error, also, patient) or loop.time() + pause_ms / 1000 > deadline:
-                    raise
-            await asyncio.sleep(pause_ms / 1000)
+        timeout_ms = self.timeout_ms if timeout_ms is None else timeout_ms
+        attempts = _Attempts(backoff or self.backoff, timeout_ms, what)
+        limit = asyncio.timeout_at(attempts.deadline)
+        outer = _under_way.set(attempts)
+        try:
+            async with limit:
+                while True:
+                    attempts.is_pausing = False
+                    try:
+                        return await attempt()
+                    except (KafkaError, ClientError) as error:
+                        is_in_time = attempts.passed_ms() < also_for_ms
+                        if not passes(error, also if is_in_time else frozenset(), patient):
+                            raise
+                        if not isinstance(error, KafkaError) or error.code in STALE_SIGNS:
+                            self.metadata.mark_all_stale()
+                        pause_s = attempts.pause_after(error, patient)
+                    await asyncio.sleep(pause_s)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if attempts.is_pausing:  # nothing is under way: it is the last failure that counts
+                attempts.give_up(patient)
+            raise attempts.timed_out() from attempts.last
+        finally:
+            _under_way.reset(outer)
 
     async def _ask(self, names: Sequence[str] | None, create: bool) -> Sequence[MetadataResponseTopic]:
         """Ask for metadata, take over the brokers, and return what was said of each topic."""
@@ -278,6 +359,68 @@ class Cluster:
             if each.error_code in _UNKNOWN:
                 self.metadata.forget(each.name or "")
         return response.topics
+
+
+_under_way: ContextVar[_Attempts | None] = ContextVar("_under_way", default=None)
+"""The call that is being repeated, of which others may be a part."""
+
+
+class _Attempts:
+    """Counts the attempts of one call, and says when and why to give it up."""
+
+    def __init__(self, backoff: Backoff, timeout_ms: float, what: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._backoff = backoff
+        self._timeout_ms = timeout_ms
+        self._what = what
+        self._began = self._loop.time()
+        self.deadline = self._began + timeout_ms / 1000
+        self.failures = 0
+        self.is_pausing = False
+        self.last: KafkaError | ClientError | None = None
+        self._outer = _under_way.get()
+
+    def passed_ms(self) -> float:
+        """Return for how long it has been tried."""
+        return (self._loop.time() - self._began) * 1000
+
+    def pause_after(self, error: KafkaError | ClientError, patient: bool) -> float:
+        """Return the seconds until the next attempt; raise if the time would be over then."""
+        self._count(error)
+        pause_s = self._backoff.pause_ms(self.failures) / 1000
+        self.is_pausing = True
+        if self._loop.time() + pause_s > self.deadline:
+            self.give_up(patient)
+        return pause_s
+
+    def give_up(self, patient: bool) -> NoReturn:
+        """Raise the last failure; TimedOut for who is patient and got no answer."""
+        assert self.last is not None
+        if patient and isinstance(self.last, ClientError):
+            raise self.timed_out() from self.last
+        raise self.last
+
+    def _count(self, error: KafkaError | ClientError) -> None:
+        """Take note of a failure, also in the call that this one is a part of: it may end first."""
+        self.failures += 1
+        self.last = error
+        if self._outer is not None:
+            self._outer._count(error)
+
+    def timed_out(self) -> TimedOut:
+        """Return the error that says what was not done, why, and what to do about it."""
+        if isinstance(self.last, TimedOut):
+            return self.last
+        tried = f"{self._what} within {self._timeout_ms / 1000:g} s"
+        if self.last is None:
+            return TimedOut(
+                f"{tried}: the brokers take longer than that; see their logs, or give it more time"
+            )
+        why = str(self.last) or meaning_of(self.last.code if isinstance(self.last, KafkaError) else -1)
+        hint = ""
+        if isinstance(self.last, BrokerUnreachable):
+            hint = " (start the brokers, or correct the addresses)"
+        return TimedOut(f"{tried}, {self.failures} attempts failed, the last one with: {why}{hint}")
 
 
 def passes(

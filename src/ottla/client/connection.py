@@ -14,21 +14,88 @@ from the answer to something else, and the broker is not well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from struct import Struct
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from ottla.client.address import Address
-from ottla.client.dialling import dial
-from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NotKafka
+from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NotKafka, TlsFailed
 from ottla.client.handshake import Session, shake_hands
-from ottla.client.reasons import api_name, reason_of
-from ottla.client.request_heads import RequestHeads
+from ottla.client.in_flight import InFlightRequests, Reply, Then, reply_of
+from ottla.client.reasons import api_name, reason_of, tls_reason
 from ottla.client.response_reader import MAX_RESPONSE_BYTES, BadFrame, ResponseReader
-from ottla.client.unanswered import Reply, Then, Unanswered, reply_of
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.frames import RequestHeader, encode_request_header
 from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema.messages import request_encoder, response_decoder
+
+# How requests of a connection begin: size, API, version, correlation id, client id. Encoded once per API.
+
+JOINED_BYTES = 16_384
+"""A request up to this size is written in one piece: to copy it is cheaper than to hand over several."""
+
+_SIZE_AND_IDS = Struct(">ihhi")
+_IDS_BYTES = 8
+
+
+class RequestHeads:
+    """The heads of one client's requests."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._tails: dict[tuple[int, int], bytes] = {}
+        """What follows the correlation id, by API and version."""
+
+    def pieces(
+        self, api_key: int, version: int, correlation_id: int, body: Sequence[Buffer]
+    ) -> tuple[Buffer, ...]:
+        """Return a whole request, with its head, in as many pieces as are best written."""
+        size = sum(map(len, body))
+        head = self.encode(api_key, version, correlation_id, size)
+        return (head, *body) if size > JOINED_BYTES else (b"".join((head, *body)),)
+
+    def encode(self, api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
+        """Return the head of a request, with the size of the frame in front."""
+        tail = self._tails.get((api_key, version))
+        if tail is None:
+            header = encode_request_header(RequestHeader(api_key, version, 0, self._client_id))
+            tail = self._tails[api_key, version] = header[_IDS_BYTES:]
+        size = _IDS_BYTES + len(tail) + body_bytes
+        return _SIZE_AND_IDS.pack(size, api_key, version, correlation_id) + tail
+
+
+if TYPE_CHECKING:
+    from ottla.client.security import Security
+
+
+# Opens the socket of a connection, with TLS if that is wanted, and says why if it cannot be opened.
+
+Protocol = TypeVar("Protocol", bound=asyncio.BaseProtocol)
+NO_TLS_HINT = " during the TLS handshake (if that stays so: is it a PLAINTEXT listener?)"
+SocketOptions = Sequence[tuple[int, int, int]]
+
+
+async def dial(
+    address: Address, make: Callable[[], Protocol], security: Security | None, options: SocketOptions
+) -> Protocol:
+    """Connect what `make` returns; raise BrokerUnreachable or TlsFailed."""
+    tls = None if security is None else security.tls
+    try:
+        transport, protocol = await asyncio.get_running_loop().create_connection(
+            make, address.host, address.port, ssl=tls
+        )
+    except OSError as error:  # of which ssl.SSLError is one
+        if (reason := tls_reason(error)) is not None:
+            raise TlsFailed(address, reason) from None
+        hint = "" if tls is None or not isinstance(error, ConnectionResetError) else NO_TLS_HINT
+        raise BrokerUnreachable([address], reason_of(error) + hint) from None
+    raw = transport.get_extra_info("socket")
+    for level, name, value in options:
+        if raw is not None:
+            raw.setsockopt(level, name, value)
+    return protocol
+
 
 if TYPE_CHECKING:
     from kio.static.primitive import i32Timedelta
@@ -38,7 +105,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_RESPONSE_BYTES", "Connection", "Reply", "milliseconds"]
 
-DEFAULT_TIMEOUT_MS = 30_000
+REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_MS = 5_000
 
@@ -56,11 +123,13 @@ class Connection(asyncio.BufferedProtocol):
         """What the broker said when we came: its versions and features, and until when the login holds."""
         self.last_used = 0.0
         """When, by the loop's clock, something was last sent or received."""
+        self.request_timeout_ms = REQUEST_TIMEOUT_MS
+        """How long a request may stay unanswered, unless it says otherwise."""
         self._heads = RequestHeads(client_id)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = ResponseReader()
-        self._unanswered = Unanswered(
+        self._unanswered = InFlightRequests(
             self._loop, on_late=lambda what: self._fail(ConnectionLost(address, what))
         )
         self._next_correlation_id = 0
@@ -81,6 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms: int = CONNECT_TIMEOUT_MS,
         security: Security | None = None,
         socket_options: Sequence[tuple[int, int, int]] = (),
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> Self:
         """Connect, agree on versions and log in; raise BrokerUnreachable, NotKafka, TlsFailed or
         AuthenticationFailed if that fails."""
@@ -89,6 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = await dial(address, lambda: cls(address, client_id), security, socket_options)
                 connection._security = security
+                connection.request_timeout_ms = request_timeout_ms
                 connection.session = await shake_hands(connection, security)
         except TimeoutError:
             if connection is not None:
@@ -143,10 +214,14 @@ class Connection(asyncio.BufferedProtocol):
         request: Payload,
         response_type: type[Response],
         *,
-        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        timeout_ms: float | None = None,
         version: int | None = None,
     ) -> Response:
-        """Send `request`, wait for its reply and return it; in `version`, or the newest that both know."""
+        """Send `request`, wait for its reply and return it; in `version`, or the newest that both know.
+
+        By default it may stay unanswered for `request_timeout_ms`.
+        """
+        timeout_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
         if version is None:
             version = self.version_of(request.__api_key__, request.__version__)
         await self.ready()

@@ -88,6 +88,7 @@ class Connections:
                 timeout_ms=self._options.socket_connection_setup_timeout_ms,
                 security=self._security,
                 socket_options=self._options.socket_options,
+                request_timeout_ms=self._options.request_timeout_ms,
             )
         except ClientError as error:
             failures = 1 if refusal is None else refusal.failures + 1

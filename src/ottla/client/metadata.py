@@ -69,6 +69,8 @@ class Metadata:
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.brokers: dict[int, Broker] = {}
+        self.are_brokers_stale = False
+        """Whether one of them was not where it is said to be, or not what it is said to be."""
         self._topics: dict[str, _Known] = {}
 
     def topic(self, name: str, not_before: float) -> TopicInfo | None:
@@ -89,6 +91,12 @@ class Metadata:
         if known is not None:
             known.is_stale = True
 
+    def mark_all_stale(self) -> None:
+        """Do not use anything that is known before it is asked for again."""
+        self.are_brokers_stale = True
+        for known in self._topics.values():
+            known.is_stale = True
+
     def forget(self, name: str) -> None:
         """Drop everything about a topic: it does not exist any more."""
         self._topics.pop(name, None)
@@ -97,6 +105,7 @@ class Metadata:
         """Take over who the brokers are."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
+        self.are_brokers_stale = False
         self.brokers = {
             each.node_id: Broker(each.node_id, Address(each.host, each.port), each.rack)
             for each in response.brokers

@@ -60,7 +60,9 @@ async def list_offsets(
         for node_id, partitions in (await by_leader(cluster, wanted)).items():
             connection = await cluster.broker(node_id)
             asked = {each: (wanted[each], -1) for each in partitions}
-            answers = await ask_offsets(connection, asked, isolation_level, cluster.timeout_ms)
+            answers = await ask_offsets(
+                connection, asked, isolation_level, cluster.options.request_timeout_ms
+            )
             for partition, answer in answers.items():
                 if isinstance(answer, KafkaError):
                     cluster.forget(partition.topic)

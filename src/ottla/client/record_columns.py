@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ottla.protocol import record_decoder
-from ottla.protocol.compiled import fastest
-from ottla.protocol.compression import decompress
 from ottla.protocol.errors import InvalidRecord, InvalidRequest
 from ottla.protocol.primitives import read_varint
-from ottla.protocol.record_batch import HEADER_BYTES, BatchHeader, Buffer
-from ottla.protocol.records import SMALLEST_RECORD_BYTES
+from ottla.protocol.records import record_decoder
+from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader, Buffer
+from ottla.protocol.records.compiled import fastest
+from ottla.protocol.records.compression import decompress
+from ottla.protocol.records.records import SMALLEST_RECORD_BYTES
 
 Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

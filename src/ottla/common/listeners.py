@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from ottla.common.config import ConfigError, did_you_mean
+from ottla.common.config.declaration import ConfigError, did_you_mean
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 IMPLEMENTED_PROTOCOLS: Final = ("PLAINTEXT",)

@@ -1,7 +1,8 @@
 """This broker's place in the cluster: its session in the store, and its candidacy for the controller.
 
 A session that is lost is replaced by a new one, with a new broker epoch, as soon as the store
-answers again. In between the broker neither leads nor is the controller: others may be.
+answers again. In between the broker neither leads nor is the controller: others may be. A candidacy belongs
+to one session and ends with it; the next session brings the next candidacy.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from ottla.controller.term import Term
+from ottla.controller.term import ControllerTerm
 from ottla.metadata.records import MetadataError
 from ottla.metadata.registration import BrokerRegistration
 from ottla.metadata.store import MetadataStore, NodeIdInUse, Session, SessionLost
@@ -29,7 +30,7 @@ class Membership:
         self,
         store: MetadataStore,
         node_id: int,
-        new_term: Callable[[int], Term],
+        new_term: Callable[[int], ControllerTerm],
         on_lost: Callable[[], None],
         on_renewed: Callable[[], Awaitable[None]],
     ) -> None:
@@ -43,7 +44,7 @@ class Membership:
         self._is_candidate = False
         self._keeper: asyncio.Task[None] | None = None
         self._candidacy: asyncio.Task[None] | None = None
-        self.term: Term | None = None
+        self.term: ControllerTerm | None = None
         """The time in office, while this broker is the controller."""
 
     @property
@@ -76,10 +77,9 @@ class Membership:
             await self.register(replace(self._registration, wants_shutdown=aside))
 
     def stand(self) -> None:
-        """Be a candidate for the controller from here on."""
+        """Be a candidate for the controller from here on: with this session, and with those that follow."""
         self._is_candidate = True
-        if self._candidacy is None:
-            self._candidacy = asyncio.create_task(self._run_terms(), name="stand for election")
+        self._begin_candidacy()
 
     async def close(self) -> None:
         """Be no candidate, and the controller no longer; finish what was asked of it."""
@@ -97,14 +97,28 @@ class Membership:
             assert self._session is not None
             await asyncio.shield(self._session.lost)
             logger.warning("the session in the store is lost: this broker leads nothing until it has another")
-            self._on_lost()
-            await self._leave_office()
+            try:
+                self._on_lost()
+            except Exception:
+                logger.exception("this broker could not stop leading its partitions")
+            try:
+                await self._leave_office()
+            except Exception:
+                logger.exception("the controller could not leave office")
             self._session = await self._reopened()
             logger.info("a new session in the store: broker epoch %d", self._session.broker_epoch)
-            # The controller may have been faster: the image that shows this epoch can be here already.
-            await self._on_renewed()
-            if self._is_candidate:
-                self.stand()
+            self._begin_candidacy()
+            try:
+                # The controller may have been faster: the image that shows this epoch can be here already.
+                await self._on_renewed()
+            except Exception:
+                logger.exception("the new session could not be made known in this broker")
+
+    def _begin_candidacy(self) -> None:
+        """Stand for election with the session, if it lives; if not, the next one is on its way."""
+        session = self._session
+        if self._is_candidate and self._candidacy is None and session is not None and not session.lost.done():
+            self._candidacy = asyncio.create_task(self._run_terms(session), name="stand for election")
 
     async def _say(self, session: Session) -> None:
         """Let the session say what the broker last said of itself; if it is lost, the next one does."""
@@ -139,36 +153,43 @@ class Membership:
         term, candidacy = self.term, self._candidacy
         if candidacy is not None:
             candidacy.cancel()
-        if term is not None:
-            await term.give_up()  # which ends the candidacy, too, should it not hear that it is cancelled
-        if candidacy is not None:
-            await asyncio.gather(candidacy, return_exceptions=True)
-        self.term = self._candidacy = None
+        try:
+            if term is not None:
+                await term.give_up()  # which ends the candidacy, too, should it not hear that it is cancelled
+            if candidacy is not None:
+                await asyncio.gather(candidacy, return_exceptions=True)
+        finally:
+            self.term = self._candidacy = None
 
-    async def _run_terms(self) -> None:
-        session = self._session
-        assert session is not None
+    async def _run_terms(self, session: Session) -> None:
+        """Stand for election until the session ends."""
         while not session.lost.done():
             try:
-                epoch = await self._store.stand_for_election(session)
+                await self._run_term(session)
             except SessionLost:
                 return
             except MetadataError as error:
                 logger.warning("no election, trying again: %s", error)
                 await asyncio.sleep(RETRY_S)
-                continue
-            logger.info("elected controller, epoch %d", epoch)
-            term = self.term = self._new_term(epoch)
-            try:
-                await term.run()
             except Exception:
                 logger.exception("the controller failed: another broker may do better")
                 await asyncio.sleep(RETRY_S)
-            logger.info("the controller of epoch %d has left office", epoch)
-            await term.give_up()
-            if self.term is term:
-                self.term = None
-            try:
-                await self._store.resign(session)
-            except MetadataError:
-                pass  # whoever lost the session cannot be in office
+
+    async def _run_term(self, session: Session) -> None:
+        """Wait to be elected, and be the controller until another one is."""
+        epoch = await self._store.stand_for_election(session)
+        logger.info("elected controller, epoch %d", epoch)
+        term = self.term = self._new_term(epoch)
+        try:
+            await term.run()
+        except Exception:
+            logger.exception("the controller failed: another broker may do better")
+            await asyncio.sleep(RETRY_S)
+        logger.info("the controller of epoch %d has left office", epoch)
+        await term.give_up()
+        if self.term is term:
+            self.term = None
+        try:
+            await self._store.resign(session)
+        except MetadataError:
+            pass  # whoever lost the session cannot be in office

@@ -1,6 +1,6 @@
 """The controller on another broker: what this broker itself asks of it.
 
-What clients ask of the controller is passed on as it came (see api/forwarding.py).
+What clients ask of the controller is passed on as it came (see api/support/forwarding.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ottla.protocol.types import BrokerId, TopicName, i8, i16, i32, i32Timedelta
 CALL_TIMEOUT_MS = 10_000
 
 
-class Caller(Protocol):
+class RequestSender(Protocol):
     """Sends requests to other brokers (`network.peer.Peers`)."""
 
     async def call(
@@ -42,7 +42,7 @@ class Caller(Protocol):
 class RemoteController:
     """The broker `controller_id`, which is the controller as far as this broker knows."""
 
-    def __init__(self, peers: Caller, controller_id: int, node_id: int, broker_epoch: int) -> None:
+    def __init__(self, peers: RequestSender, controller_id: int, node_id: int, broker_epoch: int) -> None:
         self._peers = peers
         self._controller_id = controller_id
         self._node_id = node_id

@@ -13,20 +13,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid, uuid_text
 from ottla.controller import machine
+from ottla.controller.active_controller import PRODUCER_IDS_PER_BLOCK, ActiveController
 from ottla.controller.machine import IsrChange, NewTopic
 from ottla.controller.membership import Membership
-from ottla.controller.office import PRODUCER_IDS_PER_BLOCK, Office
-from ottla.controller.term import Term
+from ottla.controller.term import ControllerTerm
 from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.registration import BrokerRegistration
 from ottla.metadata.state import ClusterState, Subscriber
-from ottla.metadata.store import MetadataStore
+from ottla.metadata.store import MetadataStore, SessionLost, StoreUnavailable
 from ottla.protocol.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -38,7 +38,7 @@ from ottla.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from ottla.controller.remote import Caller, RemoteController
+    from ottla.controller.remote import RemoteController, RequestSender
 
 __all__ = ["ClusterState", "Controller"]
 
@@ -66,7 +66,7 @@ class Controller:
         clock: Clock,
         node_id: int,
         config: Callable[[], BrokerConfig],
-        peers: Caller | None = None,
+        peers: RequestSender | None = None,
     ) -> None:
         self._store = store
         self._state = state
@@ -95,11 +95,11 @@ class Controller:
         """
         await self._store.open()
         try:
-            await self._follower.catch_up()
+            await self._patiently(self._follower.catch_up)
             _check_cluster(self._state.image.cluster_id, cluster_id)
             if directory_id is not None:
                 self._identity = replace(self._identity, directory_id=directory_id)
-            await self._members.open(self._identity)
+            await self._patiently(lambda: self._members.open(self._identity))
             self._follower.start()
             if not self._state.image.cluster_id:
                 self._members.stand()
@@ -113,14 +113,18 @@ class Controller:
         endpoints: Sequence[Endpoint],
         rack: str | None = None,
         *,
+        directory_id: str | None = None,
         after_unclean_stop: bool = True,
         may_have_lost_records: bool = True,
         seems_whole: bool = False,
     ) -> int:
         """Tell the cluster where this broker is; return its broker epoch once it is in the cluster.
 
-        Call it when partitions can be served: the broker may be given some to lead.
+        Call it when partitions can be served: the broker may be given some to lead. `directory_id` is that of
+        the log directory, if it was made since `start`.
         """
+        if directory_id is not None:
+            self._identity = replace(self._identity, directory_id=directory_id)
         registration = replace(
             self._identity,
             endpoints=tuple(endpoints),
@@ -188,7 +192,7 @@ class Controller:
         return broker is not None and not broker.fenced and broker.epoch == self.broker_epoch
 
     @property
-    def office(self) -> Office:
+    def office(self) -> ActiveController:
         """Return where the controller is asked; raise NotController if that is not here."""
         office = self._office
         if office is None:
@@ -242,18 +246,30 @@ class Controller:
 
     # How
 
+    async def _patiently(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Ask the store at the start, and again for as long as it may be away then."""
+        deadline_ms = self._clock.mono_ms() + self._config().connection_timeout_ms
+        while True:
+            try:
+                return await ask()
+            except (StoreUnavailable, SessionLost) as error:
+                if self._clock.mono_ms() >= deadline_ms:
+                    raise
+                logger.warning("the start waits for the store of the metadata: %s", error)
+            await asyncio.sleep(RETRY_S)
+
     @property
     def _others_can_lead(self) -> bool:
         brokers = self._state.image.brokers.values()
         return any(each.can_lead and each.node_id != self._node_id for each in brokers)
 
     @property
-    def _office(self) -> Office | None:
+    def _office(self) -> ActiveController | None:
         term = self._members.term
         return None if term is None else term.office
 
-    def _new_term(self, controller_epoch: int) -> Term:
-        return Term(
+    def _new_term(self, controller_epoch: int) -> ControllerTerm:
+        return ControllerTerm(
             self._store,
             self._state,
             self._follower,
@@ -265,7 +281,7 @@ class Controller:
 
     async def _ask(
         self,
-        here: Callable[[Office], Awaitable[T]],
+        here: Callable[[ActiveController], Awaitable[T]],
         elsewhere: Callable[[RemoteController], Awaitable[T]],
     ) -> T:
         """Ask the controller, wherever it is; wait a while if there is none that answers."""

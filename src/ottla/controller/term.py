@@ -10,11 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
-from ottla.common.ids import new_uuid, uuid_text
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.ids import TopicPartition, new_uuid, uuid_text
 from ottla.controller import machine
-from ottla.controller.office import Office
+from ottla.controller.active_controller import ActiveController
 from ottla.controller.writer import MetadataWriter
 from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.records import MetadataError
@@ -26,9 +26,11 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 """How long to wait before the store is asked again after it failed."""
+MAX_NAMED = 20
+"""How many partitions one line of the log names."""
 
 
-class Term:
+class ControllerTerm:
     """What the controller does of its own accord, and the office where it is asked."""
 
     def __init__(
@@ -48,12 +50,15 @@ class Term:
         self._epoch = controller_epoch
         self._wake = asyncio.Event()
         self._writer = MetadataWriter(store, state, follower, controller_epoch, self._wake.set)
-        self._office = Office(self._writer, state, clock, config)
+        self._office = ActiveController(self._writer, state, clock, config)
         self._is_in_office = False
         self._balance_at_ms = self._next_balance_ms()
+        self._state = state
+        self._waiting: dict[int, list[TopicPartition]] = {}
+        """Partitions without a leader whose records are in a log directory that is away: as last logged."""
 
     @property
-    def office(self) -> Office | None:
+    def office(self) -> ActiveController | None:
         """Return where the controller is asked, once everybody may know that it is this one."""
         return self._office if self._is_in_office and not self._writer.is_fenced else None
 
@@ -98,6 +103,19 @@ class Term:
         self._wake.clear()
         sessions = await self._store.sessions()
         await self._writer.change(lambda image: machine.follow_sessions(image, sessions, self._config()))
+        self._log_lost_directories()
+
+    def _log_lost_directories(self) -> None:
+        waiting = machine.waiting_for_directories(self._state.image)
+        for node_id, partitions in waiting.items():
+            if partitions != self._waiting.get(node_id):
+                logger.error(
+                    "%d partitions have no leader: broker %d, their last one, came back with another log "
+                    "directory. Start it with the former one, or accept that records are lost: "
+                    "ottla cluster elect --unclean. The partitions: %s",
+                    len(partitions), node_id, _named(partitions),
+                )  # fmt: skip
+        self._waiting = waiting
 
     async def _balance_if_due(self) -> None:
         if self._clock.mono_ms() < self._balance_at_ms:
@@ -119,3 +137,8 @@ class Term:
 
     def _next_balance_ms(self) -> int:
         return self._clock.mono_ms() + self._config().leader_imbalance_check_interval_seconds * 1000
+
+
+def _named(partitions: list[TopicPartition]) -> str:
+    names = ", ".join(map(str, partitions[:MAX_NAMED]))
+    return names if len(partitions) <= MAX_NAMED else f"{names} and {len(partitions) - MAX_NAMED} more"

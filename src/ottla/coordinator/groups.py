@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import first_unread
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
@@ -21,14 +21,14 @@ from ottla.controller.runner import Controller
 from ottla.coordinator.effects import Step
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import FetchRequest
-from ottla.coordinator.lag import PartitionLag, Readable, RecordTimes, ReplicaToRead, Told, group_lag
+from ottla.coordinator.lag import LatestOffsets, PartitionLag, Readable, RecordTimes, ReplicaToRead, group_lag
 from ottla.coordinator.partition_writer import PartitionWriter
+from ottla.coordinator.partitions import Shard, Shards
 from ottla.coordinator.runtime import Runtime
-from ottla.coordinator.shards import Shard, Shards
 from ottla.metadata.image import ClusterImage, changes
 from ottla.metadata.state import ClusterState
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError, NotCoordinator
+from ottla.protocol.records.control import Marker
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
 
@@ -187,12 +187,12 @@ class GroupCoordinator:
             self._clock.wall_ms(),
         )
 
-    def measure(self, partition: Partition, offset: int) -> Told:
+    def measure(self, partition: Partition, offset: int) -> LatestOffsets:
         """Return how a partition here looks to a reader at this offset."""
         replica = ReplicaToRead(partition, self._times)
         start, end = replica.start_offset, replica.end_offset
         first = first_unread(offset, start, end)
-        return Told(start, end, None if first is None else replica.time_from(first))
+        return LatestOffsets(start, end, None if first is None else replica.time_from(first))
 
     def has_replica(self, topic: str, index: int) -> bool:
         """Return whether this broker leads or follows a partition."""

@@ -5,7 +5,7 @@ record that the group reads next. A group that stands still asks for the same re
 `RecordTimes` remembers a bounded number of them; a record's timestamp does not change.
 
 A partition that has a replica on this broker is looked at there (`ReplicaToRead`). What is known of one
-that has none is what its leader said a moment ago (`Told`): metrics/distant_lag.py asks.
+that has none is what its leader said a moment ago (`LatestOffsets`): metrics/remote_lag.py asks.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def group_lag(
             yield PartitionLag(topic, index, kept.offset, end, behind)
 
 
-class Told(NamedTuple):
+class LatestOffsets(NamedTuple):
     """A partition for a group that has read to some offset, at the moment at which its leader was asked.
 
     The group may have read on since. Then the time is that of a record which it has read already, and says

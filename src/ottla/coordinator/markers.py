@@ -5,6 +5,12 @@ partition whose leader cannot be reached, or has none, is tried again for as lon
 coordinates the transaction. After a failover the next coordinator writes all markers again; a second
 one in a partition changes nothing. A partition that has been deleted needs none.
 
+One refusal cannot pass: INVALID_PRODUCER_EPOCH, from a partition that has seen a higher epoch of the producer
+than the coordinator knows. Then the end of `__transaction_state` was lost, in a power cut of all its replicas
+(decision 90). Such a partition gets an abort marker in the last epoch instead, which ends whatever is open
+there, and the producer id is used no more. Every other refusal can pass, perhaps only when an operator has
+acted: the log names the partitions and the errors.
+
 `done` is called when all are written. If that is at once, because every partition is led from here and has
 no other replica, it takes no task. Otherwise it is one per transaction: there are never more of them than
 transactional ids whose clients wait.
@@ -26,9 +32,10 @@ from kio.schema.write_txn_markers.v2.request import (
 
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.transaction.requests import WriteMarkers
+from ottla.coordinator.transaction.transaction import LAST_EPOCH, Producer
 from ottla.metadata.state import ClusterState
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.control import Marker
 from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 
 logger = logging.getLogger(__name__)
@@ -43,6 +50,10 @@ PATIENCE = 5
 Done = Callable[[WriteMarkers], None]
 Key = tuple[int, str]
 """The partition of `__transaction_state`, and the transactional id."""
+Problems = dict[TopicPartition, ErrorCode]
+"""Why partitions have no marker yet."""
+NAMED = 5
+"""How many partitions a line of the log names."""
 
 
 class MarkerSender(Protocol):
@@ -126,7 +137,13 @@ class MarkerWriter:
         pause_s, attempts = RETRY_MIN_S, 0
         while True:
             problems = await self._send_to_leaders(missing, coordinator_epoch, markers)
-            if ErrorCode.transaction_coordinator_fenced in problems:
+            ahead = {at for at, code in problems.items() if code is ErrorCode.invalid_producer_epoch}
+            if ahead:
+                if not markers.retires_producer_id:
+                    _log_lost_state(markers, ahead)
+                    markers = markers._replace(retires_producer_id=True)
+                problems |= await self._fence(ahead, missing, coordinator_epoch, markers)
+            if ErrorCode.transaction_coordinator_fenced in problems.values():
                 logger.info("another broker coordinates %s now; its markers are left to that", key[1])
                 return
             if not missing:
@@ -134,54 +151,96 @@ class MarkerWriter:
                     done(markers)
                     return
                 except KafkaError as error:
-                    problems = {error.code}
+                    logger.info("%s cannot be completed yet: %r", key[1], error)
             attempts += 1
             if attempts % PATIENCE == 0:
-                names = ", ".join(sorted(each.name for each in problems)) or "no leader"
-                logger.warning("%s: %d markers are not written yet: %s", key[1], len(missing), names)
+                _log_missing(key[1], missing, problems)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_MAX_S)
 
+    async def _fence(
+        self,
+        ahead: set[TopicPartition],
+        missing: set[TopicPartition],
+        coordinator_epoch: int,
+        markers: WriteMarkers,
+    ) -> Problems:
+        """End what is open in partitions that are ahead of the coordinator; take out of `missing` what is."""
+        # Nobody was ever given the last epoch, so no partition is ahead of that.
+        fencing = Producer(markers.producer.producer_id, LAST_EPOCH)
+        left = set(ahead)
+        fence = markers._replace(producer=fencing, is_commit=False, version=0)
+        problems = await self._send_to_leaders(left, coordinator_epoch, fence)
+        missing -= ahead - left
+        return problems
+
     async def _send_to_leaders(
         self, missing: set[TopicPartition], coordinator_epoch: int, markers: WriteMarkers
-    ) -> set[ErrorCode]:
+    ) -> Problems:
         """Send markers to all leaders; take out of `missing` what is done; return what went wrong."""
         by_leader: dict[int, list[TopicPartition]] = {}
-        for each in list(missing):
+        for each in sorted(missing):
             found = self._cluster.image.partition(each.topic, each.partition)
             if found is None:
                 missing.discard(each)  # deleted
             elif found.leader >= 0:
                 by_leader.setdefault(found.leader, []).append(each)
         attempts = [
-            self._send(node_id, _request(coordinator_epoch, markers, partitions), missing)
+            self._send(node_id, _request(coordinator_epoch, markers, partitions), missing, partitions)
             for node_id, partitions in by_leader.items()
         ]
         if len(attempts) == 1:
             return await attempts[0]
-        return set().union(*await asyncio.gather(*attempts))
+        return {at: code for each in await asyncio.gather(*attempts) for at, code in each.items()}
 
     async def _send(
-        self, node_id: int, request: WriteTxnMarkersRequest, missing: set[TopicPartition]
-    ) -> set[ErrorCode]:
+        self,
+        node_id: int,
+        request: WriteTxnMarkersRequest,
+        missing: set[TopicPartition],
+        partitions: list[TopicPartition],
+    ) -> Problems:
         try:
             response = await self._sender.send(node_id, request)
         except KafkaError as error:
-            return {error.code}
+            return dict.fromkeys(partitions, error.code)
         except OSError:
-            return {ErrorCode.network_exception}
+            return dict.fromkeys(partitions, ErrorCode.network_exception)
         except Exception:
             logger.exception("markers for broker %d failed", node_id)
-            return {ErrorCode.unknown_server_error}
-        problems = set()
+            return dict.fromkeys(partitions, ErrorCode.unknown_server_error)
+        problems: Problems = {}
         for marker in response.markers:
             for topic in marker.topics:
                 for each in topic.partitions:
+                    at = TopicPartition(topic.name, each.partition_index)
                     if each.error_code == ErrorCode.none:
-                        missing.discard(TopicPartition(topic.name, each.partition_index))
+                        missing.discard(at)
                     else:
-                        problems.add(each.error_code)
+                        problems[at] = each.error_code
         return problems
+
+
+def _log_lost_state(markers: WriteMarkers, ahead: Collection[TopicPartition]) -> None:
+    logger.error(
+        "%s: %s have seen a higher epoch than %s: the coordinator has lost the end of its log. What is open "
+        "there is aborted, and the next producer gets a new producer id. See `ottla txn hanging`",
+        markers.transactional_id,
+        _some(ahead),
+        markers.producer,
+    )
+
+
+def _log_missing(transactional_id: str, missing: Collection[TopicPartition], problems: Problems) -> None:
+    names = ", ".join(sorted({each.name for each in problems.values()})) or "no leader"
+    logger.warning(
+        "%s: %d markers are not written yet (%s): %s", transactional_id, len(missing), _some(missing), names
+    )
+
+
+def _some(partitions: Collection[TopicPartition]) -> str:
+    names = sorted(map(str, partitions))
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _request(

@@ -10,14 +10,14 @@ from typing import Any
 
 from ottla.common.clock import Clock
 from ottla.common.file_range import FileRange
+from ottla.coordinator.effects import InTransaction
 from ottla.coordinator.group import record_codec
-from ottla.coordinator.in_transaction import InTransaction
-from ottla.log.admission import recompresses
-from ottla.protocol.control_records import Marker, decode_marker
+from ottla.log.validator import recompresses
 from ottla.protocol.errors import InvalidRecord, KafkaError
-from ottla.protocol.record_batch import BatchHeader, decode_header, iter_batches
-from ottla.protocol.records import Record as LogRecord
-from ottla.protocol.records import encode_batch, encode_lone_record, iter_records
+from ottla.protocol.records.batch import BatchHeader, decode_header, iter_batches
+from ottla.protocol.records.control import Marker, decode_marker
+from ottla.protocol.records.records import Record as LogRecord
+from ottla.protocol.records.records import encode_batch, encode_lone_record, iter_records
 from ottla.replication.partition import Partition
 
 logger = logging.getLogger(__name__)

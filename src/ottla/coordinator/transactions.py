@@ -16,8 +16,15 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec
 
-from ottla.common.broker_keys import BrokerConfig
+from kio.schema.add_partitions_to_txn.v5.request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kio.schema.errors import ErrorCode
+
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.controller.machine import NewTopic
@@ -25,8 +32,8 @@ from ottla.controller.runner import Controller
 from ottla.coordinator.effects import Step
 from ottla.coordinator.markers import MarkerSender, MarkerWriter
 from ottla.coordinator.partition_writer import PartitionWriter
+from ottla.coordinator.partitions import Shard, Shards
 from ottla.coordinator.runtime import Runtime
-from ottla.coordinator.shards import Shard, Shards
 from ottla.coordinator.transaction.machine import TransactionMachine, Verdicts
 from ottla.coordinator.transaction.record_codec import decode_record, encode_record
 from ottla.coordinator.transaction.requests import (
@@ -39,12 +46,64 @@ from ottla.coordinator.transaction.requests import (
     WriteMarkers,
 )
 from ottla.coordinator.transaction.transaction import Producer, Transaction
-from ottla.coordinator.verification import ask
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.state import ClusterState
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ERRORS, CoordinatorNotAvailable, KafkaError, UnknownServerError
+from ottla.protocol.types import ProducerId, TopicName, TransactionalId, i16, i32
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
+
+# Asks the coordinator on another broker whether partitions are in a transaction (AddPartitionsToTxn v5).
+
+
+async def ask(
+    sender: MarkerSender,
+    node_id: int,
+    transactional_id: str,
+    producer: Producer,
+    wanted: frozenset[TopicPartition],
+    add: bool,
+) -> Verdicts:
+    """Return what stands against each partition; with `add` they are added if they are not in it yet."""
+    request = _request(transactional_id, producer, wanted, add)
+    try:
+        response = await sender.send(node_id, request)
+    except (OSError, KafkaError) as error:  # whoever asked knows nothing of brokers among themselves
+        raise CoordinatorNotAvailable(f"broker {node_id} does not answer: {error}") from error
+    if response.error_code != ErrorCode.none:
+        raise _error(response.error_code)
+    verdicts: Verdicts = dict.fromkeys(wanted, UnknownServerError(f"broker {node_id} did not answer for it"))
+    for result in response.results_by_transaction:
+        for topic in result.topic_results:
+            for each in topic.results_by_partition:
+                code = each.partition_error_code
+                verdict = None if code == ErrorCode.none else _error(code)
+                verdicts[TopicPartition(topic.name, each.partition_index)] = verdict
+    return verdicts
+
+
+def _request(
+    transactional_id: str, producer: Producer, wanted: frozenset[TopicPartition], add: bool
+) -> AddPartitionsToTxnRequest:
+    topics: dict[str, list[i32]] = {}
+    for topic, index in sorted(wanted):
+        topics.setdefault(topic, []).append(i32(index))
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=TransactionalId(transactional_id),
+        producer_id=ProducerId(producer.producer_id),
+        producer_epoch=i16(producer.epoch),
+        verify_only=not add,
+        topics=tuple(
+            AddPartitionsToTxnTopic(name=TopicName(name), partitions=tuple(indexes))
+            for name, indexes in topics.items()
+        ),
+    )
+    return AddPartitionsToTxnRequest(transactions=(transaction,))
+
+
+def _error(code: ErrorCode) -> KafkaError:
+    return ERRORS.get(code, UnknownServerError)(f"the coordinator says {code.name}")
+
 
 P = ParamSpec("P")
 

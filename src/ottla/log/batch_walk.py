@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ottla.log.disk import OpenFile
 from ottla.log.log_config import INT_MAX
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, decode_header
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, decode_header
 
 WALK_BYTES = 1 << 16
 BATCH_READ_BYTES = 1 << 20

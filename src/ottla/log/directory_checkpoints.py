@@ -4,6 +4,9 @@
     replication-offset-checkpoint                                      high watermarks, as they were last told
     cleaner-offset-checkpoint                                          how far the cleaner came
 
+A truncated log goes on with other records: what a file says of offsets above its new end would count for
+those. So the files are lowered first (`lower`).
+
 Names are given again: what a file says of a deleted log would cut off records of the next one of that
 name, or keep the cleaner from it. So a deleted partition is forgotten in all of them, and until the files
 are written again `still_name` says so. What they say of a log that could not be opened is carried over.
@@ -22,7 +25,7 @@ from ottla.log.checkpoints import (
     decode_offsets,
     read_or_set_aside,
 )
-from ottla.log.compaction import CLEANER_CHECKPOINT
+from ottla.log.compaction.policy import CLEANER_CHECKPOINT
 from ottla.log.disk import Disk
 from ottla.log.log import Log
 
@@ -89,13 +92,9 @@ class DirectoryCheckpoints:
         self._forgotten = {key: number for key, number in self._forgotten.items() if number > done}
         if high_watermarks is not None:
             self.high_watermarks = self._carried(self.high_watermarks) | dict(high_watermarks)
-        starts = {key: log.log_start_offset for key, log in self._logs.items() if log.log_start_offset > 0}
-        writes = [
-            self.capture_recovery_points(),
-            self._files[LOG_STARTS].capture(self._carried(self.log_starts) | starts),
-        ]
+        writes = [self.capture_recovery_points(), self._capture_log_starts({})]
         if high_watermarks is not None or self._forgotten:
-            writes.append(self._files[HIGH_WATERMARKS].capture(self._present(self.high_watermarks)))
+            writes.append(self._capture_high_watermarks())
         if self._forgotten:
             writes.append(self.capture_cleaned_to())
 
@@ -109,7 +108,7 @@ class DirectoryCheckpoints:
     def capture_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Write:
         """Return what writes these high watermarks alone."""
         self.high_watermarks = self._carried(self.high_watermarks) | dict(high_watermarks)
-        return self._files[HIGH_WATERMARKS].capture(self._present(self.high_watermarks))
+        return self._capture_high_watermarks()
 
     def capture_recovery_points(self) -> Write:
         """Return what writes the recovery points alone."""
@@ -119,6 +118,30 @@ class DirectoryCheckpoints:
     def capture_cleaned_to(self) -> Write:
         """Return what writes how far the cleaner came."""
         return self._files[CLEANER_CHECKPOINT].capture(self._present(self.cleaned_to))
+
+    def lower(self, log: Log, end_offset: int) -> list[Write]:
+        """Lower to `end_offset` what is said of a log that ends there, or soon will; return what writes that.
+
+        Recovery points are not touched: the log knows its own.
+        """
+        partition = log.topic_partition
+        writes: list[Write] = []
+        if self.cleaned_to.get(partition, 0) > end_offset:
+            self.cleaned_to[partition] = end_offset
+            writes.append(self.capture_cleaned_to())
+        if self.high_watermarks.get(partition, 0) > end_offset:
+            self.high_watermarks[partition] = end_offset
+            writes.append(self._capture_high_watermarks())
+        if log.log_start_offset > end_offset:
+            writes.append(self._capture_log_starts({partition: end_offset}))
+        return writes
+
+    def _capture_high_watermarks(self) -> Write:
+        return self._files[HIGH_WATERMARKS].capture(self._present(self.high_watermarks))
+
+    def _capture_log_starts(self, coming: Offsets) -> Write:
+        starts = {key: log.log_start_offset for key, log in self._logs.items() if log.log_start_offset > 0}
+        return self._files[LOG_STARTS].capture(self._carried(self.log_starts) | starts | coming)
 
     def _carried(self, read: Offsets) -> Offsets:
         return {key: read[key] for key in self._unopened if key in read}

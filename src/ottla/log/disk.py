@@ -1,7 +1,7 @@
 """The seam between the log and the operating system's files.
 
 Everything that the log does to a disk goes through a `Disk` and the `OpenFile`s it hands out, so
-that tests swap in `ottla.testing.sim_disk.SimDisk`, which loses power, tears writes and runs full.
+that tests swap in `ottla.testing.simulation.disk.SimDisk`, which loses power, tears writes and runs full.
 `RealDisk` is thin: one method, one or two system calls.
 
 Rules that hold for every implementation

@@ -19,8 +19,8 @@ from ottla.log.checkpoints import write_atomically
 from ottla.log.disk import Disk, OpenFile
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.names import EPOCH_CHECKPOINT, PARTITION_METADATA
+from ottla.log.producer_state import snapshot_path
 from ottla.log.segment import Segment
-from ottla.log.snapshots import snapshot_path
 from ottla.log.storage import Storage
 
 

@@ -13,7 +13,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from ottla.log.flush import FlushJob
-from ottla.log.log_files import LogFiles
+from ottla.log.log import Log
 from ottla.protocol.errors import KafkaStorageError
 
 DEFAULT_THREADS = 4
@@ -44,7 +44,7 @@ class Flusher:
         if executor is not None:
             executor.shutdown(wait=True)
 
-    async def flushed(self, log: LogFiles, offset: int) -> None:
+    async def flushed(self, log: Log, offset: int) -> None:
         """Return when everything below `offset` is durable; KafkaStorageError if that failed.
 
         Also when the log is closed, or truncated below `offset`, before that is so.
@@ -57,7 +57,7 @@ class Flusher:
             if log.is_closed:
                 raise KafkaStorageError(f"{log.path} was closed before it was flushed")
 
-    def _start(self, log: LogFiles) -> asyncio.Future[None] | None:
+    def _start(self, log: Log) -> asyncio.Future[None] | None:
         if self._executor is None:
             raise KafkaStorageError("the broker is stopping")
         job = log.begin_flush()
@@ -71,7 +71,7 @@ class Flusher:
         return done
 
     def _finish(
-        self, log: LogFiles, job: FlushJob, finished: asyncio.Future[None], done: asyncio.Future[None]
+        self, log: Log, job: FlushJob, finished: asyncio.Future[None], done: asyncio.Future[None]
     ) -> None:
         """Settle a flush on the loop: waiters look at the recovery point, or get the error."""
         del self._running[id(log)]

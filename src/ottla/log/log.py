@@ -13,21 +13,30 @@ read that fails itself raises KafkaStorageError and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from typing import TypeVar
+from uuid import UUID
 
-from ottla.log import log_lookup, time_search
-from ottla.log.aborted_lookup import aborted_between
-from ottla.log.admission import admit, check_header, check_size
-from ottla.log.log_files import LogFiles
-from ottla.log.log_types import Appended, LogRead, TimestampOffset
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.log import lookup, producer_state
+from ottla.log.epoch_cache import EpochCache
+from ottla.log.flush import FlushJob, FlushState
+from ottla.log.loading.replay import aborted_of, producers_at
+from ottla.log.log_config import LogConfig
+from ottla.log.log_types import Appended, Hole, LogRead, TimestampOffset
+from ottla.log.lookup import aborted_between
+from ottla.log.names import DELETED, EPOCH_CHECKPOINT
+from ottla.log.producer_state import ProducerState
 from ottla.log.refused_batches import RefusedBatches
-from ottla.log.replay import aborted_of
-from ottla.log.segment import TornAppend
+from ottla.log.segment import Segment, TornAppend
+from ottla.log.segments import RollRule, Segments
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.protocol.control_records import Marker, decode_marker, encode_marker
+from ottla.log.validator import admit, check_header, check_size, needs_inspection
+from ottla.log.verification import Verifications
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
-from ottla.protocol.record_batch import (
+from ottla.protocol.records.batch import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -36,15 +45,301 @@ from ottla.protocol.record_batch import (
     iter_batches,
     stamp,
 )
+from ottla.protocol.records.control import Marker, decode_marker, encode_marker
+
+# The files of one log as a whole: how segments begin, are made durable, cut off, swapped and closed.
+
+logger = logging.getLogger(__name__)
+
 
 T = TypeVar("T")
 
 
-class Log(LogFiles):
-    """One replica's log: append, read, look up. (What happens to its files is in `LogFiles`.)"""
+class Log:
+    """One replica's log: append, read, look up. (What happens to its files is in `Log`.)"""
 
     _refused = RefusedBatches()
     """Of this log, from its first failure on; until then there are none."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        segments: Segments,
+        clock: Clock,
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        producers: ProducerState | None = None,
+        epochs: EpochCache | None = None,
+        holes: Sequence[Hole] = (),
+        is_damaged: bool = False,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.clock = clock
+        self.storage = segments.storage
+        self.path = segments.directory
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = max(segments.active.next_offset, log_start_offset)
+        self.recovery_point = recovery_point
+        """Everything below it survives a power cut."""
+        self.producers = ProducerState(log_start_offset) if producers is None else producers
+        self.epochs = EpochCache() if epochs is None else epochs
+        self.verifications = Verifications()
+        self.holes = tuple(holes)
+        """What recovery had to cut out when the log was opened."""
+        self.is_damaged = is_damaged
+        """Whether it had to cut out or off more than half an append."""
+        self.on_truncate: Callable[[Log, int], None] | None = None
+        """Called with the new end after the recovery point was lowered, before anything is cut off.
+
+        Whatever the disk says of offsets above that end has to be lowered durably first.
+        """
+        self.truncations = 0
+        """How often the log was truncated: what was found out about it before may be wrong afterwards."""
+        self.is_closed = False
+        self._segments = segments
+        self._flush = FlushState(clock.wall_ms(), recovery_point)
+        self._roll_rule = RollRule(config)
+        self.config = config
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration; may be replaced at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.inspects = needs_inspection(config)
+        self._segments.active.index_interval_bytes = config.index_interval_bytes
+        self._roll_rule.reset(config)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments by base offset, the active one last; not to be changed by others."""
+        return self._segments.all
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self._segments.active
+
+    @property
+    def sealed(self) -> list[Segment]:
+        """All segments but the active one, oldest first."""
+        return self._segments.sealed
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all .log files."""
+        return self._segments.size_bytes
+
+    # Rolling
+    def _check_writable(self) -> None:
+        self.storage.check_writable()
+        if self.is_closed:
+            raise KafkaStorageError(f"{self.path} is closed")
+
+    def roll(self) -> None:
+        """Seal the active segment and start a new one, unless the active one is empty."""
+        self._check_writable()
+        if self.active.size_bytes:
+            self._roll(self.clock.wall_ms())
+
+    def _roll(self, now_ms: int) -> Segment:
+        sealed = self._segments.active
+        try:
+            active = self._segments.start_new(self.log_end_offset, self._config, now_ms)
+        except OSError as error:
+            raise self.storage.write_failed(f"rolling {self.path}", error) from error
+        self._flush.segment_created()
+        self._roll_rule.reset(self._config)
+        try:
+            sealed.seal()
+            self._take_snapshot()
+        except OSError as error:
+            # The indexes stay in memory until a flush can write them, and recovery can do without.
+            self.storage.write_failed(f"sealing {sealed.files.path('.log')}", error)
+        return active
+
+    def _take_snapshot(self) -> None:
+        end = self.log_end_offset
+        self.producers.end_offset = end
+        self.storage.disk.write_file(
+            producer_state.snapshot_path(self.path, end), self.producers.encode(), sync=False
+        )
+        self.producers.snapshot_offset = end
+
+    # Flushing
+    def needs_flush(self, now_ms: int) -> bool:
+        """Return whether flush.messages or flush.ms is reached, or a sealed segment waits for its fsync."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0 or self._flush.is_running:
+            return False
+        return (
+            unflushed >= self._config.flush_messages
+            or now_ms - self._flush.last_ms >= self._config.flush_ms
+            or self.recovery_point < self.active.base_offset
+        )
+
+    def begin_flush(self) -> FlushJob | None:
+        """Capture what there is to fsync; None if there is nothing, or a flush is under way already."""
+        if self.recovery_point >= self.log_end_offset or self._flush.is_running:
+            return None
+        self._check_writable()
+        try:
+            return self._flush.begin(
+                self.storage,
+                self.segments,
+                self.epochs,
+                end_offset=self.log_end_offset,
+                now_ms=self.clock.wall_ms(),
+            )
+        except OSError as error:
+            raise self.storage.write_failed(f"flushing {self.path}", error) from error
+
+    def finish_flush(self, job: FlushJob, error: OSError | None) -> None:
+        """Take note of a job that was run: advance the recovery point, or take the directory offline."""
+        self._flush.is_running = False
+        if self.is_closed:
+            return
+        if error is not None and job.is_synced:
+            self.storage.write_failed(f"flushing {self.path}", error)
+        elif error is not None:
+            self.storage.flush_failed(f"flushing {self.path}", error)
+        elif self._flush.finish(job):
+            self.recovery_point = max(self.recovery_point, job.end_offset)
+
+    # Cutting off
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log's start up to `offset`, and return it; segments below go with the next retention.
+
+        It survives a crash once the log directory has written its checkpoint of log starts.
+        """
+        if offset > self.log_start_offset:
+            self.log_start_offset = min(offset, self.log_end_offset)
+            self.epochs.truncate_from_start(self.log_start_offset)
+        return self.log_start_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off everything from `offset` on; a batch that contains it goes whole."""
+        self._check_writable()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        try:
+            end = self.segments[self._segments.index_of(offset)].boundary_at(offset)
+            self._prepare_truncation(end)
+            self._segments.drop_above(end)
+            self.active.truncate_to(end)
+            self.active.open_file().fsync()  # what was cut off must not come back between what follows
+            self.log_end_offset = max(end, self.log_start_offset)
+            entries = self.storage.disk.list_dir(self.path)
+            offsets = producer_state.snapshot_offsets(entries)
+            producer_state.remove_above(self.storage.disk, self.path, offsets, self.log_end_offset)
+            self.storage.disk.fsync_dir(self.path)
+            self.producers = producers_at(self._segments, offsets, self.log_end_offset)
+        except OSError as error:
+            raise self._cut_failed(error) from error
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self._roll_rule.reset(self._config)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and go on, empty, at `offset`."""
+        self._check_writable()
+        self._prepare_truncation(offset)
+        try:
+            self._segments.drop_all()
+            offsets = producer_state.snapshot_offsets(self.storage.disk.list_dir(self.path))
+            producer_state.remove_above(self.storage.disk, self.path, offsets, -1)
+            self._segments.start_new(offset, self._config, self.clock.wall_ms())
+            self.storage.disk.fsync_dir(self.path)
+        except OSError as error:
+            raise self._cut_failed(error) from error
+        self._flush.segment_created()
+        self.log_start_offset = self.log_end_offset = offset
+        self.producers = ProducerState(offset)
+        self.epochs.clear()
+        self._roll_rule.reset(self._config)
+
+    def _prepare_truncation(self, end_offset: int) -> None:
+        self.recovery_point = min(end_offset, self.recovery_point)
+        self._flush.truncated(self.recovery_point)
+        self.truncations += 1
+        if self.on_truncate is not None:
+            self.on_truncate(self, end_offset)
+
+    def _cut_failed(self, error: OSError) -> KafkaStorageError:
+        """Half a truncation is worse than a failed append: nothing may be written after it."""
+        self.storage.take_offline(f"truncating {self.path}: {error}")
+        return KafkaStorageError(f"truncating {self.path}: {error}")
+
+    # Retention and compaction
+    def remove_segments(self, segments: Sequence[Segment], reason: str) -> list[str]:
+        """Take the oldest segments out; the log then starts where the rest does.
+
+        Their files are renamed to .deleted, for the caller to remove later; returns those names.
+        """
+        if not segments:
+            return []
+        logger.info("%s: removing %d segments: %s", self.topic_partition, len(segments), reason)
+        disk = self.storage.disk
+        try:
+            renamed = self._segments.remove(segments)
+            for segment in segments:
+                path = producer_state.snapshot_path(self.path, segment.base_offset)
+                if disk.exists(path):
+                    disk.rename(path, path + DELETED)
+                    renamed.append(path + DELETED)
+        except OSError as error:
+            raise self.storage.write_failed(f"removing segments of {self.path}", error) from error
+        finally:
+            self.delete_records_before(self.segments[0].base_offset)
+        return renamed
+
+    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
+        """Put compacted segments in the place of `old`, crash-safe; see segments.py.
+
+        `new` were created as .cleaned, sealed and fsynced. ValueError, and nothing happens, unless `old`
+        are sealed segments of this log, next to each other. Returns names to remove, as above.
+        """
+        try:
+            end = max((segment.next_offset for segment in old), default=0)
+            producer_state.remove_below(self.storage.disk, self.path, end)
+            return self._segments.replace(old, new)
+        except OSError as error:
+            raise self.storage.write_failed(f"swapping segments of {self.path}", error) from error
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that were idle for longer than producer.id.expiration.ms."""
+        self.producers.expire(now_ms, expiration_ms)
+
+    # Closing
+    def close(self, *, clean: bool) -> None:
+        """Let go of all files. If `clean`, first write what a start without recovery needs; not fsynced."""
+        if self.is_closed:
+            return
+        try:
+            if clean:
+                self._write_for_clean_start()
+        except OSError as error:
+            raise self.storage.write_failed(f"closing {self.path}", error) from error
+        finally:
+            self.is_closed = True
+            self._segments.close()
+
+    def _write_for_clean_start(self) -> None:
+        for segment in self.segments:
+            segment.write_indexes()
+        if self.producers.snapshot_offset != self.log_end_offset:
+            self._take_snapshot()
+        if self._flush.epochs_written != self.epochs.version:
+            self.storage.disk.write_file(f"{self.path}/{EPOCH_CHECKPOINT}", self.epochs.encode(), sync=False)
 
     # Appending
     def append(
@@ -74,13 +369,18 @@ class Log(LogFiles):
             check_header(header, config, now_ms)
         if header.producer_id >= 0:
             producers = self.producers
-            repeated = self._refused.check(header, producers) if self._refused else producers.check(header)
+            if self._refused:
+                repeated = self._refused.check(header, producers, self.clock.mono_ms())
+            else:
+                repeated = producers.check(header)
             if repeated is not None:
                 first, last = repeated.first_offset, repeated.last_offset
                 stored_time = repeated.timestamp if config.uses_log_append_time else -1
                 return Appended(first, last, stored_time, self.log_start_offset, True)
             if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
                 self.verifications.check(header, self.producers)
+            if header.base_sequence >= 0 and header.producer_id not in producers.producers:
+                self._admit_producer(header.producer_id)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         stamp(batch, base_offset, leader_epoch)
@@ -93,8 +393,6 @@ class Log(LogFiles):
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._update_producer(header, batch, last_offset, marker)
-            if self._refused:
-                self._refused.forget(header.producer_id)
         return Appended(base_offset, last_offset, append_time, self.log_start_offset, False)
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> Appended:
@@ -103,11 +401,16 @@ class Log(LogFiles):
         batch = encode_marker(marker, now_ms)
         return self.append(batch, decode_header(batch), leader_epoch, now_ms, True, marker)
 
+    def _admit_producer(self, producer_id: int) -> None:
+        """Refuse a client's new producer if the broker remembers too many."""
+        if self.storage.producer_limit is not None:
+            self.storage.producer_limit.admit(producer_id)
+
     def _refuse(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:
             if "_refused" not in vars(self):
                 self._refused = RefusedBatches()
-            self._refused.refuse(header)
+            self._refused.refuse(header, self.producers, self.clock.mono_ms())
 
     def append_as_follower(self, batches: memoryview) -> None:
         """Append what the leader sent, offsets and epochs as they are; a cut-off last batch is left out."""
@@ -148,6 +451,8 @@ class Log(LogFiles):
     def _update_producer(
         self, header: BatchHeader, batch: memoryview, last_offset: int, marker: Marker | None = None
     ) -> None:
+        if self._refused:
+            self._refused.forget(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:
             self.verifications.clear(header.producer_id)
         if not header.is_control:
@@ -175,7 +480,7 @@ class Log(LogFiles):
         if offset >= end_offset:
             return LogRead(b"", offset)
         try:
-            return log_lookup.read_batches(self._segments, offset, max_bytes, end_offset, at_least_one)
+            return lookup.read_batches(self._segments, offset, max_bytes, end_offset, at_least_one)
         except OSError as error:
             raise KafkaStorageError(f"reading {self.path}: {error}") from error
 
@@ -183,17 +488,17 @@ class Log(LogFiles):
         """Return the aborted transactions with records in [offset, end_offset), by their first offsets."""
         return self._read(lambda: aborted_between(self._segments, offset, end_offset))
 
-    def time_lookup(self, timestamp_ms: int) -> time_search.Find:
+    def time_lookup(self, timestamp_ms: int) -> lookup.Find:
         """Return what finds the first record that is as late as `timestamp_ms`; to be called in a thread."""
         return self._lookup(
-            lambda: time_search.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
+            lambda: lookup.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
         )
 
-    def max_time_lookup(self) -> time_search.Find:
+    def max_time_lookup(self) -> lookup.Find:
         """Return what finds the first record with the largest timestamp of all; to be called in a thread."""
-        return self._lookup(lambda: time_search.latest(self._segments, self.log_start_offset))
+        return self._lookup(lambda: lookup.latest(self._segments, self.log_start_offset))
 
-    def _lookup(self, begin: Callable[[], time_search.Find]) -> time_search.Find:
+    def _lookup(self, begin: Callable[[], lookup.Find]) -> lookup.Find:
         find = self._read(begin)
         return lambda: self._read(find)
 
@@ -210,7 +515,7 @@ class Log(LogFiles):
     def time_from(self, offset: int, end_offset: int) -> int | None:
         """Return the timestamp of the first record at or after `offset`, below `end_offset`; None without."""
         start = max(offset, self.log_start_offset)
-        return self._read(lambda: time_search.time_from(self._segments, start, end_offset))
+        return self._read(lambda: lookup.time_from(self._segments, start, end_offset))
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """Return the first record with the largest timestamp of all, or None; see `max_time_lookup`."""

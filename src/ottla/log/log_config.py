@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.topic import TopicConfig
 
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
@@ -31,6 +31,9 @@ class LogConfig:
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     min_cleanable_dirty_ratio: float = 0.5
     delete_retention_ms: int = _DAY_MS
     min_compaction_lag_ms: int = 0
@@ -48,6 +51,16 @@ class LogConfig:
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps only the latest record of each key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def compression_level(self) -> int:
+        """The level with which batches are compressed anew, of codecs that have one."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type, 0)
 
     @property
     def max_segment_age_ms(self) -> int:

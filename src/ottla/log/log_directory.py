@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from ottla.common.clock import Clock
-from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.boots import BOOT, DOUBTFUL, forget_boot, is_same_boot, note_boot
+from ottla.common.ids import TopicPartition, new_uuid, parse_uuid, uuid_text
+from ottla.log.boot_id import BOOT, DOUBTFUL, forget_boot, is_same_boot, note_boot
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -31,6 +31,7 @@ from ottla.log.checkpoints import (
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.disk import Disk
 from ottla.log.file_pool import most_open_files
+from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.names import (
@@ -41,7 +42,7 @@ from ottla.log.names import (
     parse_partition_dir,
     stray_dir_name,
 )
-from ottla.log.opening import create_log, open_log
+from ottla.log.producer_limit import ProducerLimit
 from ottla.log.storage import Storage, is_passing
 from ottla.protocol.errors import KafkaStorageError
 
@@ -82,6 +83,7 @@ class LogDirectory:
         *,
         node_id: int,
         cluster_id: str,
+        directory_id: str = "",
         max_open_files: int | None = None,
     ) -> None:
         self.path = path = os.path.abspath(path)
@@ -90,6 +92,7 @@ class LogDirectory:
         self.failed: dict[TopicPartition, OSError] = {}
         """Logs that could not be opened, and why; the others are served."""
         self.checkpoints = DirectoryCheckpoints(disk, path, self.logs)
+        self.producer_limit = self.storage.producer_limit = ProducerLimit(self._count_producers, clock)
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As they were checkpointed before this start."""
         self.was_clean = False
@@ -101,10 +104,15 @@ class LogDirectory:
         self._disk = disk
         self._clock = clock
         self._identity = (node_id, cluster_id)
+        self.directory_id = directory_id
+        """The id of this directory, once it is open; until then, the one that the cluster knows."""
         self._has_copies: Callable[[TopicPartition], bool] = lambda _: False
         self._release: Callable[[], None] | None = None
         self._worthless: set[TopicPartition] = set()
         """Of these a directory may be left that was to be deleted, or was never finished."""
+
+    def _count_producers(self) -> int:
+        return sum(len(log.producers) for log in self.logs.values())
 
     # Opening
     def open(
@@ -142,8 +150,12 @@ class LogDirectory:
         path = f"{self.path}/{META_PROPERTIES}"
         node_id, cluster_id = self._identity
         if not self._disk.exists(path):
-            meta = MetaProperties(node_id, cluster_id, new_uuid())
+            is_known = self.directory_id and self._has_logs()  # only the file was removed
+            meta = MetaProperties(
+                node_id, cluster_id, parse_uuid(self.directory_id) if is_known else new_uuid()
+            )
             write_atomically(self._disk, path, meta.encode())
+            self.directory_id = uuid_text(meta.directory_id)
             return
         try:
             meta = MetaProperties.decode(self._disk.read_file(path))
@@ -157,6 +169,13 @@ class LogDirectory:
                 f"log directory {self.path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
                 f"this is node {node_id} of cluster {cluster_id}"
             )
+        self.directory_id = uuid_text(meta.directory_id)
+
+    def _has_logs(self) -> bool:
+        return any(
+            entry.is_dir and parse_partition_dir(entry.name) is not None
+            for entry in self._disk.list_dir(self.path)
+        )
 
     def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
@@ -179,6 +198,8 @@ class LogDirectory:
                     self.path, entry.name, what,
                 )  # fmt: skip
         self.checkpoints.opened(self.failed)
+        for log in self.logs.values():
+            self._lower_checkpoints(log)
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
         self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
         self.seems_whole = self.may_have_lost_records and has_failed and not is_damaged
@@ -225,12 +246,20 @@ class LogDirectory:
         self._adopt(log)
 
     def _adopt(self, log: Log) -> None:
-        log.on_truncate = self._truncated
+        log.on_truncate = self._prepare_truncation
         self.logs[log.topic_partition] = log
 
-    def _truncated(self, _log: object) -> None:
-        """A recovery point went down: that has to be durable before what it covered is cut off."""
-        self._write(self.checkpoints.capture_recovery_points())
+    def _prepare_truncation(self, log: Log, end_offset: int) -> None:
+        """Lower what the checkpoints say of a log, durably, before it is cut off at `end_offset`."""
+        if log.recovery_point == end_offset:
+            self._write(self.checkpoints.capture_recovery_points())
+        for write in self.checkpoints.lower(log, end_offset):
+            self._write(write)
+
+    def _lower_checkpoints(self, log: Log) -> None:
+        """Let no checkpoint speak of records that were lost when the log was opened."""
+        for write in self.checkpoints.lower(log, log.log_end_offset):
+            self._write(write)
 
     # One log
     def get(self, partition: TopicPartition) -> Log | None:
@@ -245,6 +274,8 @@ class LogDirectory:
         if error is not None and is_passing(error):
             del self.failed[partition]
             self._open_log(partition, config)
+            if partition in self.logs:
+                self._lower_checkpoints(self.logs[partition])
 
     def create(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
         """Create the log of a new partition; nothing of an earlier one of that name becomes part of it."""

@@ -8,10 +8,12 @@ flight), and the transaction that it has open. The rules are Kafka's:
 - otherwise it must start one after the last batch (after 2^31 - 1 comes 0), at 0 in a new epoch;
 - an epoch older than the newest one seen is fenced;
 - of a producer that is not known (new, or forgotten after producer.id.expiration.ms), any sequence
-  number is accepted: its earlier records may have been deleted (but see api/late_beginnings.py);
+  number is accepted: its earlier records may have been deleted (but see api/support/first_sequence_guard.py);
 - a marker is refused from a coordinator that has been replaced. With transaction version 2 it carries an
   epoch that no batch of its transaction has, and fences them: one that comes late cannot end a later
   transaction, nor can a late batch begin one that nobody will end (KIP-890).
+
+Nobody is forgotten earlier, however many there are: producer_limit.py bounds how many are let in.
 
 State is a function of the log: `replay` of every batch since a snapshot gives it back. The file of a
 snapshot is in producer_snapshot.py.
@@ -19,25 +21,73 @@ snapshot is in producer_snapshot.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from struct import Struct
+from typing import NamedTuple
 
+from crc32c import crc32c
+
+from ottla.log.disk import DirEntry, Disk
+from ottla.log.names import CORRUPT, SNAPSHOT, file_name, offset_of
 from ottla.log.open_transactions import EndedTransaction, OpenTransactions
-from ottla.log.producer_entry import BATCHES_KEPT, BatchMark, ProducerEntry
-from ottla.log.producer_snapshot import SEQUENCE_MASK, decode_snapshot, encode_snapshot
-from ottla.protocol.control_records import Marker, decode_marker
 from ottla.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import Marker, decode_marker
 
-MAX_PRODUCERS = 10_000
-"""Per partition; beyond it those that wrote least recently are forgotten, as if they had expired.
+# What a log remembers of one producer: its epoch, its last batches, its open transaction.
 
-A snapshot is encoded on the loop, at every roll: of so many, with five batches each, in about 40 ms.
-"""
+BATCHES_KEPT = 5
+
+
+class BatchMark(NamedTuple):
+    """One of the last batches of a producer."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """The base offset that the batch got."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """The state of one producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: tuple[BatchMark, ...] = ()
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.txn_first_offset = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence number of this epoch, -1 if there is none."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that it wrote in this epoch, -1 if there is none."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def take_epoch(self, epoch: int) -> None:
+        """Go on in this epoch; in a new one, sequence numbers start again."""
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self.batches = ()
+
 
 FIRST_WITH_EPOCH_PER_TRANSACTION = 2
 """The transaction version from which on a marker's epoch is larger than that of its transaction."""
@@ -186,16 +236,8 @@ class ProducerState:
         return self.transactions.first_open_offset
 
     def _add(self, producer_id: int, epoch: int) -> ProducerEntry:
-        if len(self._producers) >= MAX_PRODUCERS:
-            self._forget_some()
         entry = self._producers[producer_id] = ProducerEntry(epoch)
         return entry
-
-    def _forget_some(self) -> None:
-        """Forget a tenth of the producers at once, which costs one sort: those that wrote least recently."""
-        idle = ((e.last_offset, key) for key, e in self._producers.items() if e.txn_first_offset < 0)
-        for _, producer_id in sorted(idle)[: max(1, MAX_PRODUCERS // 10)]:
-            del self._producers[producer_id]
 
     # Snapshots
     def encode(self) -> bytes:
@@ -213,3 +255,156 @@ class ProducerState:
         for first_offset, producer_id in sorted(started):
             state.transactions.begin(producer_id, first_offset)
         return state
+
+
+# Producers' state in a file.
+#
+# `<offset>.snapshot`, big-endian: the state just before `offset`
+#     at  size  field
+#      0     2  version, 1
+#      2     4  CRC32C of everything after this field
+#      6     4  number of entries
+#     10        per batch that is remembered, 46 bytes, the oldest of a producer first:
+#      0     8  producer id
+#      8     2  producer epoch
+#     10     4  last sequence number, -1 if none
+#     14     8  last offset, -1 if none
+#     22     4  last offset - first offset
+#     26     8  timestamp
+#     34     4  epoch of the transaction coordinator, -1 if none
+#     38     8  first offset of the open transaction, -1 if none
+#
+# Kafka writes one entry per producer, of its last batch, and when it reads a file the last entry of a
+# producer counts: so it reads ours as one of its own. We read all of them, and know the same duplicates
+# after a restart as before it.
+
+SEQUENCE_MASK = 0x7FFFFFFF
+
+_HEAD = Struct(">hIi")
+_ENTRY = Struct(">qhiqiqiq")
+_VERSION = 1
+_CRC_FROM = 6
+_NO_MARKS = (BatchMark(-1, -1, -1, 0, -1),)
+
+
+class CorruptSnapshot(Exception):
+    """A snapshot file is torn, or its bits have changed."""
+
+
+def encode_snapshot(producers: Mapping[int, ProducerEntry]) -> bytes:
+    """Return the file's contents."""
+    body = bytearray(_HEAD.size)
+    count = 0
+    for producer_id, entry in producers.items():
+        epoch, coordinator_epoch, txn = entry.epoch, entry.coordinator_epoch, entry.txn_first_offset
+        marks = entry.batches or _NO_MARKS
+        for _, sequence, offset, delta, time in (*marks[:-1], (*marks[-1][:-1], entry.last_timestamp)):
+            body += _ENTRY.pack(producer_id, epoch, sequence, offset, delta, time, coordinator_epoch, txn)
+        count += len(marks)
+    _HEAD.pack_into(body, 0, _VERSION, 0, count)
+    _HEAD.pack_into(body, 0, _VERSION, crc32c(memoryview(body)[_CRC_FROM:]), count)
+    return bytes(body)
+
+
+def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
+    """Return the producers that `encode_snapshot` wrote; CorruptSnapshot if the file is not whole."""
+    if len(data) < _HEAD.size:
+        raise CorruptSnapshot(f"{len(data)} bytes are too few")
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"version {version} is unknown")
+    if crc32c(memoryview(data)[_CRC_FROM:]) != crc or len(data) != _HEAD.size + count * _ENTRY.size:
+        raise CorruptSnapshot("the checksum or the length is wrong")
+    producers: dict[int, ProducerEntry] = {}
+    for producer_id, epoch, *fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
+        entry = producers.get(producer_id)
+        if entry is None or entry.epoch != epoch:
+            entry = producers[producer_id] = ProducerEntry(epoch)
+        _add(entry, *fields)
+    return producers
+
+
+def _add(
+    entry: ProducerEntry,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    txn_first_offset: int,
+) -> None:
+    entry.coordinator_epoch = coordinator_epoch
+    entry.last_timestamp = timestamp
+    entry.txn_first_offset = txn_first_offset
+    if last_offset >= 0:
+        first = (last_sequence - offset_delta) & SEQUENCE_MASK if last_sequence >= 0 else last_sequence
+        mark = BatchMark(first, last_sequence, last_offset, offset_delta, timestamp)
+        entry.batches = (*entry.batches[1 - BATCHES_KEPT :], mark)
+
+
+# The producer snapshots in a partition's directory: written at every roll and at a clean stop.
+
+logger = logging.getLogger(__name__)
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    """Return the name of the snapshot of the state just before `offset`."""
+    return f"{directory}/{file_name(offset, SNAPSHOT)}"
+
+
+def snapshot_offsets(entries: Iterable[DirEntry]) -> list[int]:
+    """Return the offsets of all snapshots among a directory's members, ascending."""
+    found = (offset_of(entry.name, SNAPSHOT) for entry in entries)
+    return sorted(offset for offset in found if offset is not None)
+
+
+def load_newest(disk: Disk, directory: str, offsets: Iterable[int], limit: int, start: int) -> ProducerState:
+    """Return the state of the newest readable snapshot at or below `limit`; an empty one at `start` if none.
+
+    One that cannot be read is set aside: the one before it and more of the log give the same state.
+    """
+    for offset in sorted(offsets, reverse=True):
+        if not start <= offset <= limit:
+            continue
+        path = snapshot_path(directory, offset)
+        try:
+            state = ProducerState.decode(disk.read_file(path), offset)
+            state.snapshot_offset = offset
+            return state
+        except FileNotFoundError:
+            continue
+        except CorruptSnapshot as problem:
+            logger.error(
+                "%s cannot be read and is set aside as %s%s; the log has the producers' state too: %s",
+                path, path, CORRUPT, problem,
+            )  # fmt: skip
+            disk.rename(path, path + CORRUPT)
+    return ProducerState(start)
+
+
+def remove_above(disk: Disk, directory: str, offsets: Iterable[int], limit: int) -> bool:
+    """Remove the snapshots of states that the log no longer reaches; return whether there were any."""
+    above = [offset for offset in offsets if offset > limit]
+    for offset in above:
+        disk.remove(snapshot_path(directory, offset))
+    return bool(above)
+
+
+def remove_below(disk: Disk, directory: str, limit: int) -> None:
+    """Remove the snapshots of states from before `limit`, up to which the log is about to be compacted.
+
+    They may show transactions open whose markers are gone then: whoever went on from there would wait
+    for them for ever. The log itself, from its start, tells what is open.
+    """
+    for offset in snapshot_offsets(disk.list_dir(directory)):
+        if offset < limit:
+            disk.remove(snapshot_path(directory, offset))
+
+
+def remove_stray(disk: Disk, directory: str, offsets: Iterable[int], bases: Collection[int]) -> None:
+    """Remove the snapshots that belong to no segment, except the newest, which a clean stop left."""
+    stray = sorted(offset for offset in offsets if offset not in bases)
+    newest = max(offsets, default=-1)
+    for offset in stray:
+        if offset != newest:
+            disk.remove(snapshot_path(directory, offset))

@@ -12,11 +12,9 @@ from itertools import chain
 
 from ottla.log.batch_walk import walk_headers
 from ottla.log.disk import OpenFile
-from ottla.log.segment_index import SegmentIndex
-from ottla.log.sparse_index import CorruptIndex
-from ottla.log.time_index import NO_TIMESTAMP
+from ottla.log.indexes import NO_TIMESTAMP, CorruptIndex, SegmentIndex
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 _LOOKUP_BYTES = 4096 + 512
 _SPARSEST_BYTES = 1 << 17

@@ -6,9 +6,10 @@ import errno
 import logging
 from collections.abc import Callable
 
-from ottla.log.boots import doubt_boot
+from ottla.log.boot_id import doubt_boot
 from ottla.log.disk import Disk
 from ottla.log.file_pool import DEFAULT_OPEN_FILES, FilePool
+from ottla.log.producer_limit import ProducerLimit
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class Storage:
     refused, reads go on. (Whoever reports a failure has left everything as it was before.)
     """
 
-    __slots__ = ("disk", "offline_reason", "on_full", "on_offline", "path", "pool")
+    __slots__ = ("disk", "offline_reason", "on_full", "on_offline", "path", "pool", "producer_limit")
 
     def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
@@ -41,6 +42,7 @@ class Storage:
         self.pool = FilePool(disk, max_open_files)
         self.offline_reason: str | None = None
         self.on_offline: Callable[[], None] | None = None
+        self.producer_limit: ProducerLimit | None = None
         self.on_full: Callable[[], None] | None = None
         """Called when an append, or a new log, finds no room; on the loop."""
 

@@ -21,7 +21,7 @@ from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import NamedTuple
 
 from ottla.log.file_pool import PooledFile
-from ottla.log.sparse_index import CorruptIndex
+from ottla.log.indexes import CorruptIndex
 
 ENTRY = Struct(">hqqqq")
 _VERSION = 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ottla.log.producer_state import ProducerState
 from ottla.protocol.errors import InvalidTxnState, OutOfOrderSequenceNumber
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 MAX_VERIFICATIONS = 10_000
 """Per partition; beyond it the oldest is dropped, and its batch refused."""

@@ -9,7 +9,23 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.common.topic_names import is_internal
-from ottla.metadata.records import Endpoint, PartitionChanged, PartitionCreated
+from ottla.metadata.records import BrokerRegistered, Endpoint, PartitionChanged, PartitionCreated
+
+# What a leader asks of the controller: another set of in-sync replicas.
+
+
+class IsrChange(NamedTuple):
+    """The in-sync replicas that a leader proposes, decided on one state of its partition.
+
+    Each comes with the epoch of its broker (-1: not known), so that one that restarted since is not let in.
+    """
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    new_isr: tuple[tuple[int, int], ...]
+    """(node_id, broker_epoch)"""
 
 
 class BrokerImage(NamedTuple):
@@ -21,6 +37,8 @@ class BrokerImage(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     fenced: bool = False
     shutting_down: bool = False
+    directory_id: str = ""
+    """The id of its log directory; "" if that is not known."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return where clients of `listener` reach this broker."""
@@ -40,7 +58,9 @@ class PartitionImage:
     nothing is committed while fewer than min.insync.replicas are in sync. `last_known_elr` are those of them
     whose disk failed (decision 0064) and, while nobody leads, after them the last leader there was, also if
     it is one of them: when `isr` and `elr` are both empty, the first of it may lead. While replicas move,
-    `replicas` holds the new ones (`adding`) and the old ones (`removing`) together.
+    `replicas` holds the new ones (`adding`) and the old ones (`removing`) together. `lost_directories` are
+    the replicas, each with the id of its former log directory, that came back with another directory and have
+    not been in sync since: they are empty, or old (decision 0078).
     """
 
     index: int
@@ -53,6 +73,7 @@ class PartitionImage:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    lost_directories: tuple[tuple[int, str], ...] = ()
 
     def offline(self, reachable: Container[int]) -> tuple[int, ...]:
         """Return the replicas that are not there."""
@@ -90,6 +111,11 @@ class TopicImage:
         return len(self.partitions[0].target) if self.partitions else 0
 
 
+def broker_of(record: BrokerRegistered) -> BrokerImage:
+    """Return the broker that the record makes."""
+    return BrokerImage(*_BROKER_FIELDS(record))
+
+
 def partition_created(topic_id: UUID, partition: PartitionImage) -> PartitionCreated:
     """Return the record that makes `partition` where there was none."""
     return PartitionCreated(topic_id, *_fields(partition))
@@ -105,6 +131,7 @@ def partition_of(record: PartitionCreated | PartitionChanged) -> PartitionImage:
     return PartitionImage(*_RECORD_FIELDS(record))
 
 
-# An image of a partition and the records about it have the same fields in the same order.
+# An image of a broker or a partition and the records about it have the same fields in the same order.
+_BROKER_FIELDS = attrgetter(*(each.name for each in fields(BrokerRegistered)))
 _fields = attrgetter(*(each.name for each in fields(PartitionImage)))
 _RECORD_FIELDS = attrgetter(*(each.name for each in fields(PartitionChanged) if each.name != "topic_id"))

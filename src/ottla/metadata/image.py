@@ -14,7 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from ottla.metadata.entities import BrokerImage, PartitionImage, TopicImage, partition_created, partition_of
+from ottla.metadata.entities import (
+    BrokerImage,
+    PartitionImage,
+    TopicImage,
+    broker_of,
+    partition_created,
+    partition_of,
+)
 from ottla.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -81,6 +88,14 @@ class ClusterImage:
     def topic_overrides(self, name: str) -> Mapping[str, str]:
         """Return the configs set on the topic itself."""
         return self.configs.get((ConfigResource.TOPIC, name), NOTHING)
+
+    def group_overrides(self, group_id: str) -> Mapping[str, str]:
+        """Return the configs set on a group."""
+        return self.configs.get((ConfigResource.GROUP, group_id), NOTHING)
+
+    def client_metrics_overrides(self, name: str) -> Mapping[str, str]:
+        """Return the configs of a subscription to client metrics."""
+        return self.configs.get((ConfigResource.CLIENT_METRICS, name), NOTHING)
 
     def broker_overrides(self, node_id: int | str = "") -> Mapping[str, str]:
         """Return the configs set dynamically on one broker, or with "" on all of them."""
@@ -193,9 +208,8 @@ class _Draft:
                 self._set_config((resource_type, name), key, value)
             case ProducerIdsAllocated(next_producer_id):
                 self._next_producer_id = max(self._next_producer_id, next_producer_id)
-            case BrokerRegistered(node_id, epoch, rack, endpoints, fenced, shutting_down):
-                registered = BrokerImage(node_id, epoch, rack, endpoints, fenced, shutting_down)
-                self._brokers_draft()[node_id] = registered
+            case BrokerRegistered(node_id):
+                self._brokers_draft()[node_id] = broker_of(record)
             case BrokerChanged(node_id):
                 self._change_broker(record)
             case BrokerUnregistered(node_id):

@@ -8,12 +8,265 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.metadata.memory_server import MemoryServer, Watcher
 from ottla.metadata.records import MetadataRecord
-from ottla.metadata.registration import BrokerRegistration, SessionInfo
-from ottla.metadata.store import NO_REGISTRATION, MetadataEntry, Session, SessionLost, StoreUnavailable
+from ottla.metadata.registration import BrokerRegistration, SessionInfo, may_take_over
+from ottla.metadata.store import (
+    NO_REGISTRATION,
+    ControllerFenced,
+    MetadataEntry,
+    NodeIdInUse,
+    Session,
+    SessionLost,
+    StoreUnavailable,
+    VersionConflict,
+)
+
+# What the `MemoryStore`s of a simulated cluster have in common, and the faults that can be made in it.
+#
+#     server = MemoryServer(session_timeout_s=2.0)
+#     stores = [MemoryStore(server, node_id) for node_id in (1, 2, 3)]
+#
+#     server.cut(1)                    # broker 1 no longer reaches the store; its session ends in 2 s
+#     server.heal(1)                   # it does again, and learns whether its session is over
+#     server.expire_node(2)            # the session ends now, as if it had timed out
+#     server.lose_answers(3)           # appends of broker 3 happen, but it is not told
+#     server.latency = lambda: ...     # seconds, asked for every call and every notice of a watcher
+#
+# A broker that crashes is cut: its session outlives it by the timeout.
+
+SESSION_TIMEOUT_S = 6.0
+
+
+def no_latency() -> float:
+    """Answer at once, without giving up the loop."""
+    return 0.0
+
+
+@dataclass(slots=True)
+class _Live:
+    """A session that has not ended, and what its broker says about itself."""
+
+    session: Session
+    registration: BrokerRegistration
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """Someone to be told; `node_id` is whose connection the notice takes."""
+
+    node_id: int | None
+    notify: Callable[[], None]
+    context: Context = field(default_factory=copy_context)
+    """In which it is told: that of the broker that watches, not of the one that made the change."""
+
+
+class MemoryServer:
+    """The log, the live sessions and the election."""
+
+    def __init__(self, session_timeout_s: float = SESSION_TIMEOUT_S) -> None:
+        self.session_timeout_s = session_timeout_s
+        self.latency: Callable[[], float] = no_latency
+        self.entries: list[MetadataEntry] = []
+        self.version = 0
+        self.controller_epoch = 0
+        self.controller: Session | None = None
+        self._candidates: list[tuple[Session, asyncio.Future[int]]] = []
+        self._live: dict[int, _Live] = {}
+        self._broker_epoch = 0
+        self._cut: dict[int, asyncio.Event] = {}
+        self._expiries: dict[int, asyncio.TimerHandle] = {}
+        self._untold: dict[int, list[Session]] = {}
+        self._answers_lost: set[int] = set()
+        self._log_watchers: list[Watcher] = []
+        self._session_watchers: list[Watcher] = []
+
+    # Faults
+
+    def cut(self, node_id: int) -> None:
+        """Let nothing through between a broker and the store; its session ends after the timeout."""
+        if node_id in self._cut:
+            return
+        self._cut[node_id] = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._expiries[node_id] = loop.call_later(self.session_timeout_s, self.expire_node, node_id)
+
+    def heal(self, node_id: int) -> None:
+        """Undo `cut`: calls that wait go on, a session that ended meanwhile is lost, watchers are told."""
+        healed = self._cut.pop(node_id, None)
+        if healed is None:
+            return
+        self._expiries.pop(node_id).cancel()
+        for session in self._untold.pop(node_id, ()):
+            _lose(session)
+        healed.set()
+        for watcher in (*self._log_watchers, *self._session_watchers):
+            if watcher.node_id == node_id:
+                self._tell(watcher)
+
+    def expire_node(self, node_id: int) -> None:
+        """End the session of a broker, if it has one."""
+        if (live := self._live.get(node_id)) is not None:
+            self.expire(live.session)
+
+    def expire(self, session: Session) -> None:
+        """End a session. Its broker is no longer the controller; it is told as soon as it can be reached."""
+        node_id = session.node_id
+        if (live := self._live.get(node_id)) is not None and live.session is session:
+            del self._live[node_id]
+            self._notify(self._session_watchers)
+        if node_id in self._cut:
+            self._untold.setdefault(node_id, []).append(session)
+        else:
+            _lose(session)
+        if self.controller is session:
+            self.controller = None
+        self._elect()
+
+    def session_of(self, node_id: int) -> Session | None:
+        """Return the live session of a broker."""
+        live = self._live.get(node_id)
+        return None if live is None else live.session
+
+    def lose_answers(self, node_id: int, lost: bool = True) -> None:
+        """Carry out the broker's appends without telling it (or no longer do that)."""
+        (self._answers_lost.add if lost else self._answers_lost.discard)(node_id)
+
+    def loses_answers(self, node_id: int | None) -> bool:
+        """Return whether the broker is not told of its appends."""
+        return node_id in self._answers_lost
+
+    def cut_until(self, node_id: int | None) -> asyncio.Event | None:
+        """Return what is set when the broker's connection is healed; None if it is not cut."""
+        return None if node_id is None else self._cut.get(node_id)
+
+    # Sessions and the election
+
+    def open_session(
+        self, node_id: int, registration: BrokerRegistration, *, is_first_session: bool
+    ) -> Session:
+        """Take a lease."""
+        if (older := self._live.get(node_id)) is not None:
+            if not may_take_over(registration, older.registration, is_first_session=is_first_session):
+                raise NodeIdInUse(f"another broker with node.id {node_id} is alive")
+            self.expire(older.session)
+        self._broker_epoch += 1
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        session = Session(node_id, self._broker_epoch, lost)
+        self._live[node_id] = _Live(session, registration)
+        self._notify(self._session_watchers)
+        return session
+
+    def update_registration(self, session: Session, registration: BrokerRegistration) -> bool:
+        """Change what a broker says about itself; return whether its session is alive."""
+        live = self._live.get(session.node_id)
+        if live is None or live.session is not session:
+            return False
+        live.registration = registration
+        self._notify(self._session_watchers)
+        return True
+
+    def sessions(self) -> list[SessionInfo]:
+        """Return the live sessions."""
+        return [
+            SessionInfo(node_id, live.session.broker_epoch, live.registration)
+            for node_id, live in sorted(self._live.items())
+        ]
+
+    def is_alive(self, session: Session) -> bool:
+        """Return whether a session has not ended, whatever its owner knows."""
+        live = self._live.get(session.node_id)
+        return live is not None and live.session is session
+
+    def stand(self, session: Session) -> asyncio.Future[int]:
+        """Add a candidate; the future gets its controller epoch."""
+        elected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._candidates.append((session, elected))
+        self._elect()
+        return elected
+
+    def resign(self, session: Session) -> None:
+        """End the controller's time in office."""
+        if self.controller is session:
+            self.controller = None
+            self._elect()
+
+    def _elect(self) -> None:
+        self._candidates = [
+            each for each in self._candidates if self.is_alive(each[0]) and not each[1].done()
+        ]
+        if self.controller is None and self._candidates:
+            self.controller, elected = self._candidates.pop(0)
+            self.controller_epoch += 1
+            elected.set_result(self.controller_epoch)
+
+    # The log
+
+    def append(self, records: Sequence[MetadataRecord], expected_version: int, controller_epoch: int) -> int:
+        """Append one entry and return its version."""
+        self._fence(controller_epoch)
+        if expected_version != self.version:
+            raise VersionConflict(f"the metadata is at version {self.version}, not {expected_version}")
+        self.version += 1
+        self.entries.append(MetadataEntry(self.version, controller_epoch, tuple(records)))
+        self._notify(self._log_watchers)
+        return self.version
+
+    def compact(self, version: int, records: Iterable[MetadataRecord], controller_epoch: int) -> None:
+        """Replace the entries up to `version` by a snapshot."""
+        self._fence(controller_epoch)
+        snapshot = MetadataEntry(version, controller_epoch, tuple(records), is_snapshot=True)
+        self.entries = [snapshot, *(entry for entry in self.entries if entry.version > version)]
+
+    def _fence(self, controller_epoch: int) -> None:
+        if controller_epoch != self.controller_epoch:
+            raise ControllerFenced(
+                f"controller epoch {controller_epoch} is over: epoch {self.controller_epoch} was elected"
+            )
+
+    # Watchers
+
+    def watch_log(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell `watcher` of appends; return what ends that."""
+        return _added(self._log_watchers, watcher)
+
+    def watch_sessions(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell `watcher` when sessions begin, end or say something else; return what ends that."""
+        return _added(self._session_watchers, watcher)
+
+    def _notify(self, watchers: list[Watcher]) -> None:
+        for watcher in tuple(watchers):
+            self._tell(watcher)
+
+    def _tell(self, watcher: Watcher) -> None:
+        delay_s = self.latency()
+        if delay_s > 0:
+            asyncio.get_running_loop().call_later(delay_s, self._tell_now, watcher, context=watcher.context)
+        else:
+            self._tell_now(watcher)
+
+    def _tell_now(self, watcher: Watcher) -> None:
+        is_wanted = watcher in self._log_watchers or watcher in self._session_watchers
+        if is_wanted and watcher.node_id not in self._cut:
+            watcher.notify()
+
+
+def _added(watchers: list[Watcher], watcher: Watcher) -> Callable[[], None]:
+    watchers.append(watcher)
+
+    def end() -> None:
+        if watcher in watchers:
+            watchers.remove(watcher)
+
+    return end
+
+
+def _lose(session: Session) -> None:
+    if not session.lost.done():
+        session.lost.set_result(None)
 
 
 class MemoryStore:

@@ -33,6 +33,8 @@ class ConfigResource(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class Endpoint(NamedTuple):
@@ -69,6 +71,7 @@ class BrokerRegistered:
     endpoints: tuple[Endpoint, ...]
     fenced: bool = False
     shutting_down: bool = False
+    directory_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class PartitionCreated:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    lost_directories: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ class PartitionChanged:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    lost_directories: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,7 @@ _FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "last_known_elr": tuple,
     "adding": tuple,
     "removing": tuple,
+    "lost_directories": lambda pairs: tuple((node_id, directory_id) for node_id, directory_id in pairs),
     "endpoints": lambda endpoints: tuple(Endpoint(*each) for each in endpoints),
 }
 _to_json = json.JSONEncoder(separators=(",", ":"), default=uuid_text).encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.api.request_times import RequestTimes, quantile
+from ottla.api.support.request_times import RequestTimes, quantile
 from ottla.metrics import exporter_metrics, jmx_metrics, own_metrics
 from ottla.metrics.recent import Recent
 from ottla.metrics.samples import Distribution, Samples, Summary

@@ -9,12 +9,12 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.lag import PartitionLag
 from ottla.coordinator.transaction.transaction import State
 from ottla.metrics import exporter_metrics, jmx_metrics, own_metrics
-from ottla.metrics.distant_lag import DistantLag
+from ottla.metrics.remote_lag import RemoteLag
 from ottla.metrics.samples import Samples
 from ottla.metrics.view import BrokerView
 
 
-def groups(view: BrokerView, samples: Samples, elsewhere: DistantLag) -> Iterator[None]:
+def groups(view: BrokerView, samples: Samples, elsewhere: RemoteLag) -> Iterator[None]:
     """Add every group that is coordinated here, up to the limits, and how far it is behind."""
     coordinator, config = view.services.groups, view.services.config
     states: Counter[str] = Counter()

@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Sample
 
-from ottla.api.produce_turns import nap
-from ottla.api.request_times import BOUNDS_S
+from ottla.api.support.produce_scheduler import nap
+from ottla.api.support.request_times import BOUNDS_S
 from ottla.metrics.catalogue import METRICS
 from ottla.metrics.metric import Kind, Metric
 from ottla.metrics.samples import Column, Distribution, Samples, Summary

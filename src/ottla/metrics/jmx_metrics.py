@@ -5,7 +5,7 @@ Only what Ottla can tell truly is here: there are no request handler threads to 
 
 from __future__ import annotations
 
-from ottla.metrics.metric import Kind, Metric, Teller, counter, gauge
+from ottla.metrics.metric import Kind, Metric, Reporter, counter, gauge
 
 TOPIC_COUNTERS = {
     "records_in": counter(
@@ -55,6 +55,9 @@ REPLICATION_BYTES_OUT = counter(
 _MANAGER = "kafka_server_replicamanager_"
 PARTITION_COUNT = gauge(f"{_MANAGER}partitioncount", "Partitions with a replica on this broker.")
 LEADER_COUNT = gauge(f"{_MANAGER}leadercount", "Partitions that this broker leads.")
+PRODUCER_ID_COUNT = gauge(
+    f"{_MANAGER}produceridcount", "Idempotent producers remembered, counted once per partition."
+)
 UNDER_REPLICATED = gauge(
     f"{_MANAGER}underreplicatedpartitions", "Partitions led here of which some replica is not in sync."
 )
@@ -117,13 +120,15 @@ BROKER_STATE = gauge(
     "kafka_server_kafkaserver_brokerstate", "1 while the broker starts, 3 when it is ready, 6 when it stops."
 )
 
-LOG_SIZE = gauge("kafka_log_log_size", "Bytes of a log.", "topic", "partition", teller=Teller.REPLICA)
+LOG_SIZE = gauge("kafka_log_log_size", "Bytes of a log.", "topic", "partition", teller=Reporter.REPLICA)
 LOG_START = gauge(
-    "kafka_log_log_logstartoffset", "The first offset.", "topic", "partition", teller=Teller.REPLICA
+    "kafka_log_log_logstartoffset", "The first offset.", "topic", "partition", teller=Reporter.REPLICA
 )
-LOG_END = gauge("kafka_log_log_logendoffset", "The next offset.", "topic", "partition", teller=Teller.REPLICA)
+LOG_END = gauge(
+    "kafka_log_log_logendoffset", "The next offset.", "topic", "partition", teller=Reporter.REPLICA
+)
 LOG_SEGMENTS = gauge(
-    "kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition", teller=Teller.REPLICA
+    "kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition", teller=Reporter.REPLICA
 )
 OFFLINE_DIRECTORIES = gauge(
     "kafka_log_logmanager_offlinelogdirectorycount", "1 after a failed write, until the broker is restarted."
@@ -131,13 +136,13 @@ OFFLINE_DIRECTORIES = gauge(
 
 _CLUSTER = "kafka_cluster_partition_"
 PARTITION_UNDER_REPLICATED = gauge(
-    f"{_CLUSTER}underreplicated", "1 if a replica is missing.", "topic", "partition", teller=Teller.LEADER
+    f"{_CLUSTER}underreplicated", "1 if a replica is missing.", "topic", "partition", teller=Reporter.LEADER
 )
 PARTITION_ISR = gauge(
-    f"{_CLUSTER}insyncreplicascount", "Replicas in sync.", "topic", "partition", teller=Teller.LEADER
+    f"{_CLUSTER}insyncreplicascount", "Replicas in sync.", "topic", "partition", teller=Reporter.LEADER
 )
 PARTITION_REPLICAS = gauge(
-    f"{_CLUSTER}replicascount", "Replicas.", "topic", "partition", teller=Teller.LEADER
+    f"{_CLUSTER}replicascount", "Replicas.", "topic", "partition", teller=Reporter.LEADER
 )
 
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"

@@ -20,7 +20,7 @@ class Kind(Enum):
     SUMMARY = "summary"
 
 
-class Teller(Enum):
+class Reporter(Enum):
     """Which broker tells it. What is about the cluster has one teller, so that sums are right."""
 
     EACH = "each broker, about itself"
@@ -38,7 +38,7 @@ class Metric:
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
-    teller: Teller = Teller.EACH
+    teller: Reporter = Reporter.EACH
 
     @property
     def sample_names(self) -> tuple[str, ...]:
@@ -51,12 +51,12 @@ class Metric:
         return (self.name,)
 
 
-def counter(name: str, help_text: str, *labels: str, teller: Teller = Teller.EACH) -> Metric:
+def counter(name: str, help_text: str, *labels: str, teller: Reporter = Reporter.EACH) -> Metric:
     """Declare a number that only grows."""
     assert name.endswith("_total"), name
     return Metric(name, Kind.COUNTER, help_text, labels, teller)
 
 
-def gauge(name: str, help_text: str, *labels: str, teller: Teller = Teller.EACH) -> Metric:
+def gauge(name: str, help_text: str, *labels: str, teller: Reporter = Reporter.EACH) -> Metric:
     """Declare a number that goes up and down."""
     return Metric(name, Kind.GAUGE, help_text, labels, teller)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.metrics.metric import Kind, Metric, Teller, counter, gauge
+from ottla.metrics.metric import Kind, Metric, Reporter, counter, gauge
 
 BUILD_INFO = gauge("ottla_build_info", "1, with the version of Ottla.", "version", "node_id", "cluster_id")
 READY = gauge("ottla_ready", "1 when /readyz says yes.")
@@ -64,7 +64,7 @@ UNKNOWN_LAG = gauge(
     "ottla_consumergroup_lag_unknown_partitions",
     "Partitions of groups whose lag is not known: they have no replica where the group is coordinated, "
     "and their leader has not said yet how long they are, or they have no leader.",
-    teller=Teller.COORDINATOR,
+    teller=Reporter.COORDINATOR,
 )
 
 LEFT_OUT = gauge(

@@ -96,6 +96,7 @@ def partitions(view: BrokerView, samples: Samples) -> Iterator[None]:
     samples.put(jmx_metrics.ISR_SHRINKS, events.isr_shrinks)
     samples.put(jmx_metrics.ISR_EXPANDS, events.isr_expands)
     samples.put(jmx_metrics.OFFLINE_REPLICAS, len(directory.failed))
+    samples.put(jmx_metrics.PRODUCER_ID_COUNT, directory.producer_limit.count())
     samples.put(jmx_metrics.OFFLINE_DIRECTORIES, directory.storage.offline_reason is not None)
     samples.put(own_metrics.FLUSHES, view.flusher.flushes)
     samples.put(own_metrics.ISR_PENDING, services.replicator.pending_changes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from ottla.api.request_times import BOUNDS_S, RequestTimes
+from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 
 LOOK_EVERY_S = 0.25
 ROTATE_EVERY_S = 60.0

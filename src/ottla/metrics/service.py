@@ -20,9 +20,9 @@ from ottla.metrics import (
     own_metrics,
     partition_source,
 )
-from ottla.metrics.distant_lag import DistantLag
 from ottla.metrics.http_server import HttpServer, Request, Response
 from ottla.metrics.recent import Recent
+from ottla.metrics.remote_lag import RemoteLag
 from ottla.metrics.samples import Samples, in_slices
 from ottla.metrics.view import BrokerView
 
@@ -41,7 +41,7 @@ class MetricsService:
         """Where it is served, if it is."""
         self.phase = health.STARTING
         self.view: BrokerView | None = None
-        self._distant_lag = DistantLag()
+        self._distant_lag = RemoteLag()
         self.recent = Recent(lambda: () if self.view is None else self.view.dispatcher.times())
         self._http = HttpServer(self._answer)
         self._turn = asyncio.Lock()

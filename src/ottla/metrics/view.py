@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.api.context import Services
 from ottla.api.dispatcher import Dispatcher
+from ottla.api.support.context import Services
 from ottla.log.flusher import Flusher
 from ottla.network.server import Server
 

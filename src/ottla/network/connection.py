@@ -3,17 +3,19 @@
 Requests are dispatched one at a time, except that overlapping kinds (Produce) may run side by
 side. A request that has to wait stays in the bytes kept aside, and the socket is left unread until
 it had its turn: that is all the queueing there is. What it may wait for: earlier requests, a peer
-that does not read its replies, the broker's budgets, or the other connections' turn. A handler that
-answers at once costs neither a task nor a future.
+that does not read its replies, the broker's budgets, the other connections' turn, or a handler that
+holds the connection because it cannot keep up. A handler that answers at once costs neither a task
+nor a future.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from ottla.network.budget import LargeFrame
+from ottla.network.budget import Budget, LargeFrame
 from ottla.network.frame_reader import (
     HEAD,
     HEAD_BYTES,
@@ -24,10 +26,83 @@ from ottla.network.frame_reader import (
     FrameReader,
 )
 from ottla.network.handler import Reply
-from ottla.network.patience import Patience
 from ottla.network.reply_writer import ReplyWriter
-from ottla.network.unanswered import Unanswered
 from ottla.protocol.errors import KafkaError
+
+# The requests of one connection that are not answered yet, in the order they came.
+
+Answer: TypeAlias = "asyncio.Future[Reply | None]"
+
+
+class PendingResponses:
+    """Keeps replies back until every earlier request has its own."""
+
+    __slots__ = ("_requests", "is_overlapping", "line")
+
+    def __init__(self, requests: Budget) -> None:
+        self.line: deque[Answer | Reply] = deque()  # never starts with a reply
+        self.is_overlapping = False  # all in line are, or there is only one
+        self._requests = requests
+
+    def add(self, answer: Answer, overlaps: bool) -> None:
+        """Put a request in line; overlapping ones count against the broker's budget."""
+        self.is_overlapping = overlaps
+        if overlaps:
+            self._requests.take(1)
+        self.line.append(answer)
+
+    def holds_back(self, overlaps: bool, limit: int) -> bool:
+        """Return whether the next request has to wait for those in line."""
+        return bool(self.line) and not (overlaps and self.is_overlapping and len(self.line) < limit)
+
+    def take_answered(self) -> tuple[list[Reply], BaseException | None]:
+        """Take from the front what is answered: the replies up to the first failure, and that failure."""
+        replies: list[Reply] = []
+        failure: BaseException | None = None
+        while self.line:
+            reply: Answer | Reply | None = self.line[0]
+            if isinstance(reply, asyncio.Future):
+                if not reply.done():
+                    break
+                if self.is_overlapping:
+                    self._requests.release(1)
+                error = asyncio.CancelledError() if reply.cancelled() else reply.exception()
+                failure = failure or error
+                reply = None if error else reply.result()
+            self.line.popleft()
+            if reply is not None and failure is None:
+                replies.append(reply)
+        return replies, failure
+
+    def cancel(self) -> None:
+        """Cancel what still runs."""
+        for answer in self.line:
+            if isinstance(answer, asyncio.Future):
+                answer.cancel()
+
+
+# How long a peer has shown no sign of life; costs nothing between sweeps.
+
+
+class IdleTracker:
+    """Compares a number that moves when the peer does something with what it was at the last sweep."""
+
+    __slots__ = ("_mark", "_since_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self._mark = 0
+        self._since_ms = now_ms
+
+    def quiet_ms(self, mark: int, now_ms: int, is_excused: bool) -> int:
+        """Return for how long `mark` has stood still, not counting times when the peer was excused."""
+        if mark != self._mark or is_excused:
+            self._mark, self._since_ms = mark, now_ms
+        return now_ms - self._since_ms
+
+    def is_quiet(self, mark: int) -> bool:
+        """Return whether nothing has happened since the last sweep."""
+        return mark == self._mark
+
 
 if TYPE_CHECKING:
     from ottla.network.server import Server
@@ -38,10 +113,11 @@ COALESCE_BYTES = 64 << 10  # of replies, before they are written
 
 
 class Connection(FrameReader):
-    """A connection; handlers use what `Peer` in api/context.py says, `is_closing` and `close`."""
+    """A connection; handlers use what `Peer` in api/support/context.py says, `is_closing` and `close`."""
 
     __slots__ = (
         "_handler",
+        "_holds",
         "_is_open",
         "_patience",
         "_paused",
@@ -51,7 +127,9 @@ class Connection(FrameReader):
         "_writer",
         "has_fetched",
         "host",
+        "is_client",
         "is_closing",
+        "is_unproven",
         "listener_name",
         "peer",
         "software",
@@ -68,13 +146,15 @@ class Connection(FrameReader):
         self.software = ""  # what the client calls itself, when the handler was told
         self.has_fetched = False  # noted by the handler
         self.is_closing = False
+        self.is_client = self.is_unproven = False  # noted by the table of connections
         self._is_open = False
         self._server = server
         self._handler = server.handler
         self._requests = server.requests
         self._paused = False  # a request waits in _leftover, and the socket is left unread
-        self.unanswered = Unanswered(server.requests)
-        self._patience = Patience(server.clock.mono_ms())
+        self._holds = 0  # handlers of unanswered requests that want no more of them now
+        self.unanswered = PendingResponses(server.requests)
+        self._patience = IdleTracker(server.clock.mono_ms())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve, unless there are too many connections."""
@@ -111,6 +191,11 @@ class Connection(FrameReader):
         """Take note that the peer has read everything."""
         self._writer.resume()
 
+    @property
+    def is_held_up(self) -> bool:
+        """Return whether a request waits here for the answer to an earlier one."""
+        return self._paused and bool(self.unanswered.line)
+
     # Requests in, replies out
 
     def _dispatch(self, buffer: bytearray, end: int) -> None:
@@ -135,6 +220,8 @@ class Connection(FrameReader):
                 else:
                     frame = memoryview(self._large_frame(buffer, at, end, size))[SIZE_BYTES:]
                 at = stop
+                if self.is_unproven and not self._server.may_stay(self, frame):
+                    return
                 self._stats.requests += 1
                 reply = self._handler.handle(self, frame)
                 if type(reply) is bytes and not unanswered:
@@ -190,7 +277,7 @@ class Connection(FrameReader):
 
     def _must_wait(self, api_key: int) -> bool:
         """Return whether a complete request has to wait; what it waits for will call _proceed."""
-        if self._writer.busy:
+        if self._writer.busy or self._holds:
             return True
         overlaps = self._handler.may_overlap(api_key)
         if self.unanswered.holds_back(overlaps, self._server.limits.max_requests_per_connection):
@@ -224,6 +311,16 @@ class Connection(FrameReader):
         self._proceed()
 
     # Waiting and closing
+
+    def hold(self) -> None:
+        """Take no more requests until `release`; for a request that is not answered at once."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Take requests again; called once for every `hold`."""
+        self._holds -= 1
+        if not self._holds:
+            self._server.loop.call_soon(self._proceed)
 
     def _pause(self) -> None:
         self._paused = True

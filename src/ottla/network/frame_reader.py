@@ -20,7 +20,7 @@ import struct
 from abc import ABC, abstractmethod
 
 from ottla.network.budget import Budget, LargeFrame
-from ottla.network.stats import NetworkStats
+from ottla.network.limits import NetworkStats
 
 HEAD = struct.Struct(">ih")
 HEAD_BYTES = HEAD.size

@@ -42,6 +42,10 @@ class RequestHandler(Protocol):
         """Return whether requests of this kind may run while earlier ones of such a kind still do."""
         ...
 
+    def is_from_broker(self, frame: memoryview) -> bool:
+        """Return whether a request comes from another broker of the cluster."""
+        ...
+
     def connection_made(self, connection: Connection) -> None:
         """Take note of a new connection."""
         ...

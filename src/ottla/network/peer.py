@@ -27,12 +27,15 @@ from ottla.protocol.frames import (
     encode_frame,
     encode_request_header,
 )
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 
-__all__ = ["CALLS", "PeerAddress", "Peers"]
+__all__ = ["CALLS", "CLIENT_ID", "PeerAddress", "Peers"]
 
 CALLS = "calls"
 """The channel of requests that are answered at once."""
+
+CLIENT_ID = "broker-"
+"""What the client id of a broker begins with; its node id follows."""
 
 DEFAULT_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 5_000
@@ -47,7 +50,7 @@ class Peers:
     """The connections of this broker to all others."""
 
     def __init__(self, node_id: int, address_of: AddressOf, clock: Clock) -> None:
-        self._client_id = f"broker-{node_id}"
+        self._client_id = f"{CLIENT_ID}{node_id}"
         self._address_of = address_of
         self._clock = clock
         self._links: dict[tuple[int, str], _Link] = {}

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ottla.common.file_range import FileRange
 from ottla.network.handler import Chunk, Reply
-from ottla.network.stats import NetworkStats
+from ottla.network.limits import NetworkStats
 from ottla.protocol.errors import KafkaError
 
 TURN_BYTES = 1 << 20  # then the other connections have their turn

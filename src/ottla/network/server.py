@@ -12,11 +12,11 @@ from ottla.common.clock import Clock
 from ottla.common.listeners import Listener
 from ottla.network.budget import Budget
 from ottla.network.connection import Connection
+from ottla.network.connection_table import ConnectionTable
 from ottla.network.frame_reader import SCRATCH_BYTES
 from ottla.network.handler import RequestHandler
-from ottla.network.limits import NetworkLimits
+from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.peer_log import PeerLog, logger
-from ottla.network.stats import NetworkStats
 
 BACKLOG = 512
 CANCEL_S = 1.0
@@ -38,8 +38,7 @@ class Server:
         self.frame_bytes = Budget(limits.queued_request_bytes)
         self.listeners: tuple[Listener, ...] = ()  # with the ports really in use
         self._servers: list[asyncio.Server] = []
-        self._connections: dict[Connection, None] = {}  # in the order they came
-        self._per_host: dict[str, int] = {}
+        self._table = ConnectionTable()
         self._empty = asyncio.Event()
         self._empty.set()
         self._is_stopping = False
@@ -73,11 +72,11 @@ class Server:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for connection in list(self._connections):
+        for connection in list(self._table.all):
             connection.close("closed: the broker stops")
         if not await self._is_empty_within(grace_s):
-            logger.warning("%d connections are cut off, not answered in time", len(self._connections))
-            for connection in list(self._connections):
+            logger.warning("%d connections are cut off, not answered in time", len(self._table.all))
+            for connection in list(self._table.all):
                 connection.abort("closed: the broker stops")
                 connection.unanswered.cancel()
             await self._is_empty_within(CANCEL_S)
@@ -92,24 +91,24 @@ class Server:
         """Close the connections that have been idle or stuck for too long."""
         now_ms = self.clock.mono_ms()
         is_pressed = self.frame_bytes.waiting > 0
-        for connection in list(self._connections):
+        for connection in self._table.silent_since(now_ms - self.limits.first_request_ms):
+            self._turn_away(connection, "no request while only brokers are let in")
+        for connection in list(self._table.all):
             connection.check(now_ms, is_pressed)
 
     # For connections
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, or turn it away."""
-        host = connection.host
-        from_host = self._per_host.get(host, 0)
+        now_ms = self.clock.mono_ms()
         if self._is_stopping:
-            reason = "the broker stops"
-        elif len(self._connections) >= self.limits.max_connections:
-            reason = f"{len(self._connections)} connections are open (max.connections)"
-        elif from_host >= self.limits.max_connections_per_ip:
-            reason = f"{from_host} connections from {host} are open (max.connections.per.ip)"
+            reason: str | None = "the broker stops"
         else:
-            self._per_host[host] = from_host + 1
-            self._connections[connection] = None
+            reason = self._table.add(connection, self.limits, now_ms)
+            if reason is not None and (silent := self._table.longest_silent()) is not None:
+                self._turn_away(silent, reason)
+                reason = self._table.add(connection, self.limits, now_ms)
+        if reason is None:
             self._empty.clear()
             self.stats.accepted += 1
             self.stats.connections += 1
@@ -118,17 +117,26 @@ class Server:
         self.log.warning(connection.peer, f"turned away: {reason}")
         return False
 
+    def may_stay(self, connection: Connection, frame: memoryview) -> bool:
+        """Return whether a connection in the reserve may stay, by its first request; else close it."""
+        is_broker = self.handler.is_from_broker(frame)
+        reason = self._table.first_request(connection, self.limits, is_broker=is_broker)
+        if reason is not None:
+            self._turn_away(connection, reason)
+        return reason is None
+
     def forget(self, connection: Connection) -> None:
         """Free the place of a connection that is closed and has nothing running any more."""
-        if connection not in self._connections:
-            return
-        del self._connections[connection]
-        self.stats.connections -= 1
-        self._per_host[connection.host] -= 1
-        if not self._per_host[connection.host]:
-            del self._per_host[connection.host]
-        if not self._connections:
-            self._empty.set()
+        if self._table.remove(connection):
+            self.stats.connections -= 1
+            if not self._table.all:
+                self._empty.set()
+
+    def _turn_away(self, connection: Connection, reason: str) -> None:
+        """Close a connection in the reserve."""
+        self._table.evict(connection)
+        self.stats.rejected += 1
+        connection.abort(f"turned away: {reason}")
 
     async def _is_empty_within(self, timeout_s: float) -> bool:
         try:

@@ -8,6 +8,7 @@ by its code; a code declared twice fails at import. Classes exist for the codes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
@@ -19,6 +20,8 @@ class KafkaError(Exception):
     """The base of every error that the protocol has a code for."""
 
     code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    """Which records of a batch were refused, by their place in it, and why (KIP-467)."""
 
     def __init_subclass__(cls, code: ErrorCode) -> None:
         if code in ERRORS:
@@ -225,7 +228,15 @@ class OperationNotAttempted(KafkaError, code=ErrorCode.operation_not_attempted):
 
 
 class KafkaStorageError(KafkaError, code=ErrorCode.kafka_storage_error):
-    """The disk failed or is full."""
+    """The disk failed or is full, or the broker remembers too many producers."""
+
+
+class SecurityDisabled(KafkaError, code=ErrorCode.security_disabled):
+    """There is no authorizer, so there are no ACLs."""
+
+
+class LogDirNotFound(KafkaError, code=ErrorCode.log_dir_not_found):
+    """The broker has no such log directory."""
 
 
 class NonEmptyGroup(KafkaError, code=ErrorCode.non_empty_group):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from struct import Struct, error
+from typing import NamedTuple
+from uuid import UUID
 
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.fetch_request import LEADER_EPOCHS_FROM, RACKS_FROM, REPLICA_STATE_FROM
@@ -20,8 +22,9 @@ from ottla.protocol.fetch_response import (
     SESSIONS_FROM,
     TOPIC_IDS_FROM,
 )
-from ottla.protocol.fetch_values import Asked, Fetched, FetchReply, FetchSettings, Topic
 from ottla.protocol.hot_path import (
+    Leader,
+    NodeEndpoint,
     check_version,
     encode_count,
     encode_topic_key,
@@ -39,11 +42,64 @@ from ottla.protocol.primitives import (
     truncated,
 )
 
+# What a consumer says in a fetch, and what it is told: the values of fetch_client.py.
+
+
+class Topic(NamedTuple):
+    """A topic by both of its names; older versions use the first, newer ones the second."""
+
+    name: str
+    topic_id: UUID | None
+
+
+class FetchPartitionRequest(NamedTuple):
+    """From where a partition is to be read, and how much at most."""
+
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class FetchSettings(NamedTuple):
+    """What holds for a whole request."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    rack_id: str = ""
+
+
+class Fetched(NamedTuple):
+    """What came back for one partition."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of each transaction that was aborted; readers of committed records only."""
+    preferred_replica: int
+    records: memoryview
+    current_leader: Leader | None
+
+
+class FetchReply(NamedTuple):
+    """The whole response; topics by name or by id, as they were asked for."""
+
+    throttle_ms: int
+    error_code: int
+    session_id: int
+    topics: list[tuple[str | None, UUID | None, list[Fetched]]]
+    endpoints: list[NodeEndpoint]
+
+
 __all__ = [
     "FINAL_EPOCH",
     "LAST_VERSION",
     "NO_SESSION",
-    "Asked",
+    "FetchPartitionRequest",
     "FetchReply",
     "FetchSettings",
     "Fetched",
@@ -77,7 +133,7 @@ def encode_fetch_request(
     version: int,
     settings: FetchSettings,
     session: tuple[int, int],
-    topics: Mapping[Topic, Mapping[int, Asked]],
+    topics: Mapping[Topic, Mapping[int, FetchPartitionRequest]],
     forgotten: Mapping[Topic, Sequence[int]],
 ) -> bytes:
     """Return the body of a request; `session` is an id and an epoch."""
@@ -113,7 +169,10 @@ def encode_fetch_request(
 
 
 def _encode_lone(
-    settings: FetchSettings, session: tuple[int, int], topic: Topic, partitions: Mapping[int, Asked]
+    settings: FetchSettings,
+    session: tuple[int, int],
+    topic: Topic,
+    partitions: Mapping[int, FetchPartitionRequest],
 ) -> bytes:
     """Return the body of a request for one partition, as of version 15: most are like that."""
     max_wait_ms, min_bytes, max_bytes, isolation_level, rack_id = settings
@@ -131,7 +190,7 @@ def _encode_lone(
     )
 
 
-def _encode_partition(version: int, index: int, asked: Asked) -> bytes:
+def _encode_partition(version: int, index: int, asked: FetchPartitionRequest) -> bytes:
     offset, epoch, max_bytes = asked
     if version >= FLEXIBLE_FROM:
         return _PARTITION_V12.pack(index, epoch, offset, -1, -1, max_bytes, 0)

@@ -35,7 +35,6 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.frames import FIRST_FLEXIBLE_VERSION
 from ottla.protocol.hot_path import TOPIC_WEIGHT, check_version, read_count, read_topic_key, skip_tags
-from ottla.protocol.messages import MAX_REQUEST_ELEMENTS
 from ottla.protocol.primitives import (
     read_compact_nullable_string,
     read_compact_string,
@@ -45,6 +44,7 @@ from ottla.protocol.primitives import (
     skip_tagged_fields,
     truncated,
 )
+from ottla.protocol.schema.messages import MAX_REQUEST_ELEMENTS
 
 FIRST_VERSION, LAST_VERSION = 4, 18
 FLEXIBLE_FROM = FIRST_FLEXIBLE_VERSION[ApiKey.FETCH]

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.protocol.errors import InvalidRequest, UnsupportedVersion
-from ottla.protocol.messages import MAX_REQUEST_ELEMENTS
 from ottla.protocol.primitives import (
     encode_compact_string,
     encode_string,
@@ -28,6 +27,7 @@ from ottla.protocol.primitives import (
     skip_tagged_fields,
     truncated,
 )
+from ottla.protocol.schema.messages import MAX_REQUEST_ELEMENTS
 
 TOPIC_WEIGHT = 2
 """How many elements a topic counts for: with its name or id it takes as long to read as two partitions."""

@@ -49,7 +49,6 @@ from ottla.protocol.hot_path import (
     read_topic_key,
     skip_tags,
 )
-from ottla.protocol.messages import MAX_REQUEST_ELEMENTS
 from ottla.protocol.primitives import (
     encode_compact_string,
     encode_string,
@@ -58,6 +57,7 @@ from ottla.protocol.primitives import (
     read_uvarint,
     truncated,
 )
+from ottla.protocol.schema.messages import MAX_REQUEST_ELEMENTS
 
 FIRST_VERSION, LAST_VERSION = 3, 13
 FLEXIBLE_FROM = FIRST_FLEXIBLE_VERSION[ApiKey.PRODUCE]

@@ -15,10 +15,10 @@ from typing import Self, cast
 from kio.static.primitive import i32Timedelta
 
 from ottla.client import AsyncConsumer, ClientError, ConsumerOptions, KafkaError, LogTruncated, NoOffset
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster, TopicInfo
 from ottla.client.errors import error_for
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
@@ -31,7 +31,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.own_messages import ConditionalAppendRequest, ConditionalAppendResponse
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.protocol.types import TopicName, i32, i64
 from ottla.registry.topic import Conflict, LogRecord, LogReset, Read, RecordTooLarge, Unavailable
 

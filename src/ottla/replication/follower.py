@@ -11,18 +11,17 @@ import logging
 from ottla.log.log import Log
 from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownServerError
 from ottla.protocol.fetch_request import FetchPartition
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 from ottla.protocol.replica_fetch import ReplicaFetchResult
-from ottla.replication.fencing import answers_this_epoch
+from ottla.replication.leader_epochs import EpochEnd, answers_this_epoch, truncation_offset
 from ottla.replication.partition import Partition
-from ottla.replication.truncation import EpochEnd, truncation_offset
 
 log = logging.getLogger(__name__)
 
 FIRST_DELAY_MS = 50
 
 
-class Following:
+class FollowerState:
     """A partition that follows one leader in one leader epoch."""
 
     __slots__ = ("delay_ms", "is_in_sync", "leader_epoch", "not_before_ms", "partition")
@@ -43,10 +42,14 @@ class Following:
         return written.config.flush_messages == 1 and written.recovery_point < written.log_end_offset
 
     def next_fetch(self, max_bytes: int) -> FetchPartition:
-        """Return what to ask for: whatever follows our last record, which had this epoch."""
+        """Return what to ask for: whatever follows our last record, which had this epoch.
+
+        A log whose records are all deleted still knows the epoch of the last one, until it is opened again.
+        """
         written = self.partition.log
         end = written.log_end_offset
-        last_epoch = written.epoch_for_offset(end - 1) if end > written.log_start_offset else -1
+        is_empty = end == written.log_start_offset
+        last_epoch = written.epochs.latest_epoch if is_empty else written.epoch_for_offset(end - 1)
         return FetchPartition(
             self.partition.topic_partition.partition,
             self.leader_epoch,
@@ -70,7 +73,7 @@ class Following:
             self._take_error(result)
             return 0
         if result.diverging_epoch is not None:
-            self._truncate(EpochEnd(*result.diverging_epoch))
+            self._truncate(EpochEnd(*result.diverging_epoch), result.log_start_offset)
             return 0
         if len(result.records):
             _append(written, result.records, result.log_start_offset)
@@ -81,24 +84,37 @@ class Following:
         return len(result.records)
 
     def _take_error(self, result: ReplicaFetchResult) -> None:
-        """Start anew if the leader no longer has what we need; raise any other error."""
+        """Start anew if the leader no longer has what we need, or we have nothing; raise any other error."""
         partition, written = self.partition, self.partition.log
         error = ERRORS.get(result.error_code, UnknownServerError)  # type: ignore[call-overload]
-        if error is OffsetOutOfRange and result.log_start_offset > written.log_end_offset:
-            log.warning(
-                "%s: the leader's log starts at %d, after ours ends (%d): starting there",
-                partition.topic_partition, result.log_start_offset, written.log_end_offset,
-            )  # fmt: skip
-            written.truncate_fully_and_start_at(result.log_start_offset)
-            partition.truncated()
-            return
+        if error is OffsetOutOfRange and result.log_start_offset >= 0:
+            is_empty = written.log_start_offset == written.log_end_offset
+            if is_empty or result.log_start_offset > written.log_end_offset:
+                self._start_anew(result.log_start_offset)
+                return
         raise error(f"the leader of {partition.topic_partition} answers so")
 
-    def _truncate(self, leaders: EpochEnd) -> None:
+    def _start_anew(self, leader_log_start: int) -> None:
+        """Drop everything and copy the leader's log from its start."""
+        partition, written = self.partition, self.partition.log
+        log.warning(
+            "%s: the leader, whose log starts at %d, has nothing of ours, which has offsets %d to %d (high "
+            "watermark %d): starting anew there",
+            partition.topic_partition, leader_log_start, written.log_start_offset, written.log_end_offset,
+            partition.high_watermark,
+        )  # fmt: skip
+        written.truncate_fully_and_start_at(leader_log_start)
+        partition.truncated()
+
+    def _truncate(self, leaders: EpochEnd, leader_log_start: int) -> None:
         partition, written = self.partition, self.partition.log
         own = EpochEnd(*written.end_offset_for_epoch(leaders.epoch))
         before, high_watermark = written.log_end_offset, partition.high_watermark
         target = truncation_offset(leaders, own, before, high_watermark)
+        if target < written.log_start_offset and leader_log_start >= 0:
+            # The logs parted before ours starts: what the leader has there may be newer than our deletion.
+            self._start_anew(leader_log_start)
+            return
         written.truncate_to(target)
         partition.truncated()
         log.log(
@@ -109,10 +125,11 @@ class Following:
 
 
 def _append(written: Log, records: memoryview, leader_log_start: int) -> None:
-    """Append, also if an empty log starts in the middle of the first batch."""
+    """Append, also if the log ends in the middle of the first batch: if all before that is deleted."""
     first = decode_header(records)
     end = written.log_end_offset
-    if written.log_start_offset == end and first.base_offset < end <= first.last_offset:
+    is_all_deleted = end in (written.log_start_offset, leader_log_start)
+    if is_all_deleted and first.base_offset < end <= first.last_offset:
         written.truncate_fully_and_start_at(first.base_offset)
         written.append_as_follower(records)
         written.delete_records_before(max(end, leader_log_start))
@@ -120,7 +137,7 @@ def _append(written: Log, records: memoryview, leader_log_start: int) -> None:
         written.append_as_follower(records)
 
 
-def retry_later(following: Following, error: KafkaError, now_ms: int, longest_ms: int) -> None:
+def retry_later(following: FollowerState, error: KafkaError, now_ms: int, longest_ms: int) -> None:
     """Leave a partition alone for a while, each time longer."""
     longest_ms = max(FIRST_DELAY_MS, longest_ms)
     before = following.delay_ms

@@ -11,7 +11,8 @@ below n is in that follower's log (and on its disk, if the topic flushes on ack)
 - With fewer in sync than min.insync.replicas it does not move at all (KIP-966).
 - A follower joins when it has everything that is committed, and has passed the start of this leader epoch:
   before that, its records may be others than the leader's, and the leader's high watermark may be too low.
-- A member that has not been at the log's end for replica.lag.time.max.ms leaves.
+- A member leaves when it lags by more than replica.lag.time.max.ms: it lacks records that are older. A member
+  that is always behind, but by less, stays.
 
 One change is under way at a time; until the controller has answered, or the image shows that it decided
 otherwise, both states count.
@@ -19,18 +20,25 @@ otherwise, both states count.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 UNKNOWN = -1
+MAX_MARKS = 64
+"""How many earlier ends of the leader's log are remembered for a follower that is behind."""
 
 
 class Follower:
     """What a leader knows of one follower, in its own leader epoch."""
 
     __slots__ = (
+        "_mark_every_ms",
+        "_marks",
         "broker_epoch",
         "caught_up_ms",
         "fetched_ms",
+        "lag_start_ms",
         "leader_end_at_fetch",
         "log_end_offset",
         "log_start_offset",
@@ -43,7 +51,12 @@ class Follower:
         self.log_start_offset = UNKNOWN
         self.broker_epoch = UNKNOWN
         self.caught_up_ms = caught_up_ms
-        """When it last had everything that the leader had."""
+        """When it last had everything that the leader had, or had had at the fetch before (as in Kafka)."""
+        self.lag_start_ms = caught_up_ms
+        """A time whose whole log it has: it lags by no more than the time since then."""
+        self._marks: deque[tuple[int, int]] = deque()
+        """Earlier fetches of a follower that is behind: the leader's log end, and when."""
+        self._mark_every_ms = 1
         self.fetched_ms = UNKNOWN
         self.leader_end_at_fetch = UNKNOWN
 
@@ -56,11 +69,29 @@ class Follower:
         elif self.fetched_ms >= 0 and offset >= self.leader_end_at_fetch:
             # It has all that there was when it last asked: it is behind only by what came since.
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.lag_start_ms = max(self.lag_start_ms, self.caught_up_ms)
+        self._mark(offset, leader_end_offset, now_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self.fetched_ms = now_ms
         self.leader_end_at_fetch = leader_end_offset
+
+    def _mark(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """Find out which of the leader's earlier log ends it has reached, and remember the present one."""
+        marks = self._marks
+        while marks and marks[0][0] <= offset:
+            self.lag_start_ms = max(self.lag_start_ms, marks.popleft()[1])
+        if offset >= leader_end_offset:
+            return
+        if not marks:
+            self._mark_every_ms = 1
+        elif now_ms < marks[-1][1] + self._mark_every_ms:
+            return
+        elif len(marks) >= MAX_MARKS:
+            marks = self._marks = deque(islice(marks, 0, None, 2))
+            self._mark_every_ms *= 2
+        marks.append((leader_end_offset, now_ms))
 
     def is_heard_from(self, lag_max_ms: int, now_ms: int) -> bool:
         """Return whether it fetches: who has fallen silent would leave the ISR as soon as it has joined."""
@@ -69,6 +100,10 @@ class Follower:
     def is_caught_up(self, leader_end_offset: int, lag_max_ms: int, now_ms: int) -> bool:
         """Return whether it is at the log's end, or was within `lag_max_ms`."""
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
+
+    def keeps_up(self, leader_end_offset: int, lag_max_ms: int, now_ms: int) -> bool:
+        """Return whether it lacks nothing that is older than `lag_max_ms`."""
+        return self.log_end_offset == leader_end_offset or now_ms - self.lag_start_ms <= lag_max_ms
 
 
 def maximal_isr(isr: Iterable[int], proposed: Iterable[int] | None) -> frozenset[int]:
@@ -119,6 +154,10 @@ class InSyncReplicas:
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
+        for node_id in set(isr).difference(self.isr):
+            if (joined := self.followers.get(node_id)) is not None:
+                # It has what is committed, and from now on lag_max_ms to have the rest.
+                joined.lag_start_ms = max(joined.lag_start_ms, now_ms)
         self.isr, self.proposed = tuple(isr), None
         self.maximal = maximal_isr(self.isr, None)
         self._set_replicas(replicas, now_ms)
@@ -176,10 +215,7 @@ class InSyncReplicas:
             node_id
             for node_id in self.isr
             if node_id == self.node_id
-            or (
-                (follower := self.followers.get(node_id))
-                and follower.is_caught_up(log_end, lag_max_ms, now_ms)
-            )
+            or ((follower := self.followers.get(node_id)) and follower.keeps_up(log_end, lag_max_ms, now_ms))
         ]
         wanted += [
             node_id

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.metadata.entities import PartitionImage
-from ottla.metadata.isr_change import IsrChange
+from ottla.metadata.entities import IsrChange, PartitionImage
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -20,14 +19,14 @@ from ottla.protocol.errors import (
     KafkaError,
     NewLeaderElected,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     StaleBrokerEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.replication.fencing import check_broker_epoch
+from ottla.replication.backlog import LATE_FRACTION, SILENT_MS, Backlog, BrokerBacklog
 from ottla.replication.isr import InSyncReplicas
+from ottla.replication.leader_epochs import check_broker_epoch
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -44,7 +43,7 @@ REFUSED_PAUSE_MS = 500
 """How long to wait after a refusal before anything is proposed again."""
 
 
-class Surroundings(Protocol):
+class LeaderEnvironment(Protocol):
     """What a leader needs to know of, and ask of, the rest of the broker."""
 
     @property
@@ -62,6 +61,11 @@ class Surroundings(Protocol):
         """Return replica.lag.time.max.ms."""
         ...
 
+    @property
+    def backlog(self) -> BrokerBacklog:
+        """Return what all partitions led here have appended and not committed."""
+        ...
+
     def now_ms(self) -> int:
         """Return the time, which only ever grows."""
         ...
@@ -74,7 +78,7 @@ class Surroundings(Protocol):
         """Return the broker epoch that the cluster knows a broker by, -1 if it does not know it."""
         ...
 
-    def propose(self, leading: Leading) -> None:
+    def propose(self, leading: LeaderState) -> None:
         """Ask the controller for the ISR that `leading` proposes."""
         ...
 
@@ -83,10 +87,10 @@ class Surroundings(Protocol):
         ...
 
 
-class Leading:
+class LeaderState:
     """The leadership of one partition in one leader epoch."""
 
-    def __init__(self, partition: Partition, image: PartitionImage, surroundings: Surroundings) -> None:
+    def __init__(self, partition: Partition, image: PartitionImage, surroundings: LeaderEnvironment) -> None:
         self.partition = partition
         self.leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
@@ -98,6 +102,10 @@ class Leading:
             image.partition_epoch,
             surroundings.now_ms(),
         )
+        self.acks_all_backlog = Backlog(surroundings.backlog.acks_all)
+        """What producers wait for."""
+        self.total_backlog = Backlog(surroundings.backlog.total)
+        """With what nobody waits for."""
         self._surroundings = surroundings
         self._quiet_until_ms = 0
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
@@ -112,10 +120,32 @@ class Leading:
         """Whether this leader is all that can be in sync."""
         return len(self.state.maximal) == 1
 
+    def is_in_sync(self, node_id: int) -> bool:
+        """Return whether a follower is in the ISR: then it has had everything that is committed."""
+        return node_id in self.state.isr
+
     def check_in_sync(self) -> None:
         """Refuse to append what could not be committed."""
         if len(self.state.isr) < self.min_insync:
             raise NotEnoughReplicas(f"{len(self.state.isr)} of {self.min_insync} replicas are in sync")
+
+    def full_backlog(self, acks: int) -> Backlog | None:
+        """Return the backlog that a produce request has to wait for, None if there is room."""
+        if acks < 0:
+            return self.acks_all_backlog if self.acks_all_backlog.is_full else None
+        return self.total_backlog if self.total_backlog.is_full and self._is_any_late() else None
+
+    def _is_any_late(self) -> bool:
+        """Return whether a member of the ISR lags so much that it may have to leave, and all of them fetch.
+
+        Nobody who need not waits for a member that has fallen silent: it may be gone.
+        """
+        state, here = self.state, self._surroundings
+        now_ms, log_end = here.now_ms(), self.partition.log.log_end_offset
+        members = [each for node_id, each in state.followers.items() if node_id in state.maximal]
+        return all(each.is_heard_from(SILENT_MS, now_ms) for each in members) and not all(
+            each.keeps_up(log_end, here.lag_max_ms // LATE_FRACTION, now_ms) for each in members
+        )
 
     # What followers say
 
@@ -136,6 +166,8 @@ class Leading:
         follower.fetched(offset, log_start_offset, log_end, broker_epoch, now_ms)
         if offset != before:
             self.advance()
+            if self.total_backlog.has_waiting and not self._is_any_late():
+                self.total_backlog.admit_all()
         if state.is_waiting_to_join(node_id, partition.high_watermark):
             self.review_members()
         if self._deletions:
@@ -164,6 +196,8 @@ class Leading:
 
     def end(self) -> None:
         """Lead no longer."""
+        self.acks_all_backlog.close()
+        self.total_backlog.close()
         waiting, self._deletions = self._deletions, []
         for _, future in waiting:
             if not future.done():
@@ -258,11 +292,11 @@ class Leading:
             self.review()
 
     def review(self) -> None:
-        """Look again at what is committed: the members, or how many there must be, have changed."""
+        """Look again at what is committed: the members, or how many there must be, have changed.
+
+        With too few in sync, requests that are not appended yet are refused. Those that are appended wait:
+        their records are committed when there are enough again (decision 89).
+        """
         if len(self.state.isr) < self.min_insync:
-            self.partition.fail_waiting(
-                NotEnoughReplicasAfterAppend(
-                    f"{len(self.state.isr)} of {self.min_insync} replicas are in sync"
-                )
-            )
+            self.acks_all_backlog.admit_all()
         self.advance()

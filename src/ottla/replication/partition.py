@@ -12,6 +12,7 @@ copies (follower.py) and learns from its leader what is committed.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +23,6 @@ from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_types import Appended, LogRead
-from ottla.protocol.control_records import MARKER_BYTES, Marker
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -31,13 +31,75 @@ from ottla.protocol.errors import (
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import MARKER_BYTES, Marker
 from ottla.replication.counters import TopicTraffic
-from ottla.replication.log_end import EndOfLog, Uncommitted
-from ottla.replication.truncation import EpochEnd, diverges
+from ottla.replication.leader_epochs import EpochEnd, diverges
 
 if TYPE_CHECKING:
-    from ottla.replication.leader import Leading
+    from ottla.replication.purgatory import Watcher
+
+
+# The end of a log: who waits for it to grow, and what of it is not committed yet.
+
+MOST_KEPT = 1_000
+"""Appends whose sizes are remembered one by one."""
+
+
+class EndOfLog:
+    """The end of a log, as followers watch it; consumers watch the high watermark, by the partition."""
+
+    __slots__ = ("_grown_bytes", "watchers")
+
+    def __init__(self) -> None:
+        self.watchers: dict[Watcher, int | None] = {}
+        self._grown_bytes = 0
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the end of everything: followers copy open transactions too."""
+        return sys.maxsize
+
+    def grown(self, size_bytes: int) -> None:
+        """Tell those who watch, once for all that is appended in this turn of the loop."""
+        if not self._grown_bytes:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._grown_bytes += size_bytes
+
+    def _tell(self) -> None:
+        size_bytes, self._grown_bytes = self._grown_bytes, 0
+        for watcher in list(self.watchers):
+            watcher.grown(size_bytes)
+
+
+class Uncommitted:
+    """How large the appends are that are not committed yet: consumers wait for bytes, not for offsets."""
+
+    __slots__ = ("_appends",)
+
+    def __init__(self) -> None:
+        self._appends: deque[tuple[int, int]] = deque()  # end offset and size of each
+
+    def add(self, end_offset: int, size_bytes: int) -> None:
+        """Take note of an append; beyond MOST_KEPT they are counted together."""
+        if len(self._appends) >= MOST_KEPT:
+            size_bytes += self._appends.pop()[1]
+        self._appends.append((end_offset, size_bytes))
+
+    def commit(self, high_watermark: int) -> int:
+        """Forget what is committed now, and return how many bytes that is."""
+        size_bytes, appends = 0, self._appends
+        while appends and appends[0][0] <= high_watermark:
+            size_bytes += appends.popleft()[1]
+        return size_bytes
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._appends.clear()
+
+
+if TYPE_CHECKING:
+    from ottla.replication.leader import LeaderState
     from ottla.replication.purgatory import Watcher
 
 
@@ -71,7 +133,7 @@ class Partition:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
         self.is_leader = high_watermark is None
-        self.replication: Leading | None = None
+        self.replication: LeaderState | None = None
         """How this leader commits if there are followers."""
         self.log_end = EndOfLog()
         self.min_insync_replicas = 1
@@ -226,7 +288,7 @@ class Partition:
 
     # Roles
 
-    def lead(self, leader_epoch: int, replication: Leading | None) -> None:
+    def lead(self, leader_epoch: int, replication: LeaderState | None) -> None:
         """Lead in a new epoch, or with other replicas; `replication` is None without followers."""
         if not self.is_leader or leader_epoch > self.leader_epoch:
             self.epoch_start_offset = self.log.log_end_offset
@@ -249,7 +311,7 @@ class Partition:
             self.fail_waiting(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere"))
         self._wake_watchers()
 
-    def _replace_replication(self, replication: Leading | None) -> None:
+    def _replace_replication(self, replication: LeaderState | None) -> None:
         if self.replication is not None:
             self.replication.end()
         self.replication = replication
@@ -257,6 +319,9 @@ class Partition:
     def commit(self, high_watermark: int) -> None:
         """Count everything below `high_watermark` as committed."""
         size_bytes = self._uncommitted.commit(high_watermark)
+        if self.replication is not None:
+            self.replication.acks_all_backlog.commit(high_watermark)
+            self.replication.total_backlog.commit(high_watermark)
         if high_watermark > self.high_watermark:
             self._advance(high_watermark, max(1, size_bytes))
             transactions = self.log.producers.transactions
@@ -311,11 +376,12 @@ class Partition:
             elif stable > known:
                 watcher.wake()  # a transaction has ended: how much can be read now only a read can tell
 
-    def _appended_for_followers(self, replication: Leading, appended: Appended, size_bytes: int) -> None:
+    def _appended_for_followers(self, replication: LeaderState, appended: Appended, size_bytes: int) -> None:
         if appended.is_duplicate:
             return
         log = self.log
         self._uncommitted.add(log.log_end_offset, size_bytes)
+        replication.total_backlog.add(log.log_end_offset, size_bytes)
         if self.log_end.watchers:
             self.log_end.grown(size_bytes)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:

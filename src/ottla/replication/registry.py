@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import TopicPartition
-from ottla.common.topic_keys import TopicConfig
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
@@ -23,10 +23,25 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.replication.counters import PartitionEvents, TopicTraffic, Traffic
-from ottla.replication.leader import Leading
+from ottla.replication.leader import LeaderState
 from ottla.replication.partition import Partition
 from ottla.replication.replicator import Replicator
-from ottla.replication.topic_settings import configure
+from ottla.replication.throttle import names_replica
+
+# What replication takes from a topic's configuration.
+
+
+def configure(partition: Partition, config: TopicConfig, node_id: int) -> None:
+    """Let a partition go by its topic's configuration from now on."""
+    index = partition.topic_partition.partition
+    throttled = config.leader_replication_throttled_replicas, config.follower_replication_throttled_replicas
+    partition.throttled_as_leader = names_replica(throttled[0], index, node_id)
+    partition.throttled_as_follower = names_replica(throttled[1], index, node_id)
+    if config.min_insync_replicas != partition.min_insync_replicas:
+        partition.min_insync_replicas = config.min_insync_replicas
+        if partition.replication is not None:
+            partition.replication.review()
+
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +228,7 @@ class PartitionRegistry:
         replication = None
         if not is_alone:
             assert self._replicator is not None, "partitions with several replicas need a replicator"
-            replication = Leading(partition, image, self._replicator)
+            replication = LeaderState(partition, image, self._replicator)
         partition.lead(image.leader_epoch, replication)
 
     def _follow(self, partition: Partition, image: PartitionImage) -> None:

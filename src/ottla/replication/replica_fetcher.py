@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.log.flusher import Flusher
 from ottla.network.peer import Peers
 from ottla.protocol.api_keys import ApiKey
@@ -28,7 +28,7 @@ from ottla.protocol.replica_fetch import (
     encode_replica_fetch,
 )
 from ottla.replication.fetch_session import FollowerSession, Key
-from ottla.replication.follower import Following, retry_later
+from ottla.replication.follower import FollowerState, retry_later
 from ottla.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class ReplicaFetcher:
         throttle: Throttle,
     ) -> None:
         self.leader = leader
-        self.followed: dict[Key, Following] = {}
+        self.followed: dict[Key, FollowerState] = {}
         self._node_id = node_id
         self._peers = peers
         self._flusher = flusher
@@ -84,7 +84,7 @@ class ReplicaFetcher:
         self._interruption: asyncio.TimerHandle | None = None
         self._was_interrupted = False
 
-    def follow(self, following: Following) -> None:
+    def follow(self, following: FollowerState) -> None:
         """Fetch a partition, too, from now on."""
         partition = following.partition
         self.followed[partition.topic_id, partition.topic_partition.partition] = following
@@ -217,7 +217,7 @@ class ReplicaFetcher:
             elif isinstance(result, BaseException):
                 raise result
 
-    def _retry_later(self, following: Following, error: KafkaError) -> None:
+    def _retry_later(self, following: FollowerState, error: KafkaError) -> None:
         retry_later(following, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
 
     async def _back_off(self, error: KafkaError) -> None:

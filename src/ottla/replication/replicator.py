@@ -8,24 +8,99 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Protocol
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectory
+from ottla.metadata.entities import IsrChange, PartitionImage
 from ottla.metadata.state import ClusterState
 from ottla.network.peer import Peers
-from ottla.replication.follower import Following
-from ottla.replication.isr_changes import IsrChanges, PartitionAlterer
-from ottla.replication.leader import Leading
+from ottla.protocol.errors import KafkaError
+from ottla.replication.backlog import BrokerBacklog
+from ottla.replication.follower import FollowerState
+from ottla.replication.leader import LeaderState
 from ottla.replication.partition import Partition
 from ottla.replication.replica_fetcher import ReplicaFetcher
 from ottla.replication.throttle import Rate
 
+# Carries proposed in-sync replicas to the controller: all that have gathered in one request.
+#
+# One request is under way at a time. What cannot be decided now (no controller, no answer) is asked again:
+# a leader keeps to the maximal ISR until it knows.
+
 log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+MOST_AT_ONCE = 1_000
+
+
+class PartitionAlterer(Protocol):
+    """The controller, as leaders see it."""
+
+    async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[PartitionImage | KafkaError]:
+        """Make changes true; return each partition as it then is, or why not."""
+        ...
+
+
+class IsrChanges:
+    """Proposals that the controller has not answered yet. `run` is a task of its owner's."""
+
+    def __init__(self, controller: PartitionAlterer) -> None:
+        self._controller = controller
+        self._waiting: dict[LeaderState, None] = {}
+        self._arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, leading: LeaderState) -> None:
+        """Ask for what `leading` proposes."""
+        self._waiting[leading] = None
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            try:
+                undecided = await self._ask()
+            except Exception:
+                log.exception("the in-sync replicas cannot be changed")
+                undecided = True
+            if undecided:
+                await asyncio.sleep(RETRY_MS / 1000)
+            if self._waiting:
+                self._arrived.set()
+
+    async def _ask(self) -> bool:
+        """Send one request; return whether something has to be asked again."""
+        batch: list[tuple[LeaderState, IsrChange]] = []
+        for leading in list(self._waiting)[:MOST_AT_ONCE]:
+            change = leading.change()
+            if change is None:
+                del self._waiting[leading]
+            else:
+                batch.append((leading, change))
+        if not batch:
+            return False
+        try:
+            answers = await self._controller.alter_partitions([change for _, change in batch])
+        except KafkaError as error:
+            log.info("the controller cannot be asked now: %r", error)
+            answers = [error] * len(batch)
+        undecided = False
+        for (leading, change), answer in zip(batch, answers, strict=True):
+            if leading.answered(change, answer):
+                undecided = True
+            elif (now := leading.change()) is None or now.partition_epoch == change.partition_epoch:
+                self._waiting.pop(leading, None)  # unless it has proposed something else by now
+        return undecided
+
 
 PARTITIONS_PER_TURN = 200
 
@@ -59,6 +134,7 @@ class Replicator:
         self.step_down: Callable[[Partition], None] = lambda partition: partition.follow(
             partition.leader_epoch
         )
+        self.backlog = BrokerBacklog()
         self.leader_rate = Rate(lambda: config().leader_replication_throttled_rate, clock)
         self.follower_rate = Rate(lambda: config().follower_replication_throttled_rate, clock)
         self._peers = peers
@@ -107,7 +183,7 @@ class Replicator:
         following = self._following(partition)
         if following is None or following.leader_epoch != leader_epoch:
             self.leave(partition)
-            following = Following(partition, leader_epoch)
+            following = FollowerState(partition, leader_epoch)
             self._leaders[partition.topic_partition] = leader
             self._fetcher(leader).follow(following)
         following.is_in_sync = is_in_sync
@@ -129,7 +205,7 @@ class Replicator:
                 task.add_done_callback(self._ending.discard)
                 self._peers.close(leader, "fetch", "nothing is followed there any more")
 
-    def _following(self, partition: Partition) -> Following | None:
+    def _following(self, partition: Partition) -> FollowerState | None:
         leader = self._leaders.get(partition.topic_partition)
         if leader is None:
             return None
@@ -190,7 +266,7 @@ class Replicator:
         broker = self._cluster.image.brokers.get(node_id)
         return -1 if broker is None else broker.epoch
 
-    def propose(self, leading: Leading) -> None:
+    def propose(self, leading: LeaderState) -> None:
         """Ask the controller for the ISR that `leading` proposes."""
         self._changes.add(leading)
 

@@ -21,13 +21,13 @@ from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.spark.data_source import OttlaSource as OttlaSource
-    from ottla.spark.sessions import builder as builder
-    from ottla.spark.sessions import session as session
+    from ottla.spark.session.builder import builder as builder
+    from ottla.spark.session.builder import session as session
 
 _HOMES = {
     "OttlaSource": "ottla.spark.data_source",
-    "builder": "ottla.spark.sessions",
-    "session": "ottla.spark.sessions",
+    "builder": "ottla.spark.session.builder",
+    "session": "ottla.spark.session.builder",
 }
 
 __all__ = sorted(_HOMES)

@@ -17,12 +17,12 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
 )
 
-from ottla.spark.column_types import COLUMN_TYPES, HEADERS, choose_columns
 from ottla.spark.options import SOURCE, Given
+from ottla.spark.source.columns import COLUMN_TYPES, HEADERS, choose_columns
 from ottla.spark.worker import leave_out_test_tools
 
 if TYPE_CHECKING:
-    from ottla.spark.deserializing import Deserializer
+    from ottla.spark.source.deserializing import Deserializer
 
 
 VALUE_OPTIONS = ("deserialize", "valueSchema", "schemaRegistryUrl", "badRecords")
@@ -51,15 +51,15 @@ class OttlaSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Return the reader of a batch."""
-        from ottla.spark.batch_reader import BatchReader
-        from ottla.spark.source_options import read_source_options
+        from ottla.spark.source.batch_reader import BatchReader
+        from ottla.spark.source.options import read_source_options
 
         return BatchReader(read_source_options(self.options, is_stream=False), *self._columns(schema))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a stream."""
-        from ottla.spark.source_options import read_source_options
-        from ottla.spark.stream_reader import StreamReader
+        from ottla.spark.source.options import read_source_options
+        from ottla.spark.source.stream_reader import StreamReader
 
         return StreamReader(read_source_options(self.options, is_stream=True), *self._columns(schema))
 
@@ -90,7 +90,7 @@ class OttlaSource(DataSource):
     ) -> tuple[list[str], Deserializer | None]:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from ottla.spark.deserializing import read_deserializer
+        from ottla.spark.source.deserializing import read_deserializer
 
         deserializer = read_deserializer(given)
         columns = choose_columns(given.text("columns"), deserializer.available(available))

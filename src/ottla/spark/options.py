@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ottla.client.client_options import ClientOptions
 from ottla.client.options import ConfigError
-from ottla.common.config import did_you_mean
+from ottla.common.config.declaration import did_you_mean
 from ottla.spark.errors import WrongOption
 
 C = TypeVar("C", bound=ClientOptions)

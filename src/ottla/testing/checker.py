@@ -12,7 +12,7 @@
     nonmonotonic-poll      a reader stepped back
     backward-watermark     the high watermark fell, under one leader, or below what was handed out
     backward-commit        a committed offset fell within a generation, or is ahead of the log
-    lost-commit            a confirmed commit is gone
+    lost-commit            a confirmed commit is gone: at the end, or when a member asked for it
 
 The logs are compared as they are: without compaction and transactions, offsets have no gaps.
 """
@@ -20,12 +20,13 @@ The logs are compared as they are: without compaction and transactions, offsets 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
 from ottla.testing.history import (
     Acked,
+    CommitRead,
     Committed,
     Committing,
     Failed,
@@ -53,16 +54,25 @@ class Violation(NamedTuple):
         return f"{self.name}: {self.detail}"
 
 
-def check(history: History, logs: Logs, commits: Commits | None = None) -> list[Violation]:
-    """Return all that is wrong; `logs` and `commits` are what is there in the end."""
+def check(
+    history: History,
+    logs: Logs,
+    commits: Commits | None = None,
+    steady: Collection[TopicPartition] = (),
+) -> list[Violation]:
+    """Return all that is wrong; `logs` and `commits` are what is there in the end.
+
+    Partitions that had one leader all the time are `steady`: they keep what was acknowledged with acks=1.
+    """
     facts = _Facts(history)
     found = [
         *_check_offsets(facts, logs),
-        *_check_acks(facts, logs),
+        *_check_acks(facts, logs, steady),
         *_check_values(facts, logs),
         *_check_order(facts, logs),
         *_check_polls(facts, logs),
         *_check_commits(facts, logs, commits),
+        *_check_commit_reads(history),
     ]
     return _at_most(found)
 
@@ -143,15 +153,16 @@ def _check_offsets(facts: _Facts, logs: Logs) -> Iterator[Violation]:
                 yield from see(event.place, offset, value, f"{event.reader} (at {event.at_s:.3f} s)")
 
 
-def _check_acks(facts: _Facts, logs: Logs) -> Iterator[Violation]:
+def _check_acks(facts: _Facts, logs: Logs, steady: Collection[TopicPartition]) -> Iterator[Violation]:
     there = {place: {value for _, value in records} for place, records in logs.items()}
     for ack in facts.acks:
         sent = facts.sends[ack.number]
         what = f"acknowledged to {sent.producer} at {ack.at_s:.3f} s: {sent.place} offset {ack.base_offset}"
         known = facts.known_before[ack.number]
-        if sent.is_safe:  # what was acknowledged without followers, by a leader of old perhaps, may be lost
-            if 0 <= ack.base_offset <= known:
-                yield Violation("old-offset", f"{what}, but offset {known} was known before it was sent")
+        # What was acknowledged without followers, by a leader of old perhaps, may be lost.
+        if sent.is_safe and 0 <= ack.base_offset <= known:
+            yield Violation("old-offset", f"{what}, but offset {known} was known before it was sent")
+        if sent.is_safe or sent.place in steady:
             for value in sent.values:
                 if value not in there.get(sent.place, ()):
                     yield Violation("lost-write", f"{what}, {value!r}")
@@ -262,3 +273,27 @@ def _check_commits(facts: _Facts, logs: Logs, commits: Commits | None) -> Iterat
         if commits.get(key) not in possible:
             detail = f"{each.group} committed {each.offset} of {each.place}, but {commits.get(key)} is there"
             yield Violation("lost-commit", detail)
+
+
+def _check_commit_reads(history: History) -> Iterator[Violation]:
+    """What members are told is committed is the last that was confirmed before they asked, or newer."""
+    tried: dict[tuple[str, TopicPartition], list[Committing]] = defaultdict(list)
+    by_number: dict[int, Committing] = {}
+    confirmed: dict[tuple[str, TopicPartition], list[tuple[int, Committing]]] = defaultdict(list)
+    for at, event in enumerate(history.events):
+        match event:
+            case Committing():
+                by_number[event.number] = event
+                tried[event.group, event.place].append(event)
+            case Committed(_, number):
+                commit = by_number[number]
+                confirmed[commit.group, commit.place].append((at, commit))
+            case CommitRead(_, group, place, offset, since):
+                last = next((each for at, each in reversed(confirmed[group, place]) if at < since), None)
+                newer = {
+                    each.offset for each in tried[group, place] if last is None or each.number > last.number
+                }
+                if offset not in newer | {0 if last is None else last.offset}:
+                    what = "nothing" if last is None else f"{last.offset} in generation {last.generation}"
+                    detail = f"{group} had committed {what} of {place}, and was told {offset}"
+                    yield Violation("lost-commit", f"{detail} at {event.at_s:.3f} s")

@@ -15,18 +15,188 @@ Sessions are short (2 s), so that a dead broker is missed soon.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import socket
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ottla.testing.broker_process import BrokerProcess
-from ottla.testing.cluster_view import ClusterView, PartitionView, view_of
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from kio.schema.metadata.v9.request import MetadataRequest
+from kio.schema.metadata.v9.response import MetadataResponse
+
+from ottla.broker.zookeeper_server import Member, ZooKeeperServer
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.frames import (
+    RequestHeader,
+    decode_response_header,
+    encode_frame,
+    encode_request_header,
+)
+from ottla.protocol.schema.messages import request_encoder, response_decoder
+from ottla.testing.broker_process import BrokerProcess, free_port
+
+# A ZooKeeper in a process of its own, which tests start, pause, kill and start again.
+#
+# with ZooKeeperProcess(tmp_path / "zookeeper") as zookeeper:
+#     store = ZooKeeperStore(ZooKeeperSettings(zookeeper.address))
+#     ...
+#     zookeeper.pause()      # nobody is answered, and nobody is told why
+#     zookeeper.resume()
+#     zookeeper.kill()
+#     zookeeper.start()      # the same data, the same address, the same sessions
+
+_started: weakref.WeakSet[ZooKeeperProcess] = weakref.WeakSet()
+
+
+class ZooKeeperProcess(ZooKeeperServer):
+    """A ZooKeeper server on a free port of the loopback interface."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        wrapper: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            data,
+            host=host,
+            port=port or free_port(),
+            settings=settings,
+            environment=environment,
+            wrapper=wrapper,
+        )
+
+    def launch(self, *, dies_with_us: bool = False) -> None:
+        """Start the process; it does not outlive this one."""
+        _started.add(self)
+        super().launch(dies_with_us=dies_with_us)
+
+    def pause(self) -> None:
+        """Stop the process where it is (SIGSTOP)."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the process go on (SIGCONT)."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        if not self.is_running:
+            self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def ensemble(data: Path, size: int) -> list[ZooKeeperProcess]:
+    """Return the servers of an ensemble, not yet started: `launch` all, then `wait_until_ready`."""
+    members = [Member(number, "127.0.0.1", free_port(), free_port()) for number in range(1, size + 1)]
+    servers = []
+    for member in members:
+        server = ZooKeeperProcess(data / f"zookeeper-{member.number}")
+        server.members, server.number = tuple(members), member.number
+        servers.append(server)
+    return servers
+
+
+@atexit.register
+def _kill_what_is_left() -> None:
+    for server in tuple(_started):
+        server.kill()
+
+
+# What one broker says about its cluster, asked over a plain blocking socket.
+#
+# Tests look at a cluster while brokers of it are dead, paused or cut off: every question is a connection of
+# its own with a short timeout, and says whom it asked.
+
+VERSION = 9
+TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition, as a broker sees it."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has a leader and every replica is in sync."""
+        return self.leader >= 0 and set(self.in_sync) == set(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster, as one of its brokers sees it."""
+
+    controller: int
+    brokers: Mapping[int, str]
+    """The address of each."""
+    partitions: Mapping[tuple[str, int], PartitionView]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every partition has a leader and all its replicas in sync."""
+        return all(each.is_whole for each in self.partitions.values())
+
+
+def view_of(address: str, timeout_s: float = TIMEOUT_S) -> ClusterView:
+    """Return what the broker at `address` knows; OSError if it does not answer in time."""
+    request = MetadataRequest(
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    header = RequestHeader(ApiKey.METADATA, VERSION, 1, "cluster-view")
+    body = request_encoder(ApiKey.METADATA, VERSION, VERSION)(request)
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout_s) as connection:
+        connection.sendall(encode_frame(encode_request_header(header), body))
+        answer = _receive(connection, int.from_bytes(_receive(connection, 4), "big"))
+    _, position = decode_response_header(answer, ApiKey.METADATA, VERSION)
+    response = response_decoder(ApiKey.METADATA, VERSION, VERSION)(answer, position)
+    assert isinstance(response, MetadataResponse)
+    return _view(response)
+
+
+def _view(response: MetadataResponse) -> ClusterView:
+    return ClusterView(
+        controller=response.controller_id,
+        brokers={each.node_id: f"{each.host}:{each.port}" for each in response.brokers},
+        partitions={
+            (str(topic.name), each.partition_index): PartitionView(
+                each.leader_id, each.leader_epoch, tuple(each.replica_nodes), tuple(each.isr_nodes)
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        },
+    )
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        if not (chunk := connection.recv(count - len(parts))):
+            raise ConnectionError("the broker closed the connection in the middle of its answer")
+        parts += chunk
+    return bytes(parts)
+
 
 SESSION_TIMEOUT_MS = 2_000
 WITHIN_S = 30.0

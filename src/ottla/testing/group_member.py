@@ -14,10 +14,10 @@ from contextlib import suppress
 from kio.schema.errors import ErrorCode
 
 from ottla.client.address import Address
+from ottla.client.admin.groups import Groups
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.errors import ClientError, error_for
-from ottla.client.groups import Groups
 from ottla.testing.ownership import Ownership, Place
 
 FENCED = frozenset(

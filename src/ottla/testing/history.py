@@ -97,7 +97,17 @@ class Committed(NamedTuple):
     number: int
 
 
-Event = Sent | Acked | Failed | Sought | Polled | Left | Committing | Committed
+class CommitRead(NamedTuple):
+    """A member of a group was told what is committed; it had asked when `since` events had happened."""
+
+    at_s: float
+    group: str
+    place: TopicPartition
+    offset: int
+    since: int
+
+
+Event = Sent | Acked | Failed | Sought | Polled | Left | Committing | Committed | CommitRead
 
 
 class History:
@@ -162,3 +172,7 @@ class History:
     def committed(self, number: int) -> None:
         """Note that a commit was confirmed."""
         self.events.append(Committed(self._now(), number))
+
+    def commit_read(self, group: str, place: TopicPartition, offset: int, since: int) -> None:
+        """Note what a coordinator said is committed, when asked after `since` events; 0 if it is nothing."""
+        self.events.append(CommitRead(self._now(), group, place, offset, since))

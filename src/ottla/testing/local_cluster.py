@@ -23,12 +23,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ottla.broker.broker import Broker
-from ottla.broker.errors import StartError
-from ottla.client.bridge import Bridge
+from ottla.broker.data_directory import StartError
+from ottla.client.event_loop_thread import EventLoopThread
 from ottla.common.ids import TopicPartition
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.testing.broker_process import free_port
 from ottla.testing.quick_disk import QuickDisk, memory_folder
 from ottla.testing.topic_probe import TopicProbe
@@ -92,7 +91,7 @@ class LocalCluster:
 
     def __enter__(self) -> Self:
         self._folder = self._folder or memory_folder()
-        self._bridge = Bridge("ottla test brokers")
+        self._bridge = EventLoopThread("ottla test brokers")
         try:
             for node_id in self.node_ids:
                 self.start(node_id)

@@ -13,12 +13,10 @@ from ottla.common.ids import TopicPartition
 from ottla.log.disk import Disk
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.names import EPOCH_CHECKPOINT, LOG, SNAPSHOT, offset_of
-from ottla.log.producer_entry import ProducerEntry
-from ottla.log.producer_snapshot import CorruptSnapshot
-from ottla.log.producer_state import ProducerState
+from ottla.log.producer_state import CorruptSnapshot, ProducerEntry, ProducerState
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import BatchHeader, crc_of, iter_batches
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.batch import BatchHeader, crc_of, iter_batches
+from ottla.protocol.records.records import decode_records
 from ottla.testing.checker import Violation
 from ottla.testing.history import Read
 

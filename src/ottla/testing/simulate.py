@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
-from ottla.testing.sim_bugs import ALL_BUGS, plant
-from ottla.testing.sim_plan import Plan, make_plan, make_transaction_plan
-from ottla.testing.sim_scenario import Outcome, Scenario, simulate
-from ottla.testing.sim_transactions_scenario import TransactionScenario
+from ottla.testing.simulation.bugs import ALL_BUGS, plant
+from ottla.testing.simulation.plan import Plan, make_plan, make_transaction_plan
+from ottla.testing.simulation.scenario import Outcome, Scenario, simulate
+from ottla.testing.simulation.transactions.scenario import TransactionScenario
 
 CHUNK = 10
 GARBAGE = 20_000

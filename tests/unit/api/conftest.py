@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.api.context import RequestContext
+from ottla.api.support.context import RequestContext
 from ottla.api.table import APIS, BYTES
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
@@ -22,7 +22,7 @@ from ottla.metadata.memory import MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
-from ottla.protocol.messages import (
+from ottla.protocol.schema.messages import (
     request_class,
     request_decoder,
     request_encoder,
@@ -132,23 +132,28 @@ class AdminBench:
         assert serving.max_version == newest
         frame = request_encoder(api_key, version, newest)(request)
         connection = SimpleNamespace(
-            peer="client:1", listener_name="PLAINTEXT", software="", has_fetched=False
+            peer="client:1", listener_name="PLAINTEXT", software="", has_fetched=False, is_held_up=False
         )
         ctx = RequestContext(cast(Any, self.services), connection, api_key, version, 7, "test")
         handler = serving.load()
         if serving.kind == BYTES:
             reply = handler(memoryview(frame), 0, ctx)
-            answer = bytes(cast(bytes, await reply if isawaitable(reply) else reply))
-            assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-            flexible = bool(request_class(api_key, version).__flexible__)
-            return response_decoder(api_key, version, newest)(
-                answer, FRAME_SIZE_AND_CORRELATION_ID + flexible
+            return _unframed(
+                bytes(cast(bytes, await reply if isawaitable(reply) else reply)), api_key, version, newest
             )
         response = handler(request_decoder(api_key, version, newest)(frame, 0), ctx)
         if isawaitable(response):
             response = await response
+        if isinstance(response, bytes):
+            return _unframed(response, api_key, version, newest)
         body = response_encoder(api_key, version, newest)(response)
         return response_decoder(api_key, version, newest)(body, 0)
+
+
+def _unframed(answer: bytes, api_key: int, version: int, newest: int) -> Any:
+    assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+    flexible = bool(request_class(api_key, version).__flexible__)
+    return response_decoder(api_key, version, newest)(answer, FRAME_SIZE_AND_CORRELATION_ID + flexible)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from kio.schema.describe_configs.v4 import DescribeConfigsRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
 from ottla.controller.machine import ConfigAlteration, ConfigChange, NewTopic
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -71,7 +71,7 @@ async def test_only_the_keys_asked_for_are_listed(bench: Any) -> None:
         (BROKER, "one", ErrorCode.invalid_request),
         (BROKER_LOGGER, "1", ErrorCode.invalid_request),
         (0, "", ErrorCode.invalid_request),
-        (16, "x", ErrorCode.invalid_request),
+        (16, "", ErrorCode.invalid_request),
         (127, "x", ErrorCode.invalid_request),
     ],
 )
@@ -139,3 +139,22 @@ async def test_describing_many_topics_lets_others_work_in_between(bench: Any) ->
     task.cancel()
     assert len(response.results) == 500
     assert turns >= 10
+
+
+async def test_groups_and_client_metrics_are_described_with_their_own_settings_first(bench: Any) -> None:
+    group, metrics = 32, 16
+    set_to = (ConfigChange("consumer.heartbeat.interval.ms", "6000"),)
+    await bench.controller.office.alter_configs([ConfigAlteration(group, "g", set_to)])
+    wanted = (resource(group, "g"), resource(metrics, "m"), resource(group, ""))
+    own, other, nameless = (await bench.ask(request(*wanted, everything=True))).results
+    found = {each.name: (each.value, each.config_source) for each in own.configs}
+    assert found == {
+        "consumer.session.timeout.ms": ("45000", 5),
+        "consumer.heartbeat.interval.ms": ("6000", 8),
+    }
+    assert {each.name: each.value for each in other.configs} == {
+        "interval.ms": "300000",
+        "match": "",
+        "metrics": "",
+    }
+    assert nameless.error_code is ErrorCode.invalid_request

@@ -11,13 +11,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
-from ottla.api.context import RequestContext
 from ottla.api.fetch import fetch
-from ottla.api.fetch_sessions import FetchSessions
+from ottla.api.support.context import RequestContext
+from ottla.api.support.fetch_sessions import FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.log.log_types import LogRead
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import TopicName, i8, i32, i64
 from ottla.replication.counters import TopicTraffic
 

@@ -7,7 +7,7 @@ from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, Alt
 
 from ottla.controller.machine import NewTopic
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -90,3 +90,58 @@ async def test_broker_configs_take_effect_at_once_and_the_broker_wins_over_the_c
     assert bench.services.config.message_max_bytes == 6000
     await bench.ask(request(resource(BROKER, "1", ("message.max.bytes", DELETE, None))))
     assert bench.services.config.message_max_bytes == 5000
+
+
+async def test_deleting_what_is_not_set_changes_nothing(bench: Any) -> None:
+    """What kafka-reassign-partitions does at the end of every move."""
+    await bench.create_topic("orders")
+    rates = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+    wanted = (
+        resource(BROKER, "1", *((key, DELETE, None) for key in rates)),
+        resource(TOPIC, "orders", ("leader.replication.throttled.replicas", DELETE, None), ("x", DELETE, "")),
+    )
+    before = bench.image
+    response = await bench.ask(request(*wanted))
+    assert [each.error_code for each in response.responses] == [ErrorCode.none] * 2
+    assert bench.image.configs == before.configs
+
+
+async def test_a_throttle_may_be_as_low_as_one_likes(bench: Any) -> None:
+    low = resource(BROKER, "1", ("leader.replication.throttled.rate", SET, "1"))
+    (answer,) = (await bench.ask(request(low))).responses
+    assert answer.error_code is ErrorCode.none
+
+
+async def test_groups_and_client_metrics_have_configs_though_they_do_not_exist(bench: Any) -> None:
+    wanted = (
+        resource(GROUP, "billing", ("consumer.session.timeout.ms", SET, "50000")),
+        resource(CLIENT_METRICS, "latency", ("metrics", APPEND, "a.,b."), ("match", SET, "client_id=app.*")),
+    )
+    response = await bench.ask(request(*wanted))
+    assert [each.error_code for each in response.responses] == [ErrorCode.none] * 2
+    assert bench.image.group_overrides("billing") == {"consumer.session.timeout.ms": "50000"}
+    assert bench.image.client_metrics_overrides("latency")["metrics"] == "a.,b."
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (resource(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")), ErrorCode.invalid_request),
+        (resource(GROUP, "g", ("consumer.session.timeout", SET, "50000")), ErrorCode.invalid_config),
+        (resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "1000")), ErrorCode.invalid_config),
+        (resource(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "16000")), ErrorCode.invalid_config),
+        (resource(CLIENT_METRICS, "", ("interval.ms", SET, "100")), ErrorCode.invalid_request),
+        (resource(CLIENT_METRICS, "m", ("interval.ms", SET, "1")), ErrorCode.invalid_config),
+        (resource(CLIENT_METRICS, "m", ("match", SET, "color=red")), ErrorCode.invalid_config),
+    ],
+)
+async def test_bad_configs_of_groups_and_client_metrics_are_refused(
+    bench: Any, wanted: AlterConfigsResource, code: ErrorCode
+) -> None:
+    (answer,) = (await bench.ask(request(wanted))).responses
+    assert answer.error_code is code
+    assert bench.image.configs == {}

@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v11 import ListOffsetsRequest
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsTopic
 
-from ottla.api.context import RequestContext
 from ottla.api.list_offsets import list_offsets
+from ottla.api.support.context import RequestContext
 from ottla.log.log_types import TimestampOffset
 from ottla.protocol.errors import KafkaStorageError
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from ottla.api.producer_ids import ProducerIds
+from ottla.api.support.context import ProducerIds
 from ottla.protocol.errors import CoordinatorLoadInProgress, NotController
 
 
@@ -32,3 +34,23 @@ async def test_without_a_controller_clients_are_told_to_try_again() -> None:
     with pytest.raises(CoordinatorLoadInProgress):
         await ids.next()
     assert await ids.next() == 7
+
+
+async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
+    go_on = asyncio.Event()
+    asked = []
+
+    async def allocate() -> range:
+        asked.append(True)
+        await go_on.wait()
+        return range(5, 9)
+
+    ids = ProducerIds(allocate)
+    with pytest.raises(CoordinatorLoadInProgress):
+        await ids.next_soon()
+    waiting = asyncio.create_task(ids.next())
+    go_on.set()
+    assert await waiting == 5
+    assert await ids.next_soon() == 6
+    assert len(asked) == 1
+    ids.stop()

@@ -10,8 +10,8 @@ import pytest
 from ottla.broker import full_disk
 from ottla.broker.full_disk import PROBE, ROOM_BYTES, FullDisk
 from ottla.log.storage import Storage
-from ottla.testing.sim_disk import SimDisk
-from ottla.testing.sim_loop import SimLoop
+from ottla.testing.simulation.disk import SimDisk
+from ottla.testing.simulation.loop import SimLoop
 
 PATH = "/data"
 

@@ -1,15 +1,15 @@
 """Logs that no topic owns."""
 
-from ottla.broker.stray_logs import set_stray_logs_aside
+from ottla.broker.data_directory import set_stray_logs_aside
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import LOG_STARTS, decode_offsets
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.testing.simulation.disk import SimDisk
 
 
 def test_the_checkpoints_forget_a_log_that_is_set_aside() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import move_progress
-from ottla.cli.cluster_view import Health, cluster_as_json, print_cluster
-from ottla.cli.problems import Problem
+from ottla.cli.cluster import plans
+from ottla.cli.cluster.view import Health, cluster_as_json, print_cluster
+from ottla.cli.support.problems import Problem
 from ottla.client.address import Address
+from ottla.client.admin.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
+from ottla.client.admin.moves import Progress
 from ottla.client.cluster import PartitionInfo, TopicInfo
-from ottla.client.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
-from ottla.client.moves import Progress
 from ottla.common.ids import TopicPartition
 
 MIB = 1 << 20
@@ -97,11 +97,11 @@ class FakeMoves:
 async def test_in_a_pipe_progress_is_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(move_progress, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(plans, "LINE_EVERY_S", 0.0)
     moves: Any = FakeMoves(
         Progress(2, 2, MIB, 4 * MIB), Progress(1, 2, 3 * MIB, 4 * MIB), Progress(0, 2, 4, 4)
     )
-    await move_progress.watch(moves)
+    await plans.watch(moves)
     first, second, last = capsys.readouterr().err.splitlines()
     assert first == "2 partitions left, 1 of 4 MiB"
     assert second.startswith("1 partition left, 3 of 4 MiB, ")
@@ -112,16 +112,16 @@ async def test_in_a_pipe_progress_is_a_line_now_and_then(
 async def test_on_a_terminal_progress_is_a_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(move_progress, "is_terminal", lambda _: True)
+    monkeypatch.setattr(plans, "is_terminal", lambda _: True)
     moves: Any = FakeMoves(
         Progress(2, 2, 0, 0), Progress(1, 2, MIB, 2 * MIB), Progress(0, 2, 2 * MIB, 2 * MIB)
     )
-    await move_progress.watch(moves)
+    await plans.watch(moves)
     assert "2 of 2 partitions" in capsys.readouterr().err
 
 
 async def test_who_watches_is_told_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
     moves: Any = FakeMoves(Progress(2, 2, MIB, 4 * MIB), Progress(0, 2, 2 * MIB, 4 * MIB, cancelled=1))
     with pytest.raises(Problem, match="1 move of 2 cancelled"):
-        await move_progress.watch(moves)
+        await plans.watch(moves)
     assert "moved" not in capsys.readouterr().err

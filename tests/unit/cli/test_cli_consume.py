@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 VALUES = r"%v\n"
 
@@ -116,16 +116,16 @@ def test_an_empty_topic_ends_at_once(ottla, peer):
 
 
 def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
-    from ottla.cli import reading
+    from ottla.cli import consume
 
-    written = reading.write_bytes
+    written = consume.write_bytes
 
     def write_then_interrupt(data):
         written(data)
         if data:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(reading, "write_bytes", write_then_interrupt)
+    monkeypatch.setattr(consume, "write_bytes", write_then_interrupt)
     done = ottla("consume", "orders", "-p", "0", "--from-beginning", "-f", VALUES)
     assert done.code == 0
     assert done.err == "stopped; to go on:  ottla consume orders --offset 0=3\n"

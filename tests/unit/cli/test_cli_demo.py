@@ -3,10 +3,8 @@ import json
 
 import pytest
 
-from ottla.cli.demo.names import Names, free_names
-from ottla.cli.demo.orders import COUNTRIES, orders
 from ottla.cli.demo.sales import pipeline_text
-from ottla.cli.demo.scene import Scene
+from ottla.cli.demo.scene import COUNTRIES, Names, Scene, free_names, orders
 from ottla.cli.demo.screen import as_line, as_panel, ending
 
 NAMES = Names("demo", "demo-orders", "demo-sales", "demo.sales")

@@ -14,8 +14,8 @@ from tests.promql import asked
 
 from ottla.cli.generated import compose, grafana, prometheus, systemd
 from ottla.cli.generated.yaml_text import to_yaml
-from ottla.cli.serve import raw_config
-from ottla.common.broker_keys import BrokerConfig
+from ottla.cli.serve.command import raw_config
+from ottla.common.config.broker import BrokerConfig
 from ottla.metrics.catalogue import METRICS, served_names
 
 BY_PROMETHEUS = {"up"}

@@ -5,11 +5,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_groups import FakeGroup, FakeMember
 
-from ottla.cli.group_view import duration
-from ottla.cli.partition_choice import parse_choice
+from ottla.cli.group.view import duration
+from ottla.cli.support.partition_choice import parse_choice
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MINUTE_MS = 60_000

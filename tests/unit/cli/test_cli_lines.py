@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from ottla.cli import lines
-from ottla.cli.lines import read_lines
+from ottla.cli import produce
+from ottla.cli.produce import read_lines
 
 
 def piped(*chunks):
@@ -47,7 +47,7 @@ async def test_many_lines_come_in_order_through_a_small_window():
 
 
 async def test_a_line_without_an_end_is_refused(monkeypatch):
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(produce, "MAX_LINE_BYTES", 100)
     descriptor = piped(b"x" * 101)
     with pytest.raises(ValueError, match="a line is longer than"):
         await all_lines(descriptor)

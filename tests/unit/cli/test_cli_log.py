@@ -3,8 +3,8 @@ import struct
 
 import pytest
 
-from ottla.protocol.record_batch import stamp
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import stamp
+from ottla.protocol.records.records import Record, encode_batch
 
 SEGMENT = "00000000000000000000.log"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 import pytest
 
-from ottla.cli.not_allowed import CODES, not_allowed, visible
-from ottla.cli.options import SETTINGS
-from ottla.cli.problem_kinds import NOT_AUTHORISED
-from ottla.cli.session import refused
+from ottla.cli.support.not_authorized import CODES, not_allowed, visible
+from ottla.cli.support.options import SETTINGS
+from ottla.cli.support.problem_kinds import NOT_AUTHORISED
+from ottla.cli.support.session import refused
 from ottla.client.errors import error_for
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53

@@ -132,7 +132,7 @@ def test_without_a_broker_no_names_are_completed_and_nothing_is_said(monkeypatch
 def test_topics_and_groups_are_completed_by_asking_the_broker(peer, network, monkeypatch):
     import click
 
-    from ottla.cli.completing import topic_names
+    from ottla.cli.support.completing import topic_names
     from ottla.cli.topic import describe
 
     for name in ("orders", "orders-late", "payments"):

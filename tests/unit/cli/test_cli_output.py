@@ -1,12 +1,12 @@
 import pytest
 
-from ottla.cli.output import count, print_table, write_bytes
+from ottla.cli.support.output import count, print_table, write_bytes
 
 
 @pytest.fixture
 def terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr("ottla.cli.output.is_terminal", lambda stream: True)
+    monkeypatch.setattr("ottla.cli.support.output.is_terminal", lambda stream: True)
 
 
 def test_in_a_pipe_a_row_is_a_line_whatever_its_length(capsys):

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from ottla.cli.pipeline import COMMANDS
-from ottla.cli.pipeline_view import JsonLines, cells
+from ottla.cli.pipeline.command import COMMANDS
+from ottla.cli.pipeline.view import JsonLines, cells
 from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.state import new_state, process_start
 from ottla.spark.pipelines.storage import open_storage

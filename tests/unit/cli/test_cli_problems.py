@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import problem_kinds
 from ottla.cli.explain import as_text
 from ottla.cli.main import COMMANDS
-from ottla.cli.problem_docs import problems_page
-from ottla.cli.problem_kinds import KINDS, Kind, kind_named
-from ottla.cli.session import unanswered
-from ottla.cli.start_problems import could_not_start
+from ottla.cli.support import problem_kinds
+from ottla.cli.support.problem_docs import problems_page
+from ottla.cli.support.problem_kinds import KINDS, Kind, kind_named
+from ottla.cli.support.session import unanswered
+from ottla.cli.support.start_problems import could_not_start
 from ottla.client.address import Address
 from ottla.client.errors import BrokerUnreachable, TimedOut
 from ottla.common.java import JavaNotFound
 from ottla.protocol.errors import KafkaStorageError
 
-SOURCES = Path(problem_kinds.__file__).parent
+SOURCES = Path(problem_kinds.__file__).parents[1]
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.code)
 
 

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from ottla.client.producer.stats import SenderStats
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 produce_command = importlib.import_module("ottla.cli.produce")
 
@@ -147,7 +147,7 @@ def test_interrupting_keeps_what_was_read_and_says_how_to_go_on(ottla, peer, mon
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("ottla.cli.lines.read_lines", two_lines_and_then_the_user_is_tired)
+    monkeypatch.setattr("ottla.cli.produce.read_lines", two_lines_and_then_the_user_is_tired)
     done = ottla("produce", "orders", "-b", "fake:9092")
     assert done.code == 130
     assert done.err.splitlines() == [

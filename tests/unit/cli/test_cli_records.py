@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.cli.records import from_json, template, to_json
+from ottla.cli.support.records import from_json, template, to_json
 from ottla.client.consumer import ConsumerRecord
 
 RECORD = ConsumerRecord("orders", 3, 42, 1700000000000, 0, b"k", b"v\xff", (("a", b"1"), ("b", None)))

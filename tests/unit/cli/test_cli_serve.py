@@ -3,10 +3,9 @@ import pytest
 
 from ottla import broker
 from ottla.broker import BrokerAddresses, StartError
-from ottla.cli.banner import announce
-from ottla.cli.serve import raw_config
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigError
+from ottla.cli.serve.command import announce, raw_config
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
 from ottla.common.listeners import Address, parse_listeners
 
 
@@ -144,7 +143,7 @@ def test_a_broker_that_cannot_start_says_why(ottla, monkeypatch, error):
 
 def test_a_person_sees_a_banner_that_fits_and_says_what_to_type(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("ottla.cli.banner.is_terminal", lambda stream: True)
+    monkeypatch.setattr("ottla.cli.serve.command.is_terminal", lambda stream: True)
     listeners = (("PLAINTEXT", Address("127.0.0.1", 19092)), ("PLAINTEXT_2", Address("::1", 19093)))
     announce(BrokerAddresses(7, "a-cluster", "/a/directory" * 8, listeners))
     out, err = capsys.readouterr()
@@ -155,6 +154,6 @@ def test_a_person_sees_a_banner_that_fits_and_says_what_to_type(capsys, monkeypa
 
 
 def test_the_banner_at_the_default_address_needs_no_option(capsys, monkeypatch):
-    monkeypatch.setattr("ottla.cli.banner.is_terminal", lambda stream: True)
+    monkeypatch.setattr("ottla.cli.serve.command.is_terminal", lambda stream: True)
     announce(BrokerAddresses(1, "c", "d", (("PLAINTEXT", Address("127.0.0.1", 9092)),)))
     assert "echo hello | ottla produce greetings" in click.unstyle(capsys.readouterr().err)

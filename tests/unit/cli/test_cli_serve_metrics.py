@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ottla.broker import BrokerAddresses
-from ottla.cli import banner
-from ottla.cli.banner import announce
-from ottla.cli.serve_cluster import ClusterPlan, metrics_of
-from ottla.common.broker_keys import BrokerConfig
+from ottla.cli.serve import command
+from ottla.cli.serve.cluster import ClusterPlan, metrics_of
+from ottla.cli.serve.command import announce
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.listeners import Address
 
 
@@ -40,7 +40,7 @@ def test_a_broker_of_a_cluster_is_told_its_place_once():
 
 
 def test_the_banner_names_the_metrics_and_the_ready_line_stays_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(banner, "is_terminal", lambda _: True)
+    monkeypatch.setattr(command, "is_terminal", lambda _: True)
     listeners = (("PLAINTEXT", Address("127.0.0.1", 9092)),)
     announce(BrokerAddresses(1, "cluster", "/data", listeners, Address("", 9644)))
     said = capsys.readouterr()

@@ -1,10 +1,10 @@
 import pytest
 
-from ottla.cli.problems import Problem
-from ottla.cli.start import FROM_END, FROM_START, Start, check_fits, parse_start, positions
+from ottla.cli.support.offset_range import FROM_END, FROM_START, Start, check_fits, parse_start, positions
+from ottla.cli.support.problems import Problem
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 RANGES = {ZERO: (5, 20), ONE: (0, 2)}

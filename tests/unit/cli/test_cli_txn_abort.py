@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.problems import Problem
-from ottla.cli.txn_abort import _check_undecided
-from ottla.client.transactions import TransactionDescription
+from ottla.cli.support.problems import Problem
+from ottla.cli.txn.abort import _check_undecided
+from ottla.client.admin.transactions import OpenTransaction, TransactionDescription
 from ottla.common.ids import TopicPartition
 
 
@@ -26,3 +26,13 @@ def test_what_is_decided_cannot_be_aborted_and_it_is_said_what_it_waits_for(stat
 @pytest.mark.parametrize("state", ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort"])
 def test_everything_else_can_be_looked_at(state: str) -> None:
     _check_undecided(described(state))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "partition", "is_known"), [(0, 2, True), (1, 2, True), (2, 2, False), (1, 3, False)]
+)
+def test_a_transaction_that_is_ahead_of_its_coordinator_hangs(
+    epoch: int, partition: int, is_known: bool
+) -> None:
+    opened = OpenTransaction(TopicPartition("orders", partition), 7, epoch, 1042, 1_000, 0)
+    assert described("Ongoing").knows(opened) is is_known

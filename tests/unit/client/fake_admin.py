@@ -41,9 +41,10 @@ def create_topic(broker: Any, request: Any, fault: ErrorCode | None) -> Any:
 
 def delete_topic(broker: Any, request: Any, fault: ErrorCode | None) -> Any:
     name = request.topic_names[0]
-    if not fault:
+    error = fault or (ErrorCode.none if name in broker.topics else ErrorCode.unknown_topic_or_partition)
+    if not error:
         del broker.topics[name]
-    result = delete_topics.DeletableTopicResult(name=name, error_code=fault or ErrorCode.none)
+    result = delete_topics.DeletableTopicResult(name=name, error_code=error)
     return delete_topics.DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=(result,))
 
 

@@ -16,7 +16,7 @@ from tests.unit.client.fake_log import FakePartition, FakeTopic
 from ottla.client.address import Address
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import decode_request_header, encode_frame, encode_response_header
-from ottla.protocol.messages import request_decoder, response_encoder
+from ottla.protocol.schema.messages import request_decoder, response_encoder
 from ottla.protocol.types import NO_THROTTLE
 
 HERE = Address("fake", 9092)

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4 import response as epochs
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 from ottla.protocol.types import NO_THROTTLE
 
 

@@ -15,8 +15,8 @@ from tests.unit.client import fake_epochs
 
 from ottla.common.ids import new_uuid
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.record_batch import decode_header, stamp
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.batch import decode_header, stamp
+from ottla.protocol.records.records import decode_records
 from ottla.protocol.types import NO_THROTTLE
 
 LATEST, EARLIEST = -1, -2

@@ -1,6 +1,6 @@
 """What a producer has put into the broker in memory."""
 
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 
 def stored(peer, topic="orders", partition=0):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ottla.client.arrow_batches import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS, batches_to_arrow
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import HEADER_BYTES, decode_header
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import HEADER_BYTES, decode_header
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 fields = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), fields), max_size=3).map(tuple)

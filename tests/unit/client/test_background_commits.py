@@ -9,10 +9,10 @@ from tests.unit.client.fake_coordinators import FakeCalls
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ConnectionLost, TransactionFailed, WrongTransactionState
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.producer.transaction_state import State
+from ottla.client.producer.transaction_calls import State
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, ProducerFenced
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 
 @pytest.fixture

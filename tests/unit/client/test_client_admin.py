@@ -1,11 +1,16 @@
+import asyncio
+
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.client.fake_broker import FakeBroker
 
+from ottla.client.address import Address
+from ottla.client.admin import AsyncAdmin
+from ottla.client.admin.config_admin import ConfigSource
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.config_admin import ConfigSource
-from ottla.client.errors import ConnectionLost
+from ottla.client.errors import TimedOut
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
@@ -14,7 +19,14 @@ from ottla.protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
+
+QUICK = {
+    "retry_backoff_ms": 1,
+    "retry_backoff_max_ms": 3,
+    "reconnect_backoff_ms": 1,
+    "reconnect_backoff_max_ms": 3,
+}
 
 
 @pytest.fixture
@@ -48,13 +60,60 @@ async def test_checking_changes_nothing(admin, peer):
     assert "orders" not in peer.topics
 
 
-async def test_a_change_is_sent_again_only_if_the_broker_was_not_the_controller(admin, peer):
-    peer.fail(ApiKey.CREATE_TOPICS, ErrorCode.not_controller)
+async def test_a_change_is_sent_again_until_the_controller_answers(admin, peer):
+    peer.fail(ApiKey.CREATE_TOPICS, ErrorCode.not_controller, ErrorCode.not_controller, "drop")
     await admin.create_topic("orders")
+    assert len(peer.sent(ApiKey.CREATE_TOPICS)) == 4
+
+
+async def test_a_change_whose_answer_was_lost_is_found_made(admin, peer):
+    peer.fail(ApiKey.CREATE_TOPICS, "lose reply")
+    with pytest.raises(TopicAlreadyExists, match="first attempt, whose answer was lost"):
+        await admin.create_topic("orders")
+    peer.fail(ApiKey.CREATE_PARTITIONS, "lose reply")
+    await admin.create_partitions("orders", 3)
+    with pytest.raises(InvalidPartitions):
+        await admin.create_partitions("orders", 3)
     peer.fail(ApiKey.DELETE_TOPICS, "lose reply")
-    with pytest.raises(ConnectionLost):
+    await admin.delete_topic("orders")
+    with pytest.raises(UnknownTopicOrPartition):
         await admin.delete_topic("orders")
-    assert len(peer.sent(ApiKey.DELETE_TOPICS)) == 1
+
+
+async def test_another_controller_is_found_when_the_first_one_dies(network, peer):
+    other = network.start(FakeBroker(2, Address("other", 9092)))
+    peer.advertised = other.advertised = {1: peer.address, 2: other.address}
+    async with AsyncAdmin([peer.address, other.address], **QUICK) as admin:
+        await admin.create_topic("before")
+        del network.listening[peer.address]
+        network.cut()
+        await admin.create_topic("after")
+        assert "after" in other.topics
+
+
+async def test_calls_wait_for_a_broker_that_is_not_up_yet(network):
+    broker = FakeBroker()
+    async with AsyncAdmin([broker.address], **QUICK) as admin:
+        listing = asyncio.create_task(admin.list_topics())
+        changing = asyncio.create_task(admin.create_topic("orders"))
+        await asyncio.sleep(0)
+        network.start(broker)
+        assert (await changing).name == "orders"
+        await listing
+
+
+async def test_calls_end_with_what_happened_when_their_time_is_over(network, peer):
+    options = {**QUICK, "default_api_timeout_ms": 50}
+    async with AsyncAdmin("nowhere:1", **options) as admin:
+        with pytest.raises(
+            TimedOut, match=r"not created within 0\.05 s, \d+ attempts failed.*no broker at nowhere:1"
+        ):
+            await admin.create_topic("orders")
+    peer.add_topic("orders")
+    peer.fail(ApiKey.DESCRIBE_CONFIGS, "silent")
+    async with AsyncAdmin([peer.address], **options) as admin:
+        with pytest.raises(TimedOut, match=r"configs were not told within 0\.05 s"):
+            await admin.topic_configs("orders")
 
 
 async def test_topics_are_listed_by_name_in_order(admin, peer):

@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from ottla.client.bridge import Bridge
 from ottla.client.errors import ClientClosed, TimedOut
+from ottla.client.event_loop_thread import EventLoopThread
 
 
 @pytest.fixture
 def bridge():
-    made = Bridge("test")
+    made = EventLoopThread("test")
     yield made
     made.close()
 

@@ -2,10 +2,11 @@ import asyncio
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.client.fake_broker import FakeBroker
 
 from ottla.client.address import Address
 from ottla.client.cluster import Cluster
-from ottla.client.errors import BrokerUnreachable, ConnectionLost, NoLeader
+from ottla.client.errors import BrokerUnreachable, ConnectionLost, NoLeader, TimedOut
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidTopicException, LeaderNotAvailable, UnknownTopicOrPartition
@@ -120,6 +121,43 @@ async def test_only_the_patient_wait_for_a_broker_to_come_back(peer, network):
         assert attempts == 1
         assert (await cluster.retrying(attempt, patient=True)).is_open
         assert attempts >= 4
+
+
+async def test_a_broker_that_has_moved_is_looked_for_where_it_is_now(peer, network):
+    moved = network.start(FakeBroker(7, Address("old", 1)))
+    peer.advertised = {1: peer.address, 7: moved.address}
+    async with Cluster([peer.address]) as cluster:
+        await cluster.broker(7)
+        network.listening[Address("new", 2)] = network.listening.pop(moved.address)
+        peer.advertised = {1: peer.address, 7: Address("new", 2)}
+        network.cut()
+        await asyncio.sleep(0)
+        found = await cluster.retrying(lambda: cluster.broker(7), patient=True)
+        assert found.address == Address("new", 2)
+
+
+async def test_leaders_are_asked_for_again_when_the_known_one_is_gone(peer, network):
+    dead = Address("dead", 1)
+    topic = peer.add_topic("orders")
+    topic.partitions[0].leader = 7
+    peer.advertised = {1: peer.address, 7: dead}
+    async with Cluster([peer.address]) as cluster:
+        attempts = 0
+
+        async def attempt():
+            nonlocal attempts
+            attempts += 1
+            if attempts == 2:
+                topic.partitions[0].leader = 1
+            return await cluster.broker(await cluster.leader(TopicPartition("orders", 0)))
+
+        assert (await cluster.retrying(attempt, patient=True)).address == peer.address
+
+
+async def test_an_attempt_does_not_outlive_the_call(peer):
+    async with Cluster([peer.address], timeout_ms=20) as cluster:
+        with pytest.raises(TimedOut, match=r"it was not done within 0\.02 s"):
+            await cluster.retrying(asyncio.Event().wait, what="it was not done")
 
 
 async def test_leaving_waits_until_every_connection_is_really_closed(peer, network):

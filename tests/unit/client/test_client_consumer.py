@@ -2,15 +2,16 @@ import asyncio
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.client.fake_broker import FakeBroker
 
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions, DeserializationFailed, NoOffset, WrongUse
-from ottla.client.consumer.mistakes import NotAssigned
-from ottla.client.errors import BrokerUnreachable, ClientClosed, TimedOut
-from ottla.common.config import ConfigError
+from ottla.client.consumer.membership.listener import NotAssigned
+from ottla.client.errors import ClientClosed, TimedOut
+from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -294,9 +295,19 @@ async def test_a_broker_that_is_away_does_not_hold_up_the_others(peer):
         assert await read(reader) == [(0, 0, b"a")]
 
 
-async def test_a_wrong_address_is_told_at_once(network):
-    with pytest.raises(BrokerUnreachable, match="nowhere:1"):
-        await AsyncConsumer("nowhere:1", socket_connection_setup_timeout_ms=200).start()
+async def test_a_consumer_may_be_there_before_the_brokers(network):
+    broker = FakeBroker()
+    broker.add_topic("orders").partitions[0].append(batch(b"a"))
+    quick = {"reconnect_backoff_ms": 1, "reconnect_backoff_max_ms": 3, "retry_backoff_max_ms": 3}
+    async with AsyncConsumer(
+        [broker.address], retry_backoff_ms=1, default_api_timeout_ms=50, **quick
+    ) as reader:
+        with pytest.raises(TimedOut, match="no broker at fake:9092: connection refused"):
+            await reader.topics()
+        reader.assign([TopicPartition("orders", 0)])
+        reader.seek_to_beginning()
+        network.start(broker)
+        assert (await reader.getone(timeout_ms=10_000)).value == b"a"
 
 
 async def test_calls_end_when_their_time_is_over(peer):

@@ -2,9 +2,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_groups import FakeGroup, FakeMember
 
+from ottla.client.admin.group_types import CommittedOffset, ListedGroup
+from ottla.client.admin.groups import Groups
 from ottla.client.cluster import Cluster
-from ottla.client.group_types import CommittedOffset, ListedGroup
-from ottla.client.groups import Groups
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (

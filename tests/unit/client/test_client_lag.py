@@ -1,10 +1,10 @@
 from kio.schema.errors import ErrorCode
 
-from ottla.client.lag import Measured, measure
+from ottla.client.admin.lag import Measured, measure
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import Lag
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

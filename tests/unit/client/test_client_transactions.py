@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_coordinators import FakeCalls
 
+from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     ConnectionLost,
@@ -14,14 +15,13 @@ from ottla.client.errors import (
     WrongTransactionState,
     error_for,
 )
-from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.producer import AsyncProducer, PreparedTransaction, ProducerOptions
 from ottla.client.producer.batch import Identity
-from ottla.client.producer.transaction_state import State
+from ottla.client.producer.transaction_calls import State
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, InvalidTxnState, ProducerFenced, TransactionAbortable
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.consumer.assignors import ASSIGNORS, Member
+from ottla.client.consumer.membership.assignors import ASSIGNORS, Member
 from ottla.client.consumer_protocol import (
     Subscription,
     decode_whole_subscription,

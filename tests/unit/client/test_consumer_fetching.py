@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client import record_columns
-from ottla.client.consumer.fetch_session import FetchSession, Wanted
-from ottla.client.consumer.record import ConsumerRecord, Decoder
-from ottla.client.consumer.visible import visible_batches
+from ottla.client.consumer.fetching.fetch_session import FetchPosition, FetchSession
+from ottla.client.consumer.fetching.read_committed import visible_batches
+from ottla.client.consumer.fetching.record import ConsumerRecord, Decoder
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, InvalidRequest
 from ottla.protocol.fetch_client import (
-    Asked,
+    FetchPartitionRequest,
     FetchSettings,
     Topic,
     decode_fetch_response,
@@ -22,8 +22,8 @@ from ottla.protocol.fetch_client import (
 from ottla.protocol.fetch_request import decode_fetch_request
 from ottla.protocol.fetch_response import FetchPartitionResult, FetchTopicResult, encode_fetch_response
 from ottla.protocol.hot_path import Leader, NodeEndpoint
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 ID = uuid.UUID(int=7)
 ORDERS = TopicPartition("orders", 0)
@@ -32,7 +32,9 @@ VERSIONS = range(4, 18)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_say_to_the_broker_what_was_meant(version):
-    topics = {Topic("orders", ID): {0: Asked(5, 3, 1000), 7: Asked(2**40, -1, 9)}}
+    topics = {
+        Topic("orders", ID): {0: FetchPartitionRequest(5, 3, 1000), 7: FetchPartitionRequest(2**40, -1, 9)}
+    }
     body = encode_fetch_request(
         version, FetchSettings(500, 1, 9999, 1, "here"), (11, 4), topics, {Topic("old", ID): [1, 2]}
     )
@@ -92,7 +94,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_refused(version):
 
 def wanted(**offsets):
     return {
-        TopicPartition(name, 0): Wanted(Topic(name, ID), Asked(offset, 0, 1))
+        TopicPartition(name, 0): FetchPosition(Topic(name, ID), FetchPartitionRequest(offset, 0, 1))
         for name, offset in offsets.items()
     }
 
@@ -133,7 +135,9 @@ def test_a_topic_with_another_id_is_forgotten_and_asked_for():
     session = FetchSession()
     session.prepare(wanted(a=1), 13)
     session.answered(99)
-    other = {TopicPartition("a", 0): Wanted(Topic("a", uuid.UUID(int=8)), Asked(1, 0, 1))}
+    other = {
+        TopicPartition("a", 0): FetchPosition(Topic("a", uuid.UUID(int=8)), FetchPartitionRequest(1, 0, 1))
+    }
     sent = session.prepare(other, 13)
     assert [topic.topic_id for topic in sent.topics] == [uuid.UUID(int=8)]
     assert [topic.topic_id for topic in sent.forgotten] == [ID]

@@ -1,10 +1,10 @@
 import pytest
 
+from ottla.client.admin.group_types import OffsetAndMetadata
 from ottla.client.consumer import AsyncConsumer, LogTruncated
-from ottla.client.group_types import OffsetAndMetadata
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 ORDERS = TopicPartition("orders", 0)
 

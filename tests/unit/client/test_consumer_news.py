@@ -3,28 +3,28 @@
 import asyncio
 
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.news import News
-from ottla.client.consumer.partition_state import Need
+from ottla.client.consumer.fetching.partition_state import Need
+from ottla.client.consumer.wakeups import WakeupEvent
 from ottla.common.ids import TopicPartition
 
 
 async def test_who_waits_is_woken_and_the_news_are_taken():
     loop = asyncio.get_running_loop()
-    news = News(loop)
+    news = WakeupEvent(loop)
     loop.call_soon(news.set)
     assert await news.wait(None)
     assert not await news.wait(loop.time() + 0.005)
 
 
 async def test_news_that_nobody_waited_for_are_there_for_the_next():
-    news = News(asyncio.get_running_loop())
+    news = WakeupEvent(asyncio.get_running_loop())
     news.set()
     assert await news.wait(0.0)
 
 
 async def test_each_waits_until_its_own_deadline_though_there_is_one_alarm():
     loop = asyncio.get_running_loop()
-    news = News(loop)
+    news = WakeupEvent(loop)
     ended = []
     both_ended = asyncio.Condition()
 
@@ -48,7 +48,7 @@ async def test_each_waits_until_its_own_deadline_though_there_is_one_alarm():
 
 async def test_an_alarm_that_was_set_for_a_call_that_has_returned_sends_nobody_away_too_early():
     loop = asyncio.get_running_loop()
-    news = News(loop)
+    news = WakeupEvent(loop)
     loop.call_soon(news.set)
     assert await news.wait(loop.time() + 0.01)
     began = loop.time()

@@ -5,7 +5,7 @@ import pytest
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Identity
 from ottla.common.ids import TopicPartition
-from ottla.protocol.record_encoder import encode_new_batch
+from ottla.protocol.records.record_encoder import encode_new_batch
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = 1

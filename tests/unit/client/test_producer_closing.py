@@ -40,6 +40,18 @@ async def test_a_full_buffer_makes_senders_wait_until_there_is_room(produce, pee
     assert len(stored(peer)) == 11
 
 
+async def test_those_who_wait_for_room_in_vain_are_told_so(produce, peer):
+    peer.add_topic("orders")
+    async with produce(
+        buffer_memory=1_000, linger_ms=60_000, delivery_timeout_ms=120_000, max_block_ms=20
+    ) as producer:
+        await producer.send("orders", b"x" * 900)
+        with pytest.raises(TimedOut, match=r"no room in the buffer within 0\.02 s"):
+            await producer.send("orders", b"x" * 600)
+        await producer.flush()
+        await producer.send("orders", b"x" * 600)
+
+
 async def test_those_who_wait_for_room_are_served_in_order_and_may_give_up(produce, peer):
     peer.add_topic("orders")
     async with produce(buffer_memory=1_000, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:

@@ -10,7 +10,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, MessageTooLarge
-from ottla.protocol.record_batch import decode_header
+from ottla.protocol.records.batch import decode_header
 
 PASSING = (
     "drop",

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.consumer import record as module
-from ottla.client.consumer.record import ConsumerRecord, Decoder
+from ottla.client.consumer.fetching import record as module
+from ottla.client.consumer.fetching.record import ConsumerRecord, Decoder
 from ottla.common.ids import TopicPartition
-from ottla.protocol import compiled, record_decoder
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.record_batch import HEADER_BYTES, decode_header, iter_batches
-from ottla.protocol.record_encoder import encode_new_batch
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records import compiled, record_decoder
+from ottla.protocol.records.batch import HEADER_BYTES, decode_header, iter_batches
+from ottla.protocol.records.record_encoder import encode_new_batch
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 PLACE = TopicPartition("orders", 3)
 TWIN = compiled.twin_of(record_decoder)
@@ -142,7 +142,7 @@ def test_a_twin_of_another_source_is_left_alone(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_a_twin_the_module_itself_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
-        assert name == "ottla.protocol._record_decoder"
+        assert name == "ottla.protocol.records._record_decoder"
         raise ImportError(name)
 
     monkeypatch.setattr(compiled, "import_module", missing)

@@ -8,13 +8,13 @@ from ottla.client.address import Address
 from ottla.client.cluster import Cluster
 from ottla.client.coordinators import CoordinatorKind
 from ottla.client.errors import ConnectionLost
+from ottla.client.in_flight import Reply
 from ottla.client.producer import ProducerOptions
 from ottla.client.producer.batch import Identity
 from ottla.client.producer.transaction_calls import TransactionCalls
-from ottla.client.unanswered import Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ProducerFenced
-from ottla.protocol.messages import response_encoder
+from ottla.protocol.schema.messages import response_encoder
 from ottla.protocol.types import NO_THROTTLE
 
 BEFORE, AFTER = Identity(7, 3), Identity(7, 4)

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from ottla.common.config import ConfigError
+from ottla.common.config.declaration import ConfigError
 from ottla.common.listeners import Address, Listener, parse_listeners
 
 PLAIN = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys
-from ottla.common.memory import keep_for_reuse
+from ottla.client.producer.core import keep_for_reuse
 
 if sys.argv[1] == "kept":
     keep_for_reuse(5 * 1024 * 1024)

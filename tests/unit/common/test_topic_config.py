@@ -4,21 +4,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.config import ConfigEntry, ConfigError, ConfigSource, Synonym
-from ottla.common.topic_keys import TopicConfig, TopicKey
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigEntry, ConfigError, ConfigSource, Synonym
+from ottla.common.config.topic import TopicConfig, TopicKey
 
 BROKER = BrokerConfig({})
 HOUR_MS = 3_600_000
 
 KAFKA_DEFAULTS = {
     "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
     "compression.type": "producer",
+    "compression.zstd.level": "3",
     "delete.retention.ms": "86400000",
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
     "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
     "max.compaction.lag.ms": "9223372036854775807",
     "max.message.bytes": "1048588",
     "message.timestamp.after.max.ms": "3600000",
@@ -27,8 +34,10 @@ KAFKA_DEFAULTS = {
     "min.cleanable.dirty.ratio": "0.5",
     "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
-    "follower.replication.throttled.replicas": "",
-    "leader.replication.throttled.replicas": "",
+    "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
     "retention.bytes": "-1",
     "retention.ms": "604800000",
     "segment.bytes": "1073741824",
@@ -160,11 +169,18 @@ def test_a_dynamic_change_of_the_broker_reaches_a_topic_that_sets_nothing() -> N
         ({"cleanup.policy": "shred"}, "a comma-separated list of compact, delete"),
         ({"compression.type": "zip"}, "one of uncompressed"),
         ({"min.insync.replicas": "0"}, "at least 1"),
-        ({"retention.m": "1"}, r"unknown topic key; did you mean retention\.ms\?"),
-        ({"remote.storage.enable": "true"}, "Kafka key not implemented by Ottla yet"),
-        ({"compression.zstd.level": "3"}, "Kafka key not implemented by Ottla yet"),
+        (
+            {"retention.m": "1"},
+            r"^Unknown topic config name: retention\.m \(.* did you mean retention\.ms\?\)",
+        ),
+        ({"remote.storage.enable": "true"}, r"must be false \(there is no remote storage\)"),
+        ({"local.retention.ms": "5"}, r"must be -2 \(there is no remote storage\)"),
+        ({"preallocate": "true"}, "must be false"),
+        ({"compression.zstd.level": "23"}, "between -131072 and 22"),
+        ({"compression.gzip.level": "0"}, "-1, or between 1 and 9"),
+        ({"message.format.version": "3.0"}, "Kafka key not implemented by Ottla yet"),
         ({"log.roll.hours": "1"}, r"a broker key, not a topic key; a topic sets segment\.ms"),
-        ({"num.partitions": "1"}, "a broker key, not a topic key$"),
+        ({"num.partitions": "1"}, r"a broker key, not a topic key\)$"),
     ],
 )
 def test_what_will_not_do_is_refused_with_the_reason(overrides: dict[str, str], reason: str) -> None:
@@ -185,3 +201,20 @@ def test_a_topic_stays_readable_when_the_brokers_defaults_come_to_contradict_it(
 
 def test_no_key_is_both_implemented_and_not() -> None:
     assert not TopicConfig.KEYS.keys() & TopicConfig.UNIMPLEMENTED
+
+
+def test_what_has_no_effect_is_taken_at_kafkas_default() -> None:
+    defaults = {
+        "preallocate": "false",
+        "remote.storage.enable": "false",
+        "remote.log.copy.disable": "false",
+        "remote.log.delete.on.disable": "false",
+        "local.retention.ms": "-2",
+        "local.retention.bytes": "-2",
+        "compression.gzip.level": "-1",
+        "compression.lz4.level": "9",
+        "compression.zstd.level": "3",
+    }
+    config = TopicConfig.checked(defaults, BROKER)
+    described = {each.name: each.value for each in config.describe()}
+    assert {name: described[name] for name in defaults} == defaults

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller import machine
 from ottla.controller.machine import Decision, NewTopic
+from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
-from ottla.metadata.isr_change import IsrChange
 from ottla.metadata.records import ConfigChanged, ConfigResource, Endpoint
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 
@@ -24,11 +24,18 @@ class OnePartition:
     """The partition `orders-0`; brokers come and go by their sessions."""
 
     def __init__(
-        self, replicas: Iterable[int] = (1, 2, 3), *, brokers: Iterable[int] = (), **configs: str
+        self,
+        replicas: Iterable[int] = (1, 2, 3),
+        *,
+        brokers: Iterable[int] = (),
+        directories: dict[int, str] | None = None,
+        **configs: str,
     ) -> None:
         self.image: ClusterImage = EMPTY
         self.sessions: dict[int, SessionInfo] = {}
         self.epoch = 0
+        self.directories = directories or {}
+        """The log directory that each broker has when it starts."""
         replicas = tuple(replicas)
         self.take(machine.take_office(self.image, 1, 1, "c"))
         self.start(*sorted({*replicas, *brokers}))
@@ -58,7 +65,12 @@ class OnePartition:
         """Open new sessions for brokers, all seen at once; those they had are over."""
         for node_id in nodes:
             self.epoch += 1
-            registration = BrokerRegistration(HERE, after_unclean_stop=unclean, seems_whole=seems_whole)
+            registration = BrokerRegistration(
+                HERE,
+                directory_id=self.directories.get(node_id, ""),
+                after_unclean_stop=unclean,
+                seems_whole=seems_whole,
+            )
             self.sessions[node_id] = SessionInfo(node_id, self.epoch, registration)
         self.follow()
 

@@ -9,19 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.api.context import RequestContext
-from ottla.api.error_response import error_response
+from ottla.api.support.context import RequestContext
+from ottla.api.support.error_response import error_response
 from ottla.api.table import APIS
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import SystemClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.controller import membership, runner, term
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
 from ottla.metadata import follower
+from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import TopicImage
-from ottla.metadata.isr_change import IsrChange
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import (
@@ -32,7 +31,7 @@ from ottla.protocol.errors import (
     RequestTimedOut,
     StaleBrokerEpoch,
 )
-from ottla.protocol.messages import (
+from ottla.protocol.schema.messages import (
     request_decoder,
     request_encoder,
     response_class,
@@ -87,7 +86,7 @@ class Member:
             node_id=self.node_id, controller=self.controller, cluster=self.state, config=self.config
         )
         connection = SimpleNamespace(
-            peer="p", host="h", listener_name="PLAINTEXT", software="", has_fetched=False
+            peer="p", host="h", listener_name="PLAINTEXT", software="", has_fetched=False, is_held_up=False
         )
         ctx = RequestContext(cast(Any, services), connection, api_key, version, 7, "test")
         try:

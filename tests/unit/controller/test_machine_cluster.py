@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.controller import machine
 from ottla.controller.machine import (
@@ -21,8 +21,8 @@ from ottla.controller.machine import (
     Reassignment,
     TopicSelector,
 )
+from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
-from ottla.metadata.isr_change import IsrChange
 from ottla.metadata.records import (
     ConfigResource,
     Endpoint,

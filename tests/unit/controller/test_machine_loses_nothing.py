@@ -3,7 +3,7 @@
 The model knows how many records each replica has and how many are committed. A leader commits with all of
 its ISR, if that is large enough; a broker back from an unclean stop has lost everything, or nothing if only
 its disk failed. A leader that misses committed records is allowed only when every replica that was eligible
-has lost records: then the last leader.
+has lost records: then the last leader, unless its disk was replaced.
 """
 
 from hypothesis import settings
@@ -19,8 +19,8 @@ from ottla.metadata.records import ConfigResource
 BROKERS = (1, 2, 3, 4)
 node_ids = st.sampled_from(BROKERS)
 some_nodes = st.sets(node_ids, min_size=1, max_size=2)
-CLEAN, LOST, DOUBTFUL = "clean", "lost", "doubtful"
-stops = st.sampled_from((CLEAN, LOST, DOUBTFUL))
+CLEAN, LOST, DOUBTFUL, REPLACED = "clean", "lost", "doubtful", "replaced"
+stops = st.sampled_from((CLEAN, LOST, DOUBTFUL, REPLACED))
 
 
 class Records(RuleBasedStateMachine):
@@ -28,11 +28,17 @@ class Records(RuleBasedStateMachine):
 
     @initialize(min_isr=st.integers(1, 3))
     def begin(self, min_isr: int) -> None:
-        self.cluster = OnePartition((1, 2, 3), brokers=BROKERS, min_insync_replicas=str(min_isr))
+        self.cluster = OnePartition(
+            (1, 2, 3),
+            brokers=BROKERS,
+            directories={each: f"disk {each}" for each in BROKERS},
+            min_insync_replicas=str(min_isr),
+        )
         self.min_isr = min_isr
         self.committed = 0
         self.has = dict.fromkeys(BROKERS, 0)
         self.doubted: set[int] = set()  # had everything when their disk failed
+        self.empty: set[int] = set()  # a new disk, and not in sync since
         self.leader_epochs: dict[int, int] = {}
         self.before = self.cluster.partition
         self.after()
@@ -42,6 +48,7 @@ class Records(RuleBasedStateMachine):
         partition, leader = self.cluster.partition, self.cluster.partition.leader
         if leader < 0:
             return
+        assert leader not in self.empty, f"{leader} has a new disk"
         known = self.leader_epochs.setdefault(partition.leader_epoch, leader)
         assert known == leader, "two leaders of one epoch"
         if self.has[leader] < self.committed:
@@ -77,14 +84,18 @@ class Records(RuleBasedStateMachine):
     @rule(nodes=some_nodes, stop=stops)
     def start(self, nodes: set[int], stop: str) -> None:
         self.before = self.cluster.partition
-        if stop == LOST:
+        if stop == REPLACED:
+            self.empty |= nodes
+            for node_id in nodes:
+                self.cluster.directories[node_id] += " replaced"
+        if stop in (LOST, REPLACED):
             self.doubted -= nodes
             for node_id in nodes:
                 self.has[node_id] = 0
         elif stop == DOUBTFUL:
             self.doubted |= nodes & {*self.before.isr, *self.before.elr}
         self.cluster.start(*nodes, unclean=stop != CLEAN, seems_whole=stop == DOUBTFUL)
-        self.after(frozenset(nodes) if stop == LOST else frozenset())
+        self.after(frozenset(nodes) if stop in (LOST, REPLACED) else frozenset())
 
     @rule(node_id=node_ids, stop=stops)
     def restart(self, node_id: int, stop: str) -> None:
@@ -104,6 +115,7 @@ class Records(RuleBasedStateMachine):
         self.before = partition = self.cluster.partition
         if node_id in partition.replicas and node_id not in partition.isr:
             self.has[node_id] = self.has[partition.leader]
+            self.empty.discard(node_id)
             self.cluster.alter(*partition.isr, node_id)
         self.after()
 
@@ -122,6 +134,7 @@ class Records(RuleBasedStateMachine):
         for node_id in set(BROKERS) - set(self.cluster.partition.replicas):
             self.has[node_id] = 0  # its log is deleted
             self.doubted.discard(node_id)
+            self.empty.discard(node_id)
         self.after()
 
     @rule()

@@ -3,7 +3,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
 from ottla.controller import machine
 from ottla.controller.machine import Decision, NewPartitions, NewTopic, TopicSelector

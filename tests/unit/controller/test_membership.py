@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from ottla.controller import membership
 from ottla.controller.membership import Membership
-from ottla.controller.term import Term
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.controller.term import ControllerTerm
+from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 
@@ -48,7 +49,7 @@ class Bench:
                 await asyncio.sleep(0.001)
 
 
-def _no_term(_: int) -> Term:
+def _no_term(_: int) -> ControllerTerm:
     raise AssertionError("nobody stands for election here")
 
 
@@ -126,3 +127,79 @@ async def test_who_stood_aside_may_lead_again(bench: Bench) -> None:
     await bench.members.stand_aside()
     await bench.members.stand_aside(False)
     assert bench.said == READY
+
+
+class Candidate(Bench):
+    """A membership whose times in office do nothing; `epochs` are those that it was elected with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: list[int] = []
+        self.members = Membership(
+            MemoryStore(self.server, 1), 1, self._new_term, self._count_lost, self._count_renewed
+        )
+
+    def _new_term(self, epoch: int) -> ControllerTerm:
+        self.epochs.append(epoch)
+        return cast(ControllerTerm, IdleTerm())
+
+
+class IdleTerm:
+    """A time in office that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._over.wait()
+
+    async def give_up(self) -> None:
+        self._over.set()
+
+    stop = give_up
+
+
+@pytest.fixture
+async def candidate(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Candidate]:
+    monkeypatch.setattr(membership, "RETRY_S", 0.001)
+    made = Candidate()
+    await made.members.open(STARTING)
+    yield made
+    await made.members.close()
+
+
+async def test_who_stands_while_the_session_is_being_replaced_is_a_candidate_with_the_next_one(
+    candidate: Candidate,
+) -> None:
+    candidate.server.expire_node(1)
+    candidate.server.cut(1)  # the next session has to wait
+    await candidate.until(lambda: candidate.lost == 1)
+    await candidate.members.register(READY)
+    candidate.members.stand()
+    candidate.server.heal(1)
+    await candidate.until(lambda: bool(candidate.epochs))
+
+
+async def test_a_candidacy_follows_every_session(candidate: Candidate) -> None:
+    candidate.members.stand()
+    for count in (1, 2, 3):
+        await candidate.until(lambda: len(candidate.epochs) == count)  # noqa: B023
+        candidate.server.expire_node(1)
+
+
+async def test_a_failure_that_nobody_expected_ends_neither_the_sessions_nor_the_candidacies(
+    candidate: Candidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    candidate.members.stand()
+    await candidate.until(lambda: len(candidate.epochs) == 1)
+    monkeypatch.setattr(candidate.members, "_on_lost", fail)
+    monkeypatch.setattr(candidate.members, "_on_renewed", fail)
+    monkeypatch.setattr(IdleTerm, "give_up", fail)
+    candidate.server.expire_node(1)
+    await candidate.until(lambda: len(candidate.epochs) == 2)
+    monkeypatch.undo()
+    candidate.server.expire_node(1)
+    await candidate.until(lambda: len(candidate.epochs) == 3)

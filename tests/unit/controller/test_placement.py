@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.controller.machine.placement import place
+from ottla.controller.machine.topics import place
 from ottla.metadata.image import BrokerImage
 from ottla.protocol.errors import InvalidReplicationFactor
 

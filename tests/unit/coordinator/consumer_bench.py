@@ -7,12 +7,12 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Reply, SetTimer, Step, TimerKey
-from ottla.coordinator.group import consumer_events
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_partitions import Partitions, grouped
-from ottla.coordinator.group.consumer_requests import Beat, BeatRequest
+from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.partitions import Partitions, grouped
+from ottla.coordinator.group.consumer.requests import Heartbeat, HeartbeatRequest
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.record_codec import decode_record, encode_record
 from ottla.coordinator.group.records import Record
@@ -72,12 +72,12 @@ class Bench:
             raise reply
         return reply
 
-    def beat(self, member_id: str, epoch: int, **fields: Any) -> Beat:
-        beat = self.call(consumer_events.beat, beat_request(member_id, epoch, **fields))
-        assert isinstance(beat, Beat)
+    def beat(self, member_id: str, epoch: int, **fields: Any) -> Heartbeat:
+        beat = self.call(events.beat, beat_request(member_id, epoch, **fields))
+        assert isinstance(beat, Heartbeat)
         return beat
 
-    def join(self, member_id: str, *topics: str, **fields: Any) -> Beat:
+    def join(self, member_id: str, *topics: str, **fields: Any) -> Heartbeat:
         fields = {"subscribed_topics": topics, "rebalance_timeout_ms": 60_000, "owned": {}} | fields
         return self.beat(member_id, 0, **fields)
 
@@ -157,8 +157,8 @@ def beat_request(
     server_assignor: str | None = None,
     owned: Partitions | None = None,
     fresh_id: str = "fresh",
-) -> BeatRequest:
-    return BeatRequest(
+) -> HeartbeatRequest:
+    return HeartbeatRequest(
         group_id,
         member_id,
         epoch,

@@ -7,13 +7,13 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.api.departed_brokers import DepartedBrokers
 from ottla.api.dispatcher import Dispatcher
-from ottla.api.produce_turns import ProduceTurns
-from ottla.api.producer_ids import ProducerIds
+from ottla.api.support.context import ProducerIds
+from ottla.api.support.produce_scheduler import ProduceScheduler
+from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
 from ottla.broker.transaction_peers import TransactionPeers
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.controller.machine import NewTopic, TopicSelector
 from ottla.controller.runner import Controller
@@ -32,12 +32,12 @@ from ottla.protocol.frames import (
     decode_response_header,
     encode_request_header,
 )
-from ottla.protocol.messages import request_encoder, response_decoder
-from ottla.protocol.record_batch import iter_batches
-from ottla.protocol.records import iter_records
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.records import iter_records
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 
 class Client:
@@ -47,7 +47,13 @@ class Client:
     host = "10.0.0.7"
     listener_name = "PLAINTEXT"
     software = ""
-    has_fetched = False
+    has_fetched = is_held_up = False
+
+    def hold(self) -> None:
+        """Do nothing: what is sent is not read from a socket."""
+
+    def release(self) -> None:
+        """Do nothing, as in `hold`."""
 
 
 class CoordinatorBench:
@@ -67,7 +73,9 @@ class CoordinatorBench:
         self.cluster = ClusterState()
         self.controller = Controller(self.store, self.cluster, self.clock, 1, lambda: self.config)
         await self.controller.start()
-        await self.controller.register_broker([Endpoint("PLAINTEXT", "broker.example", 9092)])
+        await self.controller.register_broker(
+            [Endpoint("PLAINTEXT", "broker.example", 9092)], directory_id="disk"
+        )
         self.log_directory = LogDirectory(
             "/data", self.disk, self.clock, node_id=1, cluster_id=self.cluster.image.cluster_id
         )
@@ -104,8 +112,8 @@ class CoordinatorBench:
             groups=self.groups,
             transactions=self.transactions,
             producer_ids=self.producer_ids,
-            produce_turns=ProduceTurns(),
-            departed_brokers=DepartedBrokers(self.clock),
+            produce_turns=ProduceScheduler(),
+            departed_brokers=RecentlyFencedBrokers(self.clock),
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
         await self.transactions.start()

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.coordinator.effects import SetTimer, Step, TimerKey
-from ottla.coordinator.group.classic import ClassicGroup
+from ottla.common.config.broker import BrokerConfig
+from ottla.coordinator.effects import InTransaction, SetTimer, Step, TimerKey
+from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import Record
 from ottla.coordinator.group.requests import JoinRequest, SyncRequest
-from ottla.coordinator.in_transaction import InTransaction
 from ottla.metadata.image import ClusterImage
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import KafkaError, MemberIdRequired
+from ottla.protocol.records.control import Marker
 
 START_MS = 1_000_000
 PARKED = object()

@@ -12,8 +12,8 @@ from tests.unit.coordinator.consumer_bench import (
     sync_request,
 )
 
-from ottla.coordinator.group import consumer_events
-from ottla.coordinator.group.consumer_partitions import to_record
+from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.partitions import to_record
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver
 from ottla.protocol.errors import (
@@ -41,7 +41,7 @@ def test_a_classic_member_joins_a_consumer_group(bench: Bench) -> None:
     bench.beat("new", 1, owned=parts("orders", 0, 1, 2))
     assert classic.follow()
     assert classic.owned == {"orders": [3, 4, 5]}
-    assert bench.call(consumer_events.describe, GROUP).members[1].is_classic
+    assert bench.call(events.describe, GROUP).members[1].is_classic
 
 
 def test_a_dynamic_classic_member_is_told_its_id_first(bench: Bench) -> None:

@@ -6,10 +6,10 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinator.group.assign_range import assign_range
-from ottla.coordinator.group.assign_types import Assignment, PartitionCounts, Subscriber
-from ottla.coordinator.group.assign_uniform import assign_uniform
-from ottla.coordinator.group.consumer_partitions import each_of, size
+from ottla.coordinator.group.consumer.assign_range import assign_range
+from ottla.coordinator.group.consumer.assign_types import Assignment, PartitionCounts, Subscriber
+from ottla.coordinator.group.consumer.assign_uniform import assign_uniform
+from ottla.coordinator.group.consumer.partitions import each_of, size
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
 A, B, C = TOPICS[:3]

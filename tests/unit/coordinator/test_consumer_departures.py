@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, settle
 
-from ottla.coordinator.group.consumer import ConsumerState
-from ottla.coordinator.group.consumer_partitions import to_record
+from ottla.coordinator.group.consumer.group import ConsumerState
+from ottla.coordinator.group.consumer.partitions import to_record
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.errors import FencedInstanceId, NonEmptyGroup, UnknownMemberId, UnreleasedInstanceId
 

@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, topic_id
 
-from ottla.coordinator.group import consumer_events
-from ottla.coordinator.group.consumer import ConsumerGroup
+from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, FetchRequest, OffsetToCommit
 from ottla.protocol.errors import (
@@ -74,7 +74,7 @@ def test_offsets_outlive_a_failover_and_the_groups_protocol(bench: Bench) -> Non
 def test_a_group_is_described_with_what_its_members_have_and_are_to_have(bench: Bench) -> None:
     bench.join("a", "orders", instance_id="i", rack_id="r")
     bench.join("b", "orders")
-    described = bench.call(consumer_events.describe, GROUP)
+    described = bench.call(events.describe, GROUP)
     assert (described.state, described.epoch, described.target_epoch) == ("Reconciling", 2, 2)
     first, second = described.members
     assert (first.member_id, first.instance_id, first.rack_id, first.member_epoch) == ("a", "i", "r", 1)
@@ -89,6 +89,6 @@ def test_a_group_is_described_with_what_its_members_have_and_are_to_have(bench: 
 def test_only_consumer_groups_are_described(bench: Bench) -> None:
     bench.call(GroupMachine.commit, commit("", -1))
     with pytest.raises(GroupIdNotFound):
-        bench.call(consumer_events.describe, GROUP)
+        bench.call(events.describe, GROUP)
     with pytest.raises(GroupIdNotFound):
-        bench.call(consumer_events.describe, "unknown")
+        bench.call(events.describe, "unknown")

@@ -1,13 +1,16 @@
 """ConsumerGroupHeartbeat: joining, moving partitions, epochs, and requests that make no sense."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.consumer_bench import ALL, Bench, parts, settle
+from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, settle
 
-from ottla.coordinator.group.consumer import ConsumerState
-from ottla.coordinator.group.consumer_member import MemberState
-from ottla.coordinator.group.consumer_partitions import size, to_record
+from ottla.coordinator.group.consumer.group import ConsumerState
+from ottla.coordinator.group.consumer.member import MemberState
+from ottla.coordinator.group.consumer.partitions import size, to_record
+from ottla.metadata.image import changes
+from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (
     FencedMemberEpoch,
     GroupIdNotFound,
@@ -233,3 +236,16 @@ def test_a_full_group_takes_no_more_members_but_keeps_those_it_has() -> None:
     bench.join("b", "orders")
     bench.beat("a1", -2, instance_id="a")
     bench.join("a2", "orders", instance_id="a")
+
+
+def test_a_groups_own_times_count_as_soon_as_they_are_set() -> None:
+    bench = Bench({"orders": 2})
+    assert bench.join("m", "orders").heartbeat_interval_ms == 5_000
+    assert bench.timers["session", GROUP, "m"] == bench.now_ms + 45_000
+    own = {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "6000"}
+    old, bench.image = bench.image, replace(bench.image, configs={(ConfigResource.GROUP, GROUP): own})
+    bench.call(lambda machine, now_ms, _: machine.new_image(now_ms, bench.image, changes(old, bench.image)))
+    assert bench.beat("m", bench.group.members["m"].holding.epoch).heartbeat_interval_ms == 6_000
+    assert bench.timers["session", GROUP, "m"] == bench.now_ms + 60_000
+    bench.fail_over()
+    assert bench.timers["session", GROUP, "m"] == bench.now_ms + 60_000

@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, settle
 
-from ottla.coordinator.group import consumer_events
-from ottla.coordinator.group.consumer_partitions import to_record
+from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.partitions import to_record
 from ottla.coordinator.group.records import ConsumerTopicsKey, ConsumerTopicsValue, Record
 from ottla.protocol.errors import InvalidRegularExpression
 
@@ -130,10 +130,10 @@ def test_the_assignor_that_most_members_ask_for_is_used(bench: Bench) -> None:
     settle(bench, "a", "b", "c")
     assert bench.held("a") == parts("orders", 0, 1)
     assert bench.held("b") == parts("orders", 2, 3)
-    assert bench.call(consumer_events.describe, GROUP).assignor == "range"
+    assert bench.call(events.describe, GROUP).assignor == "range"
 
 
 def test_the_first_configured_assignor_is_the_default() -> None:
     bench = Bench({"orders": 6}, group_consumer_assignors="range,uniform")
     bench.join("a", "orders")
-    assert bench.call(consumer_events.describe, GROUP).assignor == "range"
+    assert bench.call(events.describe, GROUP).assignor == "range"

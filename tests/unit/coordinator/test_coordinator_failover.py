@@ -73,7 +73,7 @@ async def test_a_broker_without_a_session_coordinates_nothing_until_it_leads_aga
 
 
 async def test_a_partition_that_is_led_only_later_is_loaded_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.coordinator.shards.LEAD_AGAIN_S", 0.01)
+    monkeypatch.setattr("ottla.coordinator.partitions.LEAD_AGAIN_S", 0.01)
     bench = CoordinatorBench()
     await bench.start()
     bench.partitions.fence()

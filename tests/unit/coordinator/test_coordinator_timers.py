@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from ottla.coordinator.effects import TimerKey
-from ottla.coordinator.timers import Timers
+from ottla.coordinator.runtime import Timers
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ async def test_cancelled_timers_never_fire(fired: list[TimerKey]) -> None:
 async def test_after_the_loop_was_held_up_signs_of_life_are_read_before_timers_fire(
     fired: list[TimerKey], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.coordinator.timers.LATE_S", 0.01)
-    monkeypatch.setattr("ottla.coordinator.timers.PATIENCE_S", 0.05)
+    monkeypatch.setattr("ottla.coordinator.runtime.LATE_S", 0.01)
+    monkeypatch.setattr("ottla.coordinator.runtime.PATIENCE_S", 0.05)
     timers = Timers(fired.append)
     timers.set(("alive",), 1)
     timers.set(("dead",), 1)

@@ -15,11 +15,11 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetKey, OffsetValue, Record
 from ottla.coordinator.group.requests import CommitRequest, FetchRequest, JoinRequest, OffsetToCommit
 from ottla.coordinator.partition_writer import BATCH_BYTES
-from ottla.coordinator.placement import partition_for
+from ottla.coordinator.partitions import partition_for
 from ottla.protocol.errors import CoordinatorNotAvailable, NotCoordinator
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record as LogRecord
-from ottla.protocol.records import encode_batch
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record as LogRecord
+from ottla.protocol.records.records import encode_batch
 
 
 def commit_of(group_id: str, *offsets: int, topic: str = "orders", metadata: str = "") -> CommitRequest:
@@ -169,7 +169,7 @@ async def test_records_that_cannot_be_read_are_left_out(
 
 
 async def test_a_partition_that_cannot_be_read_is_loaded_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.coordinator.shards.RETRY_S", 0.01)
+    monkeypatch.setattr("ottla.coordinator.partitions.RETRY_S", 0.01)
     bench = CoordinatorBench(offsets_topic_num_partitions=1)
     await bench.start()
     await bench.create_topics("orders")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.coordinator.placement import partition_for
+from ottla.coordinator.partitions import partition_for
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 from tests.unit.coordinator.group_table import Table, subscription
 
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import State
-from ottla.coordinator.group.classic_record import record_of
+from ottla.coordinator.group.classic.group import ClassicGroup, State
+from ottla.coordinator.group.classic.record import record_of
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Joined, Leaver, OffsetToCommit
 from ottla.protocol.errors import MemberIdRequired

@@ -12,10 +12,9 @@ from tests.unit.coordinator.consumer_bench import (
     sync_request,
 )
 
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import State
-from ottla.coordinator.group.consumer import ConsumerState
-from ottla.coordinator.group.consumer_partitions import size
+from ottla.coordinator.group.classic.group import ClassicGroup, State
+from ottla.coordinator.group.consumer.group import ConsumerState
+from ottla.coordinator.group.consumer.partitions import size
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.migration_protocol import encode_assignment
 from ottla.coordinator.group.requests import Leaver

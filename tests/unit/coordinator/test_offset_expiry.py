@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinator.group_table import Table
 from tests.unit.coordinator.offset_commits import DAY_MS, commit, fetch, topics
 
-from ottla.coordinator.group import expiry
+from ottla.coordinator.group import offsets
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver
 from ottla.metadata.image import changes
@@ -77,14 +77,14 @@ def test_an_empty_group_without_offsets_is_forgotten() -> None:
 
 
 def test_many_expired_offsets_are_forgotten_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "RECORDS_PER_SLICE", 3)
-    monkeypatch.setattr(expiry, "GROUPS_PER_SLICE", 2)
+    monkeypatch.setattr(offsets, "RECORDS_PER_SLICE", 3)
+    monkeypatch.setattr(offsets, "GROUPS_PER_SLICE", 2)
     table = started()
     for group in range(10):
         commit(table, group_id=f"g{group}")
     table.wait(WEEK_MS)
     before = len(table.log)
-    table.take(table.machine.on_timer(table.now_ms, expiry.KEY))
+    table.take(table.machine.on_timer(table.now_ms, offsets.KEY))
     assert len(table.log) - before <= 6
     table.wait(0)
     assert table.machine.groups == {}
@@ -100,7 +100,7 @@ def delete_topics(table: Table, *left: str) -> None:
 
 
 def test_offsets_of_a_deleted_topic_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "RECORDS_PER_SLICE", 2)
+    monkeypatch.setattr(offsets, "RECORDS_PER_SLICE", 2)
     table = started()
     for partition in range(5):
         commit(table, partition=partition)

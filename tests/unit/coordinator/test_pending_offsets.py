@@ -9,13 +9,13 @@ import pytest
 from tests.unit.coordinator.group_table import Table
 from tests.unit.coordinator.offset_commits import DAY_MS, commit, commit_of, topics
 
-from ottla.coordinator.group import expiry
+from ottla.coordinator.group import offsets
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffset, FetchRequest
 from ottla.metadata.image import ClusterImage, changes
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import IllegalGeneration, UnknownMemberId, UnstableOffsetCommit
+from ottla.protocol.records.control import Marker
 
 
 def commit_in_transaction(
@@ -163,10 +163,10 @@ def test_a_group_with_something_pending_does_not_expire() -> None:
     commit(table, 3)
     commit_in_transaction(table, 7)
     table.now_ms += 30 * DAY_MS
-    table.take(expiry.expire(table.now_ms, "", table.machine.groups, table.machine.offsets, table.config))
+    table.take(offsets.expire(table.now_ms, "", table.machine.groups, table.machine.offsets, table.config))
     assert offset(table) == 3
     end(table, commit=False)
-    table.take(expiry.expire(table.now_ms, "", table.machine.groups, table.machine.offsets, table.config))
+    table.take(offsets.expire(table.now_ms, "", table.machine.groups, table.machine.offsets, table.config))
     assert offset(table) is None
     assert "g" not in table.machine.groups
 

@@ -17,12 +17,12 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.errors import ErrorCode
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.group_calls import now
+from ottla.api.support.group_calls import now
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
-from ottla.coordinator import shards
+from ottla.coordinator import partitions
 from ottla.coordinator.transaction.requests import EndRequest, InitRequest, ListFilter
-from ottla.coordinator.transaction.transaction import Producer, State, Transaction
+from ottla.coordinator.transaction.transaction import LAST_EPOCH, Producer, State, Transaction
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
@@ -31,7 +31,9 @@ from ottla.protocol.errors import (
     ProducerFenced,
     TransactionalIdNotFound,
 )
-from ottla.protocol.record_batch import iter_batches
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.control import Marker
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.protocol.types import NO_THROTTLE, TopicName, TransactionalId, i32
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -76,9 +78,12 @@ async def completed(bench: CoordinatorBench) -> Transaction:
 def markers(bench: CoordinatorBench, at: TopicPartition) -> list[tuple[int, int]]:
     """Return producer id and epoch of the control batches in a partition."""
     log = bench.partitions.get(*at).log
-    read = log.read(0, 1 << 20, log.log_end_offset).records
-    data = read if isinstance(read, bytes) else read.read()
-    headers = [header for header, _ in iter_batches(data)]
+    headers, offset = [], 0
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 20, log.log_end_offset)
+        data = read.records if isinstance(read.records, bytes) else read.records.read()
+        headers += [header for header, _ in iter_batches(data)]
+        offset = read.next_offset
     return [(each.producer_id, each.producer_epoch) for each in headers if each.is_control]
 
 
@@ -170,6 +175,61 @@ async def test_the_markers_of_a_deleted_topic_are_nobodys_business(bench: Coordi
     await bench.delete_topics("orders")
     await end(bench, producer)
     assert (await completed(bench)).state == State.COMPLETE_COMMIT
+
+
+# After a power cut of all its replicas the coordinator may know less than the partitions do (decision 90).
+
+
+def write_ahead(bench: CoordinatorBench, at: TopicPartition, producer: Producer) -> None:
+    """Append a batch of a later epoch: of a transaction that the coordinator has forgotten."""
+    batch = encode_batch(
+        [Record(0, 1_000, None, b"later")],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch + 5,
+        base_sequence=0,
+        transactional=True,
+    )
+    (header, data), *_ = iter_batches(batch)
+    partition = bench.partitions.get(*at)
+    partition.log.verifications.begin(header.producer_id, header.producer_epoch, 0).confirm()
+    partition.append(data, header)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("bumps_epoch", [True, False])
+async def test_a_partition_that_is_ahead_of_its_coordinator_does_not_block_the_id(
+    bench: CoordinatorBench, commit: bool, bumps_epoch: bool
+) -> None:
+    producer = await begin(bench, A, B)
+    write_ahead(bench, A, producer)
+    await now(bench.transactions.end(EndRequest("t", producer, commit, bumps_epoch)))
+    found = await completed(bench)
+    assert found.state == (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    assert markers(bench, A) == [(producer.producer_id, LAST_EPOCH)]
+    assert markers(bench, B) == [(producer.producer_id, producer.epoch + bumps_epoch)]
+    assert bench.partitions.get(*A).log.producers.first_open_offset() is None
+    # The old producer is fenced; the next one is none that A has ever seen.
+    with pytest.raises(ProducerFenced):
+        await now(bench.transactions.add_partitions("t", producer, frozenset({A})))
+    after = await begin(bench, A)
+    assert after.producer_id != producer.producer_id
+    assert await end(bench, after)
+    assert (await completed(bench)).state == State.COMPLETE_COMMIT
+
+
+async def test_a_coordinator_that_was_replaced_does_not_fence_what_its_successor_began(
+    bench: CoordinatorBench,
+) -> None:
+    producer = await begin(bench, A)
+    partition = bench.partitions.get(*A)
+    partition.append_marker(Marker(*producer, True, 1_000, 0))  # by the successor
+    write_ahead(bench, A, producer)
+    await end(bench, producer)
+    async with asyncio.timeout(2):
+        while bench.transactions._markers._tasks:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert (await bench.transactions.describe("t")).state == State.PREPARE_COMMIT  # left to the successor
+    assert partition.log.producers.first_open_offset() is not None
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -293,7 +353,7 @@ async def test_a_broker_that_has_lost_its_session_coordinates_nothing(bench: Coo
 async def test_a_partition_that_is_not_led_yet_is_loaded_once_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shards, "LEAD_AGAIN_S", 0.005)
+    monkeypatch.setattr(partitions, "LEAD_AGAIN_S", 0.005)
     bench = CoordinatorBench()
     await bench.start()
     await bench.transactions.find("t")

@@ -10,14 +10,14 @@ from ottla.common.clock import ManualClock
 from ottla.common.file_range import FileRange
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import RECOVERY_POINTS, encode_offsets, write_atomically
+from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_types import Appended
-from ottla.log.opening import create_log, open_log
 from ottla.log.storage import Storage
-from ottla.protocol.record_batch import BatchHeader, check_batch, iter_batches
-from ottla.protocol.records import Record, decode_records, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
+from ottla.protocol.records.records import Record, decode_records, encode_batch
+from ottla.testing.simulation.disk import SimDisk
 
 ROOT = "/data"
 PARTITION = TopicPartition("orders", 0)
@@ -97,7 +97,7 @@ class LogBench:
         self.log.on_truncate = self._checkpoint
         self.recovery_point = 0
 
-    def _checkpoint(self, log: object) -> None:
+    def _checkpoint(self, log: object, end_offset: int = 0) -> None:
         self.recovery_point = self.log.recovery_point
         write_atomically(
             self.disk, f"{ROOT}/{RECOVERY_POINTS}", encode_offsets({PARTITION: self.recovery_point})

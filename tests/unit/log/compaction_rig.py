@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
-from ottla.log.cleaner import Round
-from ottla.log.compaction import Dirt, measure_dirt
+from ottla.log.compaction.cleaner import Round
+from ottla.log.compaction.policy import CleanableStats, measure_dirt
+from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.opening import create_log, open_log
 from ottla.log.storage import Storage
-from ottla.protocol.record_batch import BatchHeader, check_batch, check_crc, iter_batches
-from ottla.protocol.records import Record, decode_records, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.protocol.records.batch import BatchHeader, check_batch, check_crc, iter_batches
+from ottla.protocol.records.records import Record, decode_records, encode_batch
+from ottla.testing.simulation.disk import SimDisk
 
 PARTITION = TopicPartition("topic", 0)
 FOLDER = "data/topic-0"
@@ -93,7 +93,7 @@ class Rig:
             job.run()
             self.log.finish_flush(job, None)
 
-    def dirt(self) -> Dirt:
+    def dirt(self) -> CleanableStats:
         return measure_dirt(
             self.log.sealed,
             self.log.config,

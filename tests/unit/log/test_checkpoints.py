@@ -18,7 +18,7 @@ from ottla.log.checkpoints import (
     read_or_set_aside,
     write_atomically,
 )
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 ORDERS = TopicPartition("orders", 3)
 SOME_ID = UUID("12345678-1234-5678-1234-567812345678")

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.log.compaction import Dirt, group_segments, measure_dirt
+from ottla.log.compaction.policy import CleanableStats, group_segments, measure_dirt
 from ottla.log.log_config import LogConfig
 
 NOW = 1_700_000_000_000
@@ -24,7 +24,7 @@ class Described:
     first_timestamp: int = NOW
 
 
-def dirt(segments: list[Described], config: LogConfig = COMPACT, **given: int | None) -> Dirt:
+def dirt(segments: list[Described], config: LogConfig = COMPACT, **given: int | None) -> CleanableStats:
     """Segments of ten offsets each; the active one starts after them."""
     facts: dict[str, int | None] = {
         "active_base_offset": 10 * len(segments),
@@ -41,7 +41,7 @@ def four() -> list[Described]:
 
 
 def test_a_log_that_was_never_cleaned_is_all_dirty() -> None:
-    assert dirt(four()) == Dirt(0, 40, 0, 400, False)
+    assert dirt(four()) == CleanableStats(0, 40, 0, 400, False)
     assert dirt(four()).ratio == 1.0
 
 
@@ -51,13 +51,13 @@ def test_a_log_without_sealed_segments_is_not_worth_cleaning() -> None:
 
 def test_what_lies_below_the_last_round_is_clean() -> None:
     found = dirt(four(), cleaned_to=30)
-    assert found == Dirt(30, 40, 300, 100, False)
+    assert found == CleanableStats(30, 40, 300, 100, False)
     assert not found.is_worth_cleaning(0.25)
     assert found.is_worth_cleaning(0.24)
 
 
 def test_a_segment_that_a_round_left_half_way_is_still_dirty() -> None:
-    assert dirt(four(), cleaned_to=25) == Dirt(25, 40, 200, 200, False)
+    assert dirt(four(), cleaned_to=25) == CleanableStats(25, 40, 200, 200, False)
 
 
 def test_a_fully_clean_log_has_no_dirt() -> None:
@@ -66,13 +66,13 @@ def test_a_fully_clean_log_has_no_dirt() -> None:
 
 def test_a_checkpoint_that_does_not_fit_the_log_is_not_believed() -> None:
     assert dirt(four(), cleaned_to=41).first_dirty_offset == 0
-    assert dirt(four()[1:], active_base_offset=40, log_start_offset=12, cleaned_to=5) == Dirt(
+    assert dirt(four()[1:], active_base_offset=40, log_start_offset=12, cleaned_to=5) == CleanableStats(
         12, 40, 0, 300, False
     )
 
 
 def test_a_segment_that_reaches_past_the_stable_offset_is_not_cleaned() -> None:
-    assert dirt(four(), stable_offset=39) == Dirt(0, 30, 0, 300, False)
+    assert dirt(four(), stable_offset=39) == CleanableStats(0, 30, 0, 300, False)
     assert dirt(four(), stable_offset=5, cleaned_to=0).dirty_bytes == 0
 
 
@@ -82,7 +82,7 @@ def test_records_younger_than_the_least_lag_stay_untouched() -> None:
     for segment in segments[:2]:
         segment.max_timestamp = NOW - 2 * HOUR
     segments[3].max_timestamp = NOW - 2 * HOUR
-    assert dirt(segments, config) == Dirt(0, 20, 0, 200, False)
+    assert dirt(segments, config) == CleanableStats(0, 20, 0, 200, False)
 
 
 def test_a_log_with_records_older_than_the_greatest_lag_is_cleaned_whatever_its_ratio() -> None:
@@ -102,11 +102,11 @@ def test_a_log_with_records_older_than_the_greatest_lag_is_cleaned_whatever_its_
 
 
 def test_the_clean_part_does_not_shrink_when_the_dirty_part_is_out_of_reach() -> None:
-    assert dirt(four(), cleaned_to=20, stable_offset=15) == Dirt(20, 20, 200, 0, False)
+    assert dirt(four(), cleaned_to=20, stable_offset=15) == CleanableStats(20, 20, 200, 0, False)
 
 
 def test_a_log_that_starts_inside_of_its_active_segment_has_nothing_to_clean() -> None:
-    assert dirt(four(), log_start_offset=47) == Dirt(40, 40, 400, 0, False)
+    assert dirt(four(), log_start_offset=47) == CleanableStats(40, 40, 400, 0, False)
 
 
 @settings(max_examples=200, deadline=None)

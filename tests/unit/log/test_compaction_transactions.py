@@ -15,12 +15,12 @@ from tests.unit.log.transaction_bench import (
     stable_offset,
 )
 
-from ottla.log.cleaner import Round
-from ottla.log.compaction import measure_dirt
-from ottla.log.janitor import last_stable_offset
-from ottla.protocol.control_records import decode_marker
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import decode_records, encode_batch
+from ottla.log.compaction.cleaner import Round
+from ottla.log.compaction.policy import measure_dirt
+from ottla.log.maintenance import last_stable_offset
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.control import decode_marker
+from ottla.protocol.records.records import decode_records, encode_batch
 
 DAY = 86_400_000
 KEYS = [b"key-%d" % each for each in range(5)]

@@ -22,7 +22,7 @@ from tests.unit.log.bench import (
 
 from ottla.log.names import LOG
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import check_crc, iter_batches
+from ottla.protocol.records.batch import check_crc, iter_batches
 
 Values = dict[int, str]
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from ottla.log.disk import DirEntry, Disk, RealDisk
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 
 @pytest.fixture(params=["real", "simulated"])

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.file_pool import FilePool, PooledFile
-from ottla.log.offset_index import OffsetIndex
-from ottla.log.sparse_index import BLOCK_BYTES, CorruptIndex
-from ottla.log.time_index import TimeIndex
-from ottla.testing.sim_disk import SimDisk
+from ottla.log.indexes import BLOCK_BYTES, CorruptIndex, OffsetIndex, TimeIndex
+from ottla.testing.simulation.disk import SimDisk
 
 BASE = 1000
 

@@ -19,8 +19,8 @@ from ottla.protocol.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
 )
-from ottla.protocol.record_batch import check_batch, check_crc, iter_batches
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import check_batch, check_crc, iter_batches
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 
 def test_an_append_stamps_offsets_and_the_leader_epoch_and_nothing_else() -> None:

@@ -14,7 +14,7 @@ from ottla.log.disk import Disk, RealDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory, LogDirectoryError
 from ottla.protocol.errors import KafkaStorageError
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 ROOT = "/data"
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
@@ -120,6 +120,26 @@ def test_meta_properties_that_cannot_be_read_stop_the_start_with_advice() -> Non
     disk.contents(f"{ROOT}/{META_PROPERTIES}")[:] = b"garbage"
     with pytest.raises(LogDirectoryError, match="restore it, or remove it"):
         open_directory(disk)
+
+
+def test_a_directory_has_an_id_of_its_own() -> None:
+    disk = SimDisk()
+    directory = filled(disk)
+    directory.close()
+    assert open_directory(disk).directory_id == directory.directory_id
+    assert open_directory(SimDisk()).directory_id != directory.directory_id
+
+
+@pytest.mark.parametrize("has_logs", [True, False])
+def test_logs_without_meta_properties_keep_the_id_that_the_cluster_knows(has_logs: bool) -> None:
+    disk = SimDisk()
+    directory = filled(disk) if has_logs else open_directory(disk)
+    directory.close()
+    disk.remove(f"{ROOT}/{META_PROPERTIES}")
+    known = directory.directory_id
+    again = LogDirectory(ROOT, disk, ManualClock(), node_id=1, cluster_id="c", directory_id=known)
+    again.open(lambda _topic: CONFIG)
+    assert (again.directory_id == known) == has_logs
 
 
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, LOG_STARTS])

@@ -17,7 +17,7 @@ from tests.unit.log.bench import (
 from ottla.log.names import DELETED, LOG
 from ottla.log.segment import Segment
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.record_batch import BatchHeader, check_batch
+from ottla.protocol.records.batch import BatchHeader, check_batch
 
 
 # Truncating

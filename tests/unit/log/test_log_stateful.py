@@ -16,7 +16,7 @@ from tests.unit.log.bench import LogBench, append, flush, idempotent, make_batch
 
 from ottla.log.log_types import Appended
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange, OutOfOrderSequenceNumber
-from ottla.protocol.record_batch import decode_header, iter_batches
+from ottla.protocol.records.batch import decode_header, iter_batches
 
 
 @dataclass(frozen=True)

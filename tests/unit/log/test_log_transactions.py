@@ -17,15 +17,15 @@ from tests.unit.log.transaction_bench import (
 )
 
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.protocol.control_records import MARKER_BYTES, Marker, decode_marker, encode_marker
 from ottla.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from ottla.protocol.record_batch import check_crc, decode_header
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import check_crc, decode_header
+from ottla.protocol.records.control import MARKER_BYTES, Marker, decode_marker, encode_marker
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 
 def test_a_marker_has_kafkas_layout() -> None:

@@ -8,7 +8,7 @@ from tests.unit.log.bench import LogBench, append, idempotent, read_values
 from ottla.log.log_config import LONG_MAX
 from ottla.log.names import LOG
 from ottla.protocol.errors import OutOfOrderSequenceNumber
-from ottla.protocol.record_batch import check_batch
+from ottla.protocol.records.batch import check_batch
 
 SEEDS = range(60)
 FLUSHED, SENT = 2, 8

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.bench import idempotent
 
-from ottla.log import producer_state
-from ottla.log.producer_snapshot import CorruptSnapshot
-from ottla.log.producer_state import ProducerState
+from ottla.log.producer_state import CorruptSnapshot, ProducerState
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
-from ottla.protocol.record_batch import BatchHeader, decode_header
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import BatchHeader, decode_header
+from ottla.protocol.records.records import Record, encode_batch
 
 LAST_SEQUENCE = (1 << 31) - 1
 
@@ -136,30 +134,3 @@ def test_producers_expire_when_idle_but_not_inside_a_transaction() -> None:
     )
     state.expire(now_ms=300, expiration_ms=200)
     assert list(state.producers) == [2, 3]
-
-
-def test_the_number_of_producers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 10)
-    state = state_after(
-        header(0, producer_id=0, transactional=True), *(header(0, producer_id=i) for i in range(1, 50))
-    )
-    assert list(state.producers) == [0, *range(41, 50)]
-
-
-def test_a_producer_that_goes_on_writing_is_not_forgotten_for_those_that_came_and_went(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 40)
-    headers = []
-    for number in range(200):
-        headers += [header(number, producer_id=7), header(0, producer_id=1000 + number)]
-    state = state_after(*headers)
-    assert 7 in state.producers
-    assert len(state) <= 40
-    assert max(state.producers) == 1199
-
-
-def test_snapshots_stay_cheap_enough_for_the_loop() -> None:
-    """The size of the largest one is what bounds the time that a roll takes."""
-    largest = producer_state.MAX_PRODUCERS * producer_state.BATCHES_KEPT * 46
-    assert largest < 3 << 20

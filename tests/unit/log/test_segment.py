@@ -9,9 +9,9 @@ from ottla.log.segment import Segment
 from ottla.log.segment_files import SegmentFiles
 from ottla.log.storage import Storage
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record, encode_batch
-from ottla.testing.sim_disk import SimDisk
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.testing.simulation.disk import SimDisk
 
 DIRECTORY = "/d/t-0"
 CONFIG = LogConfig(index_interval_bytes=300)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.log.bench import NOW_MS, LogBench, append, make_batch
 
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 
 def test_every_offset_has_the_time_of_its_record_in_whatever_segment() -> None:

@@ -10,7 +10,7 @@ from tests.unit.log.bench import NOW_MS, LogBench, append, make_batch
 
 from ottla.log import segment_lookup
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 
 
 def many_records(count: int, codec: int = 1) -> memoryview:

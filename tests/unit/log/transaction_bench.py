@@ -9,9 +9,9 @@ from tests.unit.log.bench import stored_bytes
 from ottla.log.log import Log
 from ottla.log.log_types import Appended
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.protocol.control_records import Marker, decode_marker
-from ottla.protocol.record_batch import BatchHeader, check_batch, iter_batches
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
+from ottla.protocol.records.control import Marker, decode_marker
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 
 class TransactionalProducer:

@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from ottla.broker.zookeeper_server import ZooKeeperFailed
-from ottla.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.metadata.zookeeper.store import ZooKeeperSettings, ZooKeeperStore
+from ottla.testing.cluster_process import ZooKeeperProcess
 
 _numbers = count(1)
 

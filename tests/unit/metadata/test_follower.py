@@ -8,8 +8,7 @@ import pytest
 from ottla.metadata import follower
 from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import ClusterCreated, ProducerIdsAllocated
 from ottla.metadata.state import ClusterState
 

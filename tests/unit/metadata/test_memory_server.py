@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.metadata.memory import MemoryStore
-from ottla.metadata.memory_server import MemoryServer
+from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import ProducerIdsAllocated
 from ottla.metadata.registration import BrokerRegistration
 from ottla.metadata.store import NodeIdInUse, SessionLost, StoreUnavailable

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from ottla.metadata import zookeeper_payload
 from ottla.metadata.records import MetadataError
 from ottla.metadata.registration import BrokerRegistration, decode_registration, encode_registration
-from ottla.metadata.zookeeper_payload import pack, read_header, unpack
+from ottla.metadata.zookeeper import log
+from ottla.metadata.zookeeper.log import pack, read_header, unpack
 
 
 @pytest.mark.parametrize("size", [0, 10, 4096, 4097, 100_000])
@@ -21,7 +21,7 @@ def test_what_is_packed_is_unpacked(size: int) -> None:
 
 
 def test_what_is_too_large_for_a_node_is_cut_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper_payload, "PART_BYTES", 100)
+    monkeypatch.setattr(log, "PART_BYTES", 100)
     text = "\n".join(f"{at * 7919 % 100_003:032x}" for at in range(1_000))
     payload = pack(text, 1, "id")
     assert all(len(part) <= 100 for part in payload.parts)

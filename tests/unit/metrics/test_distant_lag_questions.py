@@ -8,11 +8,16 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from ottla.coordinator.group.records import OffsetValue
-from ottla.coordinator.lag import Told
-from ottla.metrics import distant_lag
-from ottla.metrics.distant_lag import Question, answers, questions, request_for, requests
-from ottla.protocol.messages import request_decoder, request_encoder, response_decoder, response_encoder
+from ottla.coordinator.lag import LatestOffsets
+from ottla.metrics import remote_lag
+from ottla.metrics.remote_lag import Question, answers, questions, request_for, requests
 from ottla.protocol.own_messages import MeasuredPartition, MeasureLagResponse
+from ottla.protocol.schema.messages import (
+    request_decoder,
+    request_encoder,
+    response_decoder,
+    response_encoder,
+)
 from ottla.protocol.types import NO_THROTTLE, i64
 
 KEY, VERSION = 10940, 0
@@ -49,7 +54,7 @@ def test_nobody_is_asked_about_a_partition_without_a_leader() -> None:
 
 
 def test_one_request_asks_for_so_many_partitions_and_no_more(monkeypatch: Any) -> None:
-    monkeypatch.setattr(distant_lag, "MOST_PER_REQUEST", 4)
+    monkeypatch.setattr(remote_lag, "MOST_PER_REQUEST", 4)
     assert [len(batch) for _, batch in requests(asked(10), lambda each: 1)] == [4, 4, 2]
 
 
@@ -66,8 +71,8 @@ def test_the_answers_belong_to_the_questions_and_errors_are_left_out() -> None:
         memoryview(response_encoder(KEY, VERSION, VERSION)(response)), 0
     )
     assert dict(answers(asked(3), over_the_wire)) == {
-        ("billing", "orders", 0): Told(1, 9, 77),
-        ("billing", "orders", 2): Told(0, 20, None),
+        ("billing", "orders", 0): LatestOffsets(1, 9, 77),
+        ("billing", "orders", 2): LatestOffsets(0, 20, None),
     }
 
 
@@ -80,10 +85,10 @@ def test_a_request_survives_the_wire() -> None:
 
 
 def test_the_largest_request_is_within_what_a_broker_reads() -> None:
-    batch = [Question("g" * 200, "t" * 249, 2**31 - 1, 2**62)] * distant_lag.MOST_PER_REQUEST
+    batch = [Question("g" * 200, "t" * 249, 2**31 - 1, 2**62)] * remote_lag.MOST_PER_REQUEST
     encoded = request_encoder(KEY, VERSION, VERSION)(request_for(batch))
     assert len(request_decoder(KEY, VERSION, VERSION)(memoryview(encoded), 0).partitions) == len(batch)
 
 
 def test_what_was_told_of_a_group_that_has_read_on_since_is_how_far_it_was_behind_then() -> None:
-    assert Told(0, 10, 77).time_from(3) == Told(0, 10, 77).time_from(5) == 77
+    assert LatestOffsets(0, 10, 77).time_from(3) == LatestOffsets(0, 10, 77).time_from(5) == 77

@@ -3,7 +3,7 @@ import gzip
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from ottla.api.request_times import BOUNDS_S
+from ottla.api.support.request_times import BOUNDS_S
 from ottla.metrics import exporter_metrics, jmx_metrics, own_metrics
 from ottla.metrics.exposition import render
 from ottla.metrics.samples import Distribution, Samples, Summary

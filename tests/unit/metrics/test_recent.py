@@ -1,4 +1,4 @@
-from ottla.api.request_times import BOUNDS_S, RequestTimes, quantile
+from ottla.api.support.request_times import BOUNDS_S, RequestTimes, quantile
 from ottla.metrics.recent import Recent
 
 

@@ -32,6 +32,7 @@ GOODBYE = 8  # answered, then closed
 SWALLOW = 9  # the frame is kept in `kept`, answered with its size
 BIG = 10  # answered with 32 KiB
 WRONG = 11  # a mistake of the peer
+BROKER = b"from a broker"  # the payload of a broker's request
 DEADLINE_S = 10.0
 
 
@@ -67,6 +68,9 @@ class ScriptedHandler:
 
     def may_overlap(self, api_key: int) -> bool:
         return api_key in (PRODUCE, PRODUCE_NOW)
+
+    def is_from_broker(self, frame: memoryview) -> bool:
+        return bytes(frame[8:]) == BROKER
 
     def connection_made(self, connection: Connection) -> None:
         self.connections.append(connection)

@@ -197,3 +197,21 @@ async def test_echo_under_a_full_request_budget_is_served(net: Harness) -> None:
     assert await other.replies(100) == [2] * 100
     net.handler.answer(1)
     assert await client.replies(1) == [1]
+
+
+async def test_a_connection_that_is_held_is_not_read_until_it_is_released(net: Harness) -> None:
+    await net.serve()
+    client = await net.connect()
+    await client.send(request(PRODUCE, 1))
+    await until(lambda: 1 in net.handler.parked)
+    held = net.handler.connections[0]
+    held.hold()
+    await client.send(request(PRODUCE, 2) + request(PRODUCE, 3))
+    await net.check_echo()
+    assert net.server.stats.waits == 1
+    assert net.handler.seen == [1, 77], "though Produce may overlap, and others are served"
+    held.release()
+    await until(lambda: 3 in net.handler.parked)
+    for number in (1, 2, 3):
+        net.handler.answer(number)
+    assert await client.replies(3) == [1, 2, 3]

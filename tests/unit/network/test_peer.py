@@ -14,7 +14,7 @@ from ottla.network.peer import PeerAddress, Peers
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import BrokerNotAvailable, NetworkException, RequestTimedOut
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
-from ottla.protocol.messages import request_decoder, response_encoder
+from ottla.protocol.schema.messages import request_decoder, response_encoder
 from ottla.protocol.types import NO_THROTTLE, i32
 
 NODE = 7

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.network.harness import DiskFile, MemoryFile
 
 from ottla.common.file_range import FileRange
+from ottla.network.limits import NetworkStats
 from ottla.network.reply_writer import GATHER_BYTES, TURN_BYTES, ReplyWriter
-from ottla.network.stats import NetworkStats
 
 MIB = 1 << 20
 FILES = pytest.mark.parametrize("kind", [DiskFile, MemoryFile])

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
-from ottla.protocol.message_schema import FieldSpec, specs_of, zero_of
+from ottla.protocol.schema.fields import FieldSpec, specs_of, zero_of
 
 EVERY_API = sorted(api_key_map)
 ERROR_CODES = list(ErrorCode)

@@ -15,9 +15,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder as Aiokafk
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from ottla.protocol.compression import CODEC_NAMES
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, decode_records, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.compression import CODEC_NAMES
+from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 T0 = 1_700_000_000_000
 RECORDS = [

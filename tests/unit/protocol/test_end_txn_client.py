@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
 from kio.schema.errors import ErrorCode
 
+from ottla.client.producer.transaction_calls import VERSION, decode_ended, encode_end
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.end_txn_client import VERSION, decode_ended, encode_end
-from ottla.protocol.messages import request_encoder, response_encoder
+from ottla.protocol.schema.messages import request_encoder, response_encoder
 from ottla.protocol.types import NO_THROTTLE
 
 IDS, EPOCHS = st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1)

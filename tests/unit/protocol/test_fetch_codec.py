@@ -27,8 +27,8 @@ from ottla.protocol.fetch_codec import (
     encode_fetch_response,
 )
 from ottla.protocol.frames import decode_response_header
-from ottla.protocol.messages import MAX_REQUEST_ELEMENTS, request_class, response_class
 from ottla.protocol.primitives import encode_uvarint
+from ottla.protocol.schema.messages import MAX_REQUEST_ELEMENTS, request_class, response_class
 
 VERSIONS = range(4, 19)
 ZERO_ID = uuid.UUID(int=0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.protocol import fetch_client, produce_client
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.fetch_client import (
-    Asked,
+    FetchPartitionRequest,
     FetchSettings,
     Topic,
     decode_fetch_response,
@@ -114,7 +114,7 @@ def test_the_usual_answers_are_read_at_once():
 @pytest.mark.parametrize("version", [15, 16, 17])
 @pytest.mark.parametrize("rack", ["", "here"])
 def test_a_fetch_of_a_lone_partition_asks_for_the_same_as_one_among_others(version, rack):
-    settings, asked = FetchSettings(500, 1, 9999, 1, rack), Asked(2**40, 3, 1000)
+    settings, asked = FetchSettings(500, 1, 9999, 1, rack), FetchPartitionRequest(2**40, 3, 1000)
     lone = encode_fetch_request(version, settings, (11, 4), {Topic("orders", ID): {7: asked}}, {})
     both = {Topic("orders", ID): {7: asked}, Topic("more", uuid.UUID(int=1)): {0: asked}}
     request, beside = (

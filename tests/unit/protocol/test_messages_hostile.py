@@ -14,7 +14,8 @@ from tests.unit.protocol.entities import EVERY_API, kio_bytes, random_entity, ve
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest, KafkaError
-from ottla.protocol.messages import (
+from ottla.protocol.primitives import encode_uvarint
+from ottla.protocol.schema.messages import (
     MAX_REQUEST_ELEMENTS,
     request_class,
     request_decoder,
@@ -22,7 +23,6 @@ from ottla.protocol.messages import (
     response_decoder,
     response_encoder,
 )
-from ottla.protocol.primitives import encode_uvarint
 
 api_keys = pytest.mark.parametrize("api_key", EVERY_API, ids=lambda key: ApiKey(key).name.lower())
 

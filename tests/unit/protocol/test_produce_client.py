@@ -3,7 +3,6 @@ import pytest
 from ottla.protocol.errors import InvalidRequest, UnsupportedVersion
 from ottla.protocol.frames import decode_response_header
 from ottla.protocol.hot_path import Leader, NodeEndpoint
-from ottla.protocol.messages import request_decoder
 from ottla.protocol.produce_client import LAST_VERSION, decode_produce_response, encode_produce_request
 from ottla.protocol.produce_codec import (
     ProducePartitionResult,
@@ -11,6 +10,7 @@ from ottla.protocol.produce_codec import (
     decode_produce_request,
     encode_produce_response,
 )
+from ottla.protocol.schema.messages import request_decoder
 
 VERSIONS = range(3, LAST_VERSION + 1)
 TOPICS = {"a": [(0, b"xyz"), (5, b"q" * 300)], "bcd": [(1, b"")]}

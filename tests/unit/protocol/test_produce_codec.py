@@ -18,7 +18,6 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from ottla.protocol.frames import decode_response_header
 from ottla.protocol.hot_path import Leader, NodeEndpoint
-from ottla.protocol.messages import MAX_REQUEST_ELEMENTS, request_class, response_class
 from ottla.protocol.primitives import encode_uvarint
 from ottla.protocol.produce_codec import (
     ProducePartitionResult,
@@ -27,6 +26,7 @@ from ottla.protocol.produce_codec import (
     decode_produce_request,
     encode_produce_response,
 )
+from ottla.protocol.schema.messages import MAX_REQUEST_ELEMENTS, request_class, response_class
 
 VERSIONS = range(3, 14)
 EPOCH = datetime.fromtimestamp(0, UTC)

@@ -12,7 +12,7 @@ from ottla.registry.errors import RegistryError
 from ottla.registry.records import mode_record
 from ottla.registry.schema_log import SchemaLog
 from ottla.registry.topic import Conflict, LogRecord, Read, RecordTooLarge, Unavailable
-from ottla.testing.sim_loop import SimLoop
+from ottla.testing.simulation.loop import SimLoop
 
 MODE = [mode_record(None, "READONLY")]
 

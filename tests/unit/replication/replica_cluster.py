@@ -12,18 +12,17 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from ottla.api.context import RequestContext
 from ottla.api.fetch import fetch
-from ottla.api.fetch_sessions import FetchSessions
-from ottla.common.broker_keys import BrokerConfig
+from ottla.api.support.context import RequestContext
+from ottla.api.support.fetch_sessions import FetchSessions
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.file_range import FileRange
 from ottla.common.ids import new_uuid
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.metadata.entities import PartitionImage, partition_changed
+from ottla.metadata.entities import IsrChange, PartitionImage, partition_changed
 from ottla.metadata.image import EMPTY
-from ottla.metadata.isr_change import IsrChange
 from ottla.metadata.records import (
     BrokerRegistered,
     ConfigChanged,
@@ -35,15 +34,14 @@ from ottla.metadata.records import (
 from ottla.metadata.state import ClusterState
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import FencedLeaderEpoch, InvalidUpdateVersion, KafkaError, NetworkException
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.replication.replicator import Replicator
-from ottla.testing.sim_clock import SimClock
-from ottla.testing.sim_disk import SimDisk
-from ottla.testing.sim_loop import SimLoop
+from ottla.testing.simulation.disk import SimDisk
+from ottla.testing.simulation.loop import SimClock, SimLoop
 
 T = TypeVar("T")
 
@@ -79,6 +77,7 @@ class Link:
     listener_name: str = "PLAINTEXT"
     software: str = ""
     has_fetched: bool = False
+    is_held_up: bool = False
 
 
 class Node:

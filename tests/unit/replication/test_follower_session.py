@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.api.fetch_sessions import FetchSessions
+from ottla.api.support.fetch_sessions import FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.fetch_codec import decode_fetch_request

@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.replication.isr import Follower, InSyncReplicas, committed_offset, maximal_isr, may_join
+from ottla.replication.isr import (
+    MAX_MARKS,
+    Follower,
+    InSyncReplicas,
+    committed_offset,
+    maximal_isr,
+    may_join,
+)
 
 ME = 1
 OTHERS = (2, 3, 4)
@@ -98,6 +105,47 @@ def test_a_follower_is_caught_up_if_it_has_what_there_was_when_it_last_asked() -
     assert follower.caught_up_ms == 100, "at 200 it had what there was at 100"
     follower.fetched(20, 0, leader_end_offset=20, broker_epoch=1, now_ms=300)
     assert follower.caught_up_ms == 300
+
+
+def test_a_member_that_is_always_behind_by_less_than_the_limit_stays() -> None:
+    state = three()
+    for now_ms in range(0, 10 * LAG_MS, 50):
+        # The log grows by 1 a millisecond, and it is always half of the limit behind: never at its end.
+        fetched(state, 2, now_ms, now_ms, now_ms=now_ms)
+        fetched(state, 3, max(0, now_ms - LAG_MS // 2), now_ms, now_ms=now_ms)
+        assert state.wanted_members((2, 3), 0, now_ms, LAG_MS, now_ms=now_ms) is None
+
+
+def test_a_member_that_gets_ever_later_leaves_when_it_lags_for_too_long() -> None:
+    state = three()
+    now_ms = left_ms = 0
+    while not left_ms:
+        now_ms += 50
+        fetched(state, 2, now_ms, now_ms, now_ms=now_ms)
+        fetched(state, 3, now_ms // 2, now_ms, now_ms=now_ms)  # half as fast as the leader
+        if state.wanted_members((2, 3), 0, now_ms, LAG_MS, now_ms=now_ms) == (1, 2):
+            left_ms = now_ms
+    assert 2 * LAG_MS <= left_ms < 2.2 * LAG_MS, "then it lacks what is older than the limit"
+
+
+def test_what_is_remembered_of_a_late_follower_is_bounded() -> None:
+    follower = Follower(2, caught_up_ms=0)
+    for now_ms in range(10_000):
+        follower.fetched(0, 0, leader_end_offset=now_ms + 1, broker_epoch=1, now_ms=now_ms)
+    assert len(follower._marks) <= MAX_MARKS
+    follower.fetched(5_000, 0, leader_end_offset=10_001, broker_epoch=1, now_ms=10_000)
+    assert 4_600 < follower.lag_start_ms <= 5_000, "as exact as the longest lag of a member has to be"
+
+
+def test_who_has_joined_has_time_to_catch_up() -> None:
+    state = three()
+    state.update((1, 2, 3), (1, 2), 1, now_ms=0)
+    fetched(state, 3, 9, 10, now_ms=10 * LAG_MS)
+    state.update((1, 2, 3), (1, 2, 3), 2, now_ms=10 * LAG_MS)
+    fetched(state, 2, 20, 20, now_ms=11 * LAG_MS)
+    assert state.wanted_members((2, 3), 9, 20, LAG_MS, now_ms=11 * LAG_MS) is None
+    fetched(state, 2, 30, 30, now_ms=11 * LAG_MS + 1)
+    assert state.wanted_members((2, 3), 9, 30, LAG_MS, now_ms=11 * LAG_MS + 1) == (1, 2)
 
 
 def test_the_first_fetch_of_an_epoch_says_nothing_about_the_time_before() -> None:

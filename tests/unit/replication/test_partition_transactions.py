@@ -8,8 +8,8 @@ from tests.unit.log.transaction_bench import TransactionalProducer
 
 from ottla.common.ids import new_uuid
 from ottla.log.flusher import Flusher
-from ottla.protocol.control_records import Marker
-from ottla.protocol.record_batch import check_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.control import Marker
 from ottla.replication.partition import Partition
 from ottla.replication.purgatory import Purgatory
 

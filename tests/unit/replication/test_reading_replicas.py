@@ -12,15 +12,15 @@ from kio.schema.fetch.v13.response import PartitionData
 from kio.schema.types import TopicName
 from tests.unit.replication.replica_cluster import TOPIC, Cluster, Link, produce, run, until
 
-from ottla.api.committed_end import end_not_known
-from ottla.api.context import RequestContext
 from ottla.api.delete_records import delete_records
 from ottla.api.fetch import fetch
+from ottla.api.list_offsets import end_not_known
+from ottla.api.support.context import RequestContext
 from ottla.client.connection import milliseconds
 from ottla.common.file_range import FileRange
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import LeaderNotAvailable, OffsetNotAvailable
-from ottla.protocol.messages import request_encoder, response_decoder
+from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import i32, i64
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

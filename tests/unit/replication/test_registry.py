@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.common.broker_keys import BrokerConfig
 from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
@@ -15,11 +15,11 @@ from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import PartitionCreated, TopicCreated, TopicDeleted
 from ottla.protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from ottla.protocol.record_batch import check_batch
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import check_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 NODE = 1
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.epoch_cache import EpochCache
-from ottla.replication.truncation import EpochEnd, diverges, truncation_offset
+from ottla.replication.leader_epochs import EpochEnd, diverges, truncation_offset
 
 Entries = list[int]
 """A log as the leader epochs of its records, which never go down."""

@@ -4,13 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.pipelines.cases import Sample, compare, decoded, find_cases, read_samples
 from ottla.spark.pipelines.copying import Copy, check_copy, declare_copy, parse_endpoint
 from ottla.spark.pipelines.files import partition_by_time
-from ottla.spark.pipelines.postgres import ENVIRONMENT, Target, delete_statement, full_dsn, upsert_statement
-from ottla.spark.pipelines.postgres_read import jdbc_options, split_range
+from ottla.spark.pipelines.postgres.read import jdbc_options, split_range
+from ottla.spark.pipelines.postgres.write import (
+    ENVIRONMENT,
+    Target,
+    delete_statement,
+    full_dsn,
+    upsert_statement,
+)
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.scaffold import files_of, scaffold
+from ottla.spark.pipelines.testing.cases import Sample, compare, decoded, find_cases, read_samples
 
 
 def test_a_line_is_a_value_or_says_more_about_the_record():

@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli.options import bootstrap_option
-from ottla.cli.session import connection_settings
+from ottla.cli.support.options import bootstrap_option
+from ottla.cli.support.session import connection_settings
 from ottla.spark.pipelines.driver import Job, project_without_files, resolver_of
 from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.storage import open_storage

@@ -43,7 +43,7 @@ Identifier: [id = 1]
 
 SOURCE = """[STREAM_FAILED] Query [id = 1] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed: Traceback (most recent call last):
-  File "/x/site-packages/ottla/spark/stream_reader.py", line 9, in latestOffset
+  File "/x/site-packages/ottla/spark/source/stream_reader.py", line 9, in latestOffset
     raise DataLoss
 ottla.spark.errors.DataLoss: orders-0 begins at 7 now. Some records may be gone
  SQLSTATE: 38000"""

@@ -10,8 +10,7 @@ from ottla.common.clock import ManualClock
 from ottla.spark.pipelines.elements import Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 from ottla.spark.pipelines.progress import FlowProgress, read_offsets
-from ottla.spark.pipelines.restarts import Restarts
-from ottla.spark.pipelines.running_flow import RunningFlow
+from ottla.spark.pipelines.running_flow import Restarts, RunningFlow
 from ottla.spark.pipelines.state import (
     DIED,
     all_states,

@@ -4,10 +4,9 @@ import pytest
 
 from ottla.spark import pipelines as dp
 from ottla.spark.pipelines.elements import Kind
-from ottla.spark.pipelines.graph import Graph
+from ottla.spark.pipelines.loading import declaring_from_spark
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.registry import Registry, declaring
-from ottla.spark.pipelines.sdp import declaring_from_spark
+from ottla.spark.pipelines.registry import Graph, Registry, declaring
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from ottla.spark.pipelines.elements import Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 from ottla.spark.pipelines.registry import Registry
-from ottla.spark.pipelines.sql_files import declare_sql
-from ottla.spark.pipelines.sql_text import Relation, relations, statements
+from ottla.spark.pipelines.sql.files import declare_sql
+from ottla.spark.pipelines.sql.text import Relation, relations, statements
 
 
 def declared(text: str) -> Registry:

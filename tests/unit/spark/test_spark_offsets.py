@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
-from ottla.spark.planning import RECORDS_PER_TASK, OffsetRange, plan_tasks
-from ottla.spark.source_offsets import (
+from ottla.spark.source.offsets import (
     SourceOffset,
     check_all_given,
     limit_by_lag,
     parse_assignment,
     parse_positions,
 )
+from ottla.spark.source.planning import RECORDS_PER_TASK, OffsetRange, plan_tasks
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 lags = st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 1_000), min_size=1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.common.ids import TopicPartition
-from ottla.spark.deserializing import split_columns
 from ottla.spark.errors import WrongOption
 from ottla.spark.options import OPTIONS
-from ottla.spark.sink.sink_options import read_sink_options
-from ottla.spark.source_options import EARLIEST, LATEST, SourceOptions, read_source_options
+from ottla.spark.sink.writing import read_sink_options
+from ottla.spark.source.deserializing import split_columns
+from ottla.spark.source.options import EARLIEST, LATEST, SourceOptions, read_source_options
 
 BROKER = {"kafka.bootstrap.servers": "localhost:9092"}
 

@@ -9,10 +9,9 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.partitioners import partition_of
 from ottla.common.clock import ManualClock
-from ottla.protocol.records import Record, decode_records
+from ottla.protocol.records.records import Record, decode_records
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.sink.layout import Layout, layout_of
-from ottla.spark.sink.rows import Encoded, RowEncoder
+from ottla.spark.sink.rows import Encoded, Layout, RowEncoder, layout_of
 
 
 def schema(**columns: object) -> StructType:

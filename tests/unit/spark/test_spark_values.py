@@ -13,11 +13,10 @@ import pyarrow as pa
 import pytest
 from fastavro import schemaless_writer
 
-from ottla.spark.avro_schemas import columns_of_avro
-from ottla.spark.deserializing import BadValue, Deserializer, read_deserializer
 from ottla.spark.errors import WrongOption
 from ottla.spark.options import SOURCE, Given
-from ottla.spark.schema_registry import RegistryUnreachable, latest_schema
+from ottla.spark.source.deserializing import BadValue, Deserializer, columns_of_avro, read_deserializer
+from ottla.spark.source.schema_registry import RegistryUnreachable, latest_schema
 
 AVRO = {
     "type": "record",

@@ -45,6 +45,10 @@ class Story:
     def commit(self, generation: int, offset: int) -> None:
         self.history.committed(self.history.committing("g", generation, HERE, offset))
 
+    def read_commit(self, offset: int, since: int | None = None) -> None:
+        asked = len(self.history.events) if since is None else since
+        self.history.commit_read("g", HERE, offset, asked)
+
     def verdict(self) -> set[str]:
         return {each.name for each in check(self.history, {HERE: self.log}, self.commits)}
 
@@ -125,6 +129,15 @@ def lose_a_commit(story: Story) -> None:
     story.commits["g", HERE] = 4
 
 
+def lose_a_commit_for_a_while(story: Story) -> None:
+    story.read_commit(4)
+    story.commit(2, 6)
+
+
+def tell_what_nobody_committed(story: Story) -> None:
+    story.read_commit(5)
+
+
 PLANTED: list[tuple[str, Callable[[Story], None]]] = [
     ("lost-write", lose_the_last),
     ("unseen", let_the_reader_miss_the_last),
@@ -142,6 +155,8 @@ PLANTED: list[tuple[str, Callable[[Story], None]]] = [
     ("backward-commit", let_a_commit_fall),
     ("backward-commit", commit_what_is_not_there),
     ("lost-commit", lose_a_commit),
+    ("lost-commit", lose_a_commit_for_a_while),
+    ("lost-commit", tell_what_nobody_committed),
 ]
 
 
@@ -201,4 +216,22 @@ def test_a_new_generation_may_commit_less() -> None:
     story = Story()
     story.commit(2, 3)
     story.commits["g", HERE] = 3
+    assert story.verdict() == set()
+
+
+def test_a_commit_that_was_confirmed_after_somebody_asked_need_not_be_told() -> None:
+    story = Story()
+    asked = len(story.history.events)
+    story.commit(2, 7)
+    story.commits["g", HERE] = 7
+    story.send("p1", b"p1-7", at=6)
+    story.poll(6, story.log[6:])
+    for offset in (6, 7):
+        story.read_commit(offset, since=asked)
+    assert story.verdict() == set()
+
+
+def test_before_the_first_commit_nothing_is_told() -> None:
+    story = Story()
+    story.read_commit(0, since=0)
     assert story.verdict() == set()

@@ -11,10 +11,10 @@ from ottla.common.ids import TopicPartition
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.names import EPOCH_CHECKPOINT
-from ottla.protocol.record_batch import decode_header
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.batch import decode_header
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.replica_check import check_replicas, read_replica
-from ottla.testing.sim_disk import SimDisk
+from ottla.testing.simulation.disk import SimDisk
 
 HERE = TopicPartition("t", 0)
 FOLDER = f"/data/{HERE}"

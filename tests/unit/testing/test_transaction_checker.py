@@ -9,8 +9,8 @@ import pytest
 
 from ottla.common.ids import TopicPartition
 from ottla.testing.history import Read
-from ottla.testing.sim_transactions_check import check_reader, check_transactions
-from ottla.testing.sim_transactions_ledger import Attempt, Ledger
+from ottla.testing.simulation.transactions.attempts import Attempt, Ledger
+from ottla.testing.simulation.transactions.check import check_reader, check_transactions
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 

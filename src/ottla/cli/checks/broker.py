@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
-from ottla.cli.problem_kinds import ADVERTISED, LOGIN, NO_BROKER, NOT_KAFKA, TLS
+from ottla.cli.support.problem_kinds import ADVERTISED, LOGIN, NO_BROKER, NOT_KAFKA, TLS
 from ottla.client.address import Address
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster

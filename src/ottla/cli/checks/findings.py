@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from ottla.cli.problem_kinds import Kind
+from ottla.cli.support.problem_kinds import Kind
 
 OK, WARNING, WRONG, SKIPPED = "ok", "warning", "wrong", "skipped"
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red", SKIPPED: "bright_black"}

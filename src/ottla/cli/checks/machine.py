@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
-from ottla.cli.problem_kinds import BAD_DATA, DISK_FULL, NO_JAVA, NO_PACKAGE
+from ottla.cli.support.problem_kinds import BAD_DATA, DISK_FULL, NO_JAVA, NO_PACKAGE
 from ottla.common.java import JavaNotFound, find_java
 from ottla.common.units import GIB, MIB
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import AsyncIterator
 
 from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.errors import ClientError
 from ottla.client.offsets import list_offsets
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.errors import KafkaError
 

@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import AsyncIterator
 
 from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
-from ottla.cli.problem_kinds import NO_PACKAGE, NO_ZOOKEEPER
+from ottla.cli.support.problem_kinds import NO_PACKAGE, NO_ZOOKEEPER
 from ottla.client.address import parse_address
 from ottla.client.reasons import reason_of
 

@@ -15,22 +15,28 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ottla.cli import session
-from ottla.cli.demo.names import Names, free_names
-from ottla.cli.demo.orders import orders
 from ottla.cli.demo.own_broker import answers, own_broker
 from ottla.cli.demo.pipeline import python_pipeline, spark_pipeline
-from ottla.cli.demo.scene import Scene, follow_progress, follow_results, look_at_lag
+from ottla.cli.demo.scene import (
+    Names,
+    Scene,
+    follow_progress,
+    follow_results,
+    free_names,
+    look_at_lag,
+    orders,
+)
 from ottla.cli.demo.screen import as_line, as_panel, ending
-from ottla.cli.options import bootstrap_option, client_settings, is_terminal, same_cluster
-from ottla.cli.output import print_json, talk
-from ottla.cli.problem_kinds import NO_JAVA
-from ottla.cli.problems import Problem, missing_package
-from ottla.cli.profiles import BOOTSTRAP_KEY
+from ottla.cli.support import session
+from ottla.cli.support.options import bootstrap_option, client_settings, is_terminal, same_cluster
+from ottla.cli.support.output import print_json, talk
+from ottla.cli.support.problem_kinds import NO_JAVA
+from ottla.cli.support.problems import Problem, missing_package
+from ottla.cli.support.profiles import BOOTSTRAP_KEY
+from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.topic_admin import TopicAdmin
 from ottla.common.java import JavaNotFound, find_java
 from ottla.protocol.errors import KafkaError
 

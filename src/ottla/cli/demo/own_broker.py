@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from ottla.cli.problems import Problem
+from ottla.cli.support.problems import Problem
 from ottla.client.address import parse_addresses
 from ottla.common.processes import die_with_parent
 

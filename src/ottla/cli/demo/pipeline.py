@@ -15,15 +15,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from ottla.cli.demo.names import Names
 from ottla.cli.demo.sales import pipeline_text
-from ottla.cli.problems import Problem
-from ottla.cli.session import connection_settings
+from ottla.cli.demo.scene import Names
+from ottla.cli.support.problems import Problem
+from ottla.cli.support.session import connection_settings
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.producer import AsyncProducer
+from ottla.common.config.properties import as_properties
 from ottla.common.processes import die_with_parent
-from ottla.common.properties import as_properties
 
 SPARK_SETTINGS = ("--set", "spark.sql.shuffle.partitions=2", "--set", "spark.ui.enabled=false")
 STOPPED_WITHIN_S = 20.0

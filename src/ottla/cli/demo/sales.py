@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.demo.names import Names
+from ottla.cli.demo.scene import Names
 
 FLOW = "sales"
 TEXT = '''"""What each country has ordered so far; written by `ottla demo`."""

@@ -3,19 +3,105 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import random
 import time
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from ottla.cli.demo.names import Names
+from ottla.client.admin.groups import Groups
+from ottla.client.admin.lag import measure
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.errors import ClientError
-from ottla.client.groups import Groups
-from ottla.client.lag import measure
 from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
+
+# A feed of orders as a shop has them: few customers buy often, most seldom; some orders are large.
+#
+# The same seed gives the same orders, with the same ids and amounts; only the times are those of the run.
+
+COUNTRIES = {"DE": 24, "FR": 18, "CZ": 14, "PL": 12, "IT": 10, "ES": 9, "NL": 7, "AT": 6}
+PRODUCTS = (
+    ("coffee", 1_490),
+    ("tea", 890),
+    ("mug", 1_250),
+    ("grinder", 8_900),
+    ("kettle", 4_990),
+    ("filter papers", 450),
+    ("espresso machine", 64_900),
+    ("chocolate", 390),
+)
+CUSTOMERS = 2_000
+MOST_LINES = 5
+
+
+class Order(NamedTuple):
+    """One order; amounts are whole cents, so that sums are exact."""
+
+    order_id: int
+    customer: str
+    country: str
+    lines: tuple[tuple[str, int, int], ...]
+    """Product, quantity, price of one in cents."""
+
+    @property
+    def cents(self) -> int:
+        """What it costs."""
+        return sum(quantity * price for _, quantity, price in self.lines)
+
+    def as_json(self, placed_at_ms: int) -> bytes:
+        """Return the order as the value of a record."""
+        fields: dict[str, Any] = {
+            "order_id": self.order_id,
+            "customer": self.customer,
+            "country": self.country,
+            "cents": self.cents,
+            "lines": [{"product": name, "quantity": n, "cents": price} for name, n, price in self.lines],
+            "placed_at": placed_at_ms,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def orders(seed: int) -> Iterator[Order]:
+    """Yield orders without end."""
+    chance = random.Random(seed)
+    countries, weights = list(COUNTRIES), list(COUNTRIES.values())
+    home = chance.choices(countries, weights, k=CUSTOMERS)
+    order_id = 0
+    while True:
+        order_id += 1
+        number = min(int(chance.paretovariate(0.6)), CUSTOMERS) - 1
+        count = min(1 + int(chance.expovariate(1.0)), MOST_LINES)
+        chosen = chance.sample(PRODUCTS, count)
+        lines = tuple((name, 1 + int(chance.expovariate(1.5)), price) for name, price in chosen)
+        yield Order(order_id, f"customer-{number + 1}", home[number], lines)
+
+
+# What the topics and the group of a run are called.
+
+
+class Names(NamedTuple):
+    """The pipeline, its topics, and the group that shows how far it is."""
+
+    pipeline: str
+    orders: str
+    results: str
+    group: str
+
+
+def free_names(taken: Container[str]) -> Names:
+    """Return names whose topics do not exist yet: what an earlier demo left stays."""
+    for number in itertools.count(1):
+        suffix = "" if number == 1 else f"-{number}"
+        names = Names(f"demo{suffix}", f"demo-orders{suffix}", f"demo-sales{suffix}", f"demo{suffix}.sales")
+        if names.orders not in taken and names.results not in taken:
+            return names
+    raise AssertionError("there is always another number")
+
 
 LOOK_EVERY_S = 1.0
 PATIENCE_MS = 500

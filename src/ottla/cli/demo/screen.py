@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.cli.demo.scene import Scene
-from ottla.cli.output import count
+from ottla.cli.support.output import count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -11,7 +11,7 @@ from typing import Any
 
 import ottla
 from ottla.cli.generated.yaml_text import to_yaml
-from ottla.common.metrics_keys import METRICS_PORT
+from ottla.common.config.metrics_keys import METRICS_PORT
 
 ZOOKEEPER_IMAGE = "zookeeper:3.9"
 PYTHON_IMAGE = "python:3.12-slim"

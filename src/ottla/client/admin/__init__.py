@@ -10,16 +10,26 @@ cluster_admin, log_directories, transactions, partition_producers.
 from __future__ import annotations
 
 from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.cluster_admin import (
+    BrokerInfo,
+    ClusterInfo,
+    LogDirectory,
+    MoveInfo,
+    PartitionDescription,
+    ReplicaSize,
+)
+from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
+from ottla.client.admin.group_types import CommittedOffset, GroupDescription, GroupMember, ListedGroup
+from ottla.client.admin.lag import Measured
 from ottla.client.admin.options import AdminOptions
 from ottla.client.admin.sync_admin import Admin
-from ottla.client.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
-from ottla.client.config_admin import ConfigEntry, ConfigSource
-from ottla.client.group_types import CommittedOffset, GroupDescription, GroupMember, ListedGroup
-from ottla.client.lag import Measured
-from ottla.client.log_directories import LogDirectory, PartitionDescription, ReplicaSize
-from ottla.client.partition_producers import PartitionProducer
-from ottla.client.topic_admin import CreatedTopic, NewTopic
-from ottla.client.transactions import ListedTransaction, OpenTransaction, TransactionDescription
+from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
+from ottla.client.admin.transactions import (
+    ListedTransaction,
+    OpenTransaction,
+    PartitionProducer,
+    TransactionDescription,
+)
 
 __all__ = [
     "Admin",

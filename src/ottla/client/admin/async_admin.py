@@ -6,29 +6,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ottla.client.admin.options import AdminOptions
-from ottla.client.cluster import Cluster
-from ottla.client.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo, Outcomes
-from ottla.client.group_members import remove_members
-from ottla.client.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
-from ottla.client.groups import Groups
-from ottla.client.lag import Measured, measure
-from ottla.client.log_directories import (
+from ottla.client.admin.cluster_admin import (
+    ClusterAdmin,
+    ClusterInfo,
     LogDirectory,
+    MoveInfo,
+    Outcomes,
     PartitionDescription,
     describe_log_dirs,
     describe_partitions,
 )
-from ottla.client.partition_producers import PartitionProducer, describe_producers
-from ottla.client.records_admin import delete_records
-from ottla.client.signatures import accepts
-from ottla.client.topic_admin import TopicAdmin
-from ottla.client.transactions import (
+from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
+from ottla.client.admin.groups import Groups, remove_members
+from ottla.client.admin.lag import Measured, measure
+from ottla.client.admin.options import AdminOptions
+from ottla.client.admin.topic_admin import TopicAdmin, delete_records
+from ottla.client.admin.transactions import (
     ListedTransaction,
     OpenTransaction,
+    PartitionProducer,
     TransactionDescription,
     Transactions,
+    describe_producers,
 )
+from ottla.client.cluster import Cluster
+from ottla.client.signatures import accepts
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
@@ -42,9 +44,9 @@ class AsyncAdmin(TopicAdmin):
             print(await admin.group_lag("billing"))
 
     What a broker refuses is raised as the error of its code (`TopicAlreadyExists`, ...); methods that change
-    many things at once return the error of each. Questions are repeated while leaders and coordinators
-    move. Changes of topics, configs and brokers are asked for once: if the answer is lost, ConnectionLost
-    says so.
+    many things at once return the error of each. Calls are repeated while brokers are away
+    and while leaders, coordinators and the controller move, for `default_api_timeout_ms`: then TimedOut says
+    why. No broker has to be up yet when it is made.
     """
 
     @accepts(AdminOptions)
@@ -59,7 +61,7 @@ class AsyncAdmin(TopicAdmin):
         return admin
 
     def _set_up(self, options: AdminOptions) -> None:
-        super().__init__(Cluster(options=options))
+        super().__init__(Cluster(options=options, is_patient=True))
         self.options = options
         self._clock: Clock = SystemClock()
 
@@ -73,8 +75,11 @@ class AsyncAdmin(TopicAdmin):
         await self.close()
 
     async def start(self) -> None:
-        """Connect to the cluster; raise BrokerUnreachable, AuthenticationFailed or the like if that fails."""
-        await self.cluster.start()
+        """Connect to the cluster; if no broker is up, the first call waits for one.
+
+        Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
+        """
+        await self.cluster.start_lazily()
 
     async def close(self) -> None:
         """Disconnect."""
@@ -102,9 +107,13 @@ class AsyncAdmin(TopicAdmin):
 
     async def group_lag(self, group_id: str) -> dict[TopicPartition, Measured]:
         """Return how far behind a group is, in records and seconds, in each partition it has committed."""
-        committed = await self.group_offsets(group_id)
-        offsets = {at: each.offset for at, each in committed.items()}
-        return await measure(self.cluster, offsets, self._clock.wall_ms())
+
+        async def attempt() -> dict[TopicPartition, Measured]:
+            committed = await self.group_offsets(group_id)
+            offsets = {at: each.offset for at, each in committed.items()}
+            return await measure(self.cluster, offsets, self._clock.wall_ms())
+
+        return await self.cluster.retrying(attempt, what=f"the lag of group {group_id} was not measured")
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -160,7 +169,7 @@ class AsyncAdmin(TopicAdmin):
 
     async def features(self) -> dict[str, int]:
         """Return the finalized features of the cluster and their levels."""
-        await self.cluster.any_broker()
+        await self.cluster.retrying(self.cluster.any_broker, what="the features were not told")
         return dict(self.cluster.features)
 
     # Transactions.
@@ -194,10 +203,15 @@ class AsyncAdmin(TopicAdmin):
         self, partitions: Iterable[TopicPartition], *, older_than_ms: int = 900_000
     ) -> list[OpenTransaction]:
         """Return the transactions that are open in partitions, old, and known to no coordinator."""
-        now_ms = self._clock.wall_ms()
-        return list(
-            await Transactions(self.cluster).hanging(partitions, older_than_ms=older_than_ms, now_ms=now_ms)
-        )
+        wanted = list(partitions)
+
+        async def attempt() -> list[OpenTransaction]:
+            found = await Transactions(self.cluster).hanging(
+                wanted, older_than_ms=older_than_ms, now_ms=self._clock.wall_ms()
+            )
+            return list(found)
+
+        return await self.cluster.retrying(attempt, what="hanging transactions were not searched for")
 
     async def abort_open_transaction(self, opened: OpenTransaction) -> None:
         """Write an abort marker for a transaction that hangs: that no coordinator will end."""

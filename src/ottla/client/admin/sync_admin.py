@@ -9,21 +9,35 @@ from types import TracebackType
 from typing import Self
 
 from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.cluster_admin import (
+    ClusterInfo,
+    LogDirectory,
+    MoveInfo,
+    Outcomes,
+    PartitionDescription,
+)
+from ottla.client.admin.config_admin import ConfigEntry
+from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
+from ottla.client.admin.lag import Measured
 from ottla.client.admin.options import AdminOptions
-from ottla.client.admin.sync_topics import TopicCalls
-from ottla.client.bridge import Bridge
-from ottla.client.cluster_admin import ClusterInfo, MoveInfo, Outcomes
-from ottla.client.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
-from ottla.client.lag import Measured
-from ottla.client.log_directories import LogDirectory, PartitionDescription
-from ottla.client.partition_producers import PartitionProducer
+from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
+from ottla.client.admin.transactions import (
+    ListedTransaction,
+    OpenTransaction,
+    PartitionProducer,
+    TransactionDescription,
+)
+from ottla.client.cluster import TopicInfo
+from ottla.client.event_loop_thread import EventLoopThread
+from ottla.client.offsets import OffsetAndTime
 from ottla.client.signatures import accepts
-from ottla.client.transactions import ListedTransaction, OpenTransaction, TransactionDescription
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 
+# The admin client without asyncio: what it can do with topics, configs and records.
 
-class Admin(TopicCalls):
+
+class Admin:
     """Looks at a cluster and changes it: topics, configs, groups, brokers, transactions.
 
         with Admin("localhost:9092") as admin:
@@ -31,15 +45,135 @@ class Admin(TopicCalls):
             print(admin.group_lag("billing"))
 
     What a broker refuses is raised as the error of its code (`TopicAlreadyExists`, ...); methods that change
-    many things at once return the error of each. Questions are repeated while leaders and coordinators
-    move. Changes of topics, configs and brokers are asked for once: if the answer is lost, ConnectionLost
-    says so. Threads may share it.
+    many things at once return the error of each. Calls are repeated while brokers are away
+    and while leaders, coordinators and the controller move, for `default_api_timeout_ms`: then TimedOut says
+    why. No broker has to be up yet when it is made. Threads may share it.
     """
+
+    _bridge: EventLoopThread
+    _async: AsyncAdmin
+
+    # Topics.
+
+    def list_topics(self) -> dict[str, TopicInfo]:
+        """Return every topic by name, internal ones included."""
+        return self._bridge.run(self._async.list_topics())
+
+    def describe_topics(self, names: Sequence[str]) -> dict[str, TopicInfo]:
+        """Return the topics of these names; raise UnknownTopicOrPartition if there is no such topic."""
+        return self._bridge.run(self._async.describe_topics(names))
+
+    def offset_ranges(self, topic: TopicInfo) -> dict[int, tuple[int, int]]:
+        """Return the first and the end offset of each partition of a topic that has a leader."""
+        return self._bridge.run(self._async.offset_ranges(topic))
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAndTime]:
+        """Return, for each partition, the offset that its timestamp asks for.
+
+        The timestamp is in milliseconds, for the first record at or after it (offset -1 if there is none);
+        or EARLIEST (-2), or LATEST (-1).
+        """
+        return self._bridge.run(self._async.list_offsets(wanted, read_committed=read_committed))
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> CreatedTopic:
+        """Create a topic; -1 leaves a count to the broker's configuration."""
+        return self._bridge.run(
+            self._async.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs,
+                validate_only=validate_only,
+            )
+        )
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic | KafkaError]:
+        """Create topics; return what became of each, or why it was refused."""
+        return self._bridge.run(self._async.create_topics(topics, validate_only=validate_only))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and everything in it."""
+        self._bridge.run(self._async.delete_topic(name))
+
+    def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Delete topics and everything in them; return why each was refused, or None."""
+        return self._bridge.run(self._async.delete_topics(names))
+
+    def create_partitions(
+        self,
+        name: str,
+        total: int,
+        *,
+        replicas: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Grow a topic to `total` partitions; `replicas` says which brokers hold each new one."""
+        self._bridge.run(
+            self._async.create_partitions(name, total, replicas=replicas, validate_only=validate_only)
+        )
+
+    # Configs.
+
+    def topic_configs(self, name: str, *, documentation: bool = False) -> list[ConfigEntry]:
+        """Return every config of a topic, defaults included, sorted by name."""
+        return self._bridge.run(self._async.topic_configs(name, documentation=documentation))
+
+    def broker_configs(self, node_id: int | None = None, *, documentation: bool = False) -> list[ConfigEntry]:
+        """Return every config of a broker, or (None) those that were set for all brokers while they ran."""
+        return self._bridge.run(self._async.broker_configs(node_id, documentation=documentation))
+
+    def topics_config(self, key: str, topics: Sequence[str]) -> dict[str, str]:
+        """Return the value of one config for each of many topics; those that are gone are left out."""
+        return self._bridge.run(self._async.topics_config(key, topics))
+
+    def alter_topic_configs(
+        self,
+        name: str,
+        *,
+        set_to: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Set some configs of a topic and put others back to their defaults; leave the rest alone."""
+        self._bridge.run(
+            self._async.alter_topic_configs(name, set_to=set_to, unset=unset, validate_only=validate_only)
+        )
+
+    def alter_broker_configs(
+        self,
+        node_id: int | None = None,
+        *,
+        set_to: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Set some configs of one broker, or (None) of all, while they run; reset others to defaults."""
+        self._bridge.run(
+            self._async.alter_broker_configs(node_id, set_to=set_to, unset=unset, validate_only=validate_only)
+        )
+
+    # Records.
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets (-1: all that are committed); return where each starts."""
+        return self._bridge.run(self._async.delete_records(before))
 
     @accepts(AdminOptions)
     def __init__(self, options: AdminOptions) -> None:
         self.options = options
-        self._bridge = Bridge("ottla admin")
+        self._bridge = EventLoopThread("ottla admin")
         try:
             self._async = self._bridge.run(_started(options))
         except BaseException:
@@ -192,7 +326,7 @@ async def _started(options: AdminOptions) -> AsyncAdmin:
     return admin
 
 
-def _forgotten(bridge: Bridge) -> None:
+def _forgotten(bridge: EventLoopThread) -> None:
     """End the thread of an admin client that nobody closed."""
     warnings.warn("an admin client was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)
     if bridge.is_here:

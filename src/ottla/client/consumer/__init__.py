@@ -20,27 +20,27 @@ from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
-    from ottla.client.consumer.commits import CommitFailed as CommitFailed
-    from ottla.client.consumer.listener import RebalanceListener as RebalanceListener
-    from ottla.client.consumer.mistakes import WrongUse as WrongUse
+    from ottla.client.consumer.fetching.positions import LogTruncated as LogTruncated
+    from ottla.client.consumer.fetching.positions import NoOffset as NoOffset
+    from ottla.client.consumer.fetching.record import ConsumerRecord as ConsumerRecord
+    from ottla.client.consumer.fetching.record import DeserializationFailed as DeserializationFailed
+    from ottla.client.consumer.membership.commits import CommitFailed as CommitFailed
+    from ottla.client.consumer.membership.listener import RebalanceListener as RebalanceListener
+    from ottla.client.consumer.membership.listener import WrongUse as WrongUse
     from ottla.client.consumer.options import ConsumerOptions as ConsumerOptions
-    from ottla.client.consumer.positions import LogTruncated as LogTruncated
-    from ottla.client.consumer.positions import NoOffset as NoOffset
-    from ottla.client.consumer.record import ConsumerRecord as ConsumerRecord
-    from ottla.client.consumer.record import DeserializationFailed as DeserializationFailed
     from ottla.client.consumer.sync_consumer import Consumer as Consumer
 
 _HOMES = {
     "AsyncConsumer": "ottla.client.consumer.async_consumer",
-    "CommitFailed": "ottla.client.consumer.commits",
+    "CommitFailed": "ottla.client.consumer.membership.commits",
     "Consumer": "ottla.client.consumer.sync_consumer",
     "ConsumerOptions": "ottla.client.consumer.options",
-    "ConsumerRecord": "ottla.client.consumer.record",
-    "DeserializationFailed": "ottla.client.consumer.record",
-    "LogTruncated": "ottla.client.consumer.positions",
-    "NoOffset": "ottla.client.consumer.positions",
-    "RebalanceListener": "ottla.client.consumer.listener",
-    "WrongUse": "ottla.client.consumer.mistakes",
+    "ConsumerRecord": "ottla.client.consumer.fetching.record",
+    "DeserializationFailed": "ottla.client.consumer.fetching.record",
+    "LogTruncated": "ottla.client.consumer.fetching.positions",
+    "NoOffset": "ottla.client.consumer.fetching.positions",
+    "RebalanceListener": "ottla.client.consumer.membership.listener",
+    "WrongUse": "ottla.client.consumer.membership.listener",
 }
 """Where each name comes from: who needs only the options should not load all the rest."""
 

@@ -10,9 +10,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from ottla.client.consumer.mistakes import NotAssigned
-from ottla.client.consumer.partition_state import Need, PartitionState
-from ottla.client.group_types import OffsetAndMetadata
+from ottla.client.admin.group_types import OffsetAndMetadata
+from ottla.client.consumer.fetching.partition_state import Need, PartitionState
+from ottla.client.consumer.membership.listener import NotAssigned
 from ottla.common.ids import TopicPartition
 
 

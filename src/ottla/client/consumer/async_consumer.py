@@ -8,16 +8,15 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.cluster import Cluster
-from ottla.client.consumer.calls import Records
-from ottla.client.consumer.commit_queue import CommitCallback
-from ottla.client.consumer.core import ConsumerCore
-from ottla.client.consumer.listener import Caller, RebalanceListener, call_here
+from ottla.client.consumer.core import ConsumerCore, Records
+from ottla.client.consumer.fetching.record import ConsumerRecord
+from ottla.client.consumer.membership.commits import CommitCallback
+from ottla.client.consumer.membership.listener import Caller, RebalanceListener, call_here
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.queries import Queries
-from ottla.client.consumer.record import ConsumerRecord
 from ottla.client.errors import ClientClosed, TimedOut
-from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.metadata import PartitionInfo
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAndTime
 from ottla.client.signatures import accepts
@@ -88,7 +87,10 @@ class AsyncConsumer:
                 yield more
 
     async def start(self) -> None:
-        """Connect to the cluster; raise BrokerUnreachable, AuthenticationFailed or the like if that fails."""
+        """Connect to the cluster; if no broker is up, go on trying in the background.
+
+        Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
+        """
         if self._running is None:
             core = ConsumerCore(self.options, self._cluster, self._clock, self._caller)
             try:
@@ -171,7 +173,7 @@ class AsyncConsumer:
         for. It ends with a whole batch, so it may have more rows than `max_records`; by default it has all
         that was fetched. Deserializers are not used.
         """
-        from ottla.client.consumer.arrow import to_table
+        from ottla.client.consumer.fetching.arrow import to_table
 
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         core = self._core
@@ -270,11 +272,14 @@ class AsyncConsumer:
 
     async def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
-        return list((await self._core.cluster.topic(topic)).partitions.values())
+        cluster = self._core.cluster
+        found = await cluster.retrying(lambda: cluster.topic(topic), patient=True)
+        return list(found.partitions.values())
 
     async def topics(self) -> frozenset[str]:
         """Return the names of all topics that this client may see."""
-        return frozenset(await self._core.cluster.refresh(None))
+        cluster = self._core.cluster
+        return frozenset(await cluster.retrying(lambda: cluster.refresh(None), patient=True))
 
     @property
     def _core(self) -> ConsumerCore:

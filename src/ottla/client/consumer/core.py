@@ -9,32 +9,142 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.calls import Calls, Records, Taken
-from ottla.client.consumer.collector import Collector
-from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.group import LEAVE_WITHIN_S, Group
-from ottla.client.consumer.leaders import Leaders
-from ottla.client.consumer.listener import Caller, RebalanceListener, call_here
-from ottla.client.consumer.mistakes import WrongUse
+from ottla.client.consumer.direct import WaitingThreads
+from ottla.client.consumer.fetching.collector import Collector
+from ottla.client.consumer.fetching.fetcher import Fetcher
+from ottla.client.consumer.fetching.leaders import Leaders
+from ottla.client.consumer.fetching.partition_state import Chunk, Need, PartitionState
+from ottla.client.consumer.fetching.positions import Positions
+from ottla.client.consumer.fetching.record import Batch, ConsumerRecord, Decoder
+from ottla.client.consumer.membership.group import LEAVE_WITHIN_S, Group
+from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse, call_here
 from ottla.client.consumer.options import ConsumerOptions
-from ottla.client.consumer.partition_state import Need
-from ottla.client.consumer.positions import Positions
-from ottla.client.consumer.record import ConsumerRecord, Decoder
 from ottla.client.consumer.subscription import Topics
+from ottla.client.consumer.wakeups import WakeupEvent
 from ottla.client.errors import ClientClosed
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
 
+# How a call for records goes: it raises what is wrong, lets partitions come and go, takes, and waits.
+#
+# What a call has returned counts as dealt with when the next one is made. A call that fails, or is
+# cancelled, has returned nothing; what it should have done is left to the next one.
+
+Records = dict[TopicPartition, list[ConsumerRecord]]
+Taken = tuple[PartitionState, list[Batch], Chunk]
+Some = TypeVar("Some", Records, list[Taken], ConsumerRecord | None)
+
+
+class PollLoop:
+    """The part of a consumer that its calls for records go through."""
+
+    assignment: Assignment
+    collector: Collector
+    group: Group | None
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.waiting_threads = WaitingThreads()
+        self._news = WakeupEvent(self.loop)
+        self._problem: Exception | None = None
+        self._is_fatal = False
+        self._has_handed_out = False
+        """Whether the application may be at work on what the last call has returned."""
+        self._is_closing = False
+
+    async def _ask(self, timeout_s: float | None, take: Callable[[], Some], found: Some) -> Some:
+        """Take until there is something, or the time is over: then it is what was `found` before, nothing."""
+        self._asks(1)
+        self._has_handed_out = False
+        deadline = None if timeout_s is None else self.loop.time() + timeout_s
+        try:
+            has_more_to_do = self.collector.is_held or self.group is not None or self.assignment.line_length
+            if has_more_to_do and not await self._attend(deadline):
+                return found
+            found = take()
+            while not found and await self._wait_for_news(deadline):
+                found = take()
+            self._has_handed_out = bool(found)
+        except BaseException:
+            self.collector.is_held = True  # what was to be done is not done: the next call sees to it
+            raise
+        finally:
+            self._asks(-1)
+        return found
+
+    async def _attend(self, deadline: float | None) -> bool:
+        """Do what is to be done while the application asks for records; return whether it is done in time."""
+        self._check_asking()
+        self.collector.is_held = False
+        self._raise_problem()
+        if self.group is not None:
+            self.group.attend()
+            if self.group.turns.are_due and not await self._take_turns(self.group, deadline):
+                return False
+        if self.assignment.line_length:
+            await asyncio.sleep(0)  # whoever takes in a tight loop must let the fetcher have its turn
+        return True
+
+    async def _take_turns(self, group: Group, deadline: float | None) -> bool:
+        """Let partitions come and go; return whether that is done in time. If not, nothing is handed out."""
+        if await group.turns.run(deadline):
+            return True
+        self.collector.is_held = True
+        return False
+
+    async def _wait_for_news(self, deadline: float | None) -> bool:
+        """Wait until there may be records; return False if there are none in time."""
+        if not self.assignment.version and (self.group is None or self.group.topics is None):
+            raise WrongUse("there is nothing to read: subscribe to topics, or assign partitions, first")
+        if not await self._news.wait(deadline):
+            return False
+        self._check_asking()
+        self._raise_problem()
+        if self.group is not None and self.group.turns.are_due:
+            return await self._take_turns(self.group, deadline)
+        return True
+
+    def _asks(self, by: int) -> None:
+        if self.group is not None:
+            self.group.rebalances.asks(by)
+
+    def _report(self, error: Exception, is_fatal: bool = False) -> None:
+        if self._problem is None or not self._is_fatal:
+            self._problem, self._is_fatal = error, is_fatal
+        self._hold()
+
+    def _hold(self) -> None:
+        """Have the next call do more than to hand out records."""
+        self.collector.is_held = True
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Wake the calls that wait for records."""
+        self._news.set()
+        self.waiting_threads.wake()
+
+    def _raise_problem(self) -> None:
+        problem = self._problem
+        if problem is not None:
+            if not self._is_fatal:
+                self._problem = None
+            raise problem
+
+    def _check_asking(self) -> None:
+        if self._is_closing:
+            raise ClientClosed("the consumer is closed")
+
+
 log = logging.getLogger(__name__)
 
 
-class ConsumerCore(Calls):
+class ConsumerCore(PollLoop):
     """A consumer without a face."""
 
     def __init__(
@@ -47,7 +157,7 @@ class ConsumerCore(Calls):
         super().__init__()
         self.options = options
         self.clock = clock or SystemClock()
-        self.cluster = cluster or Cluster(options=options)
+        self.cluster = cluster or Cluster(options=options, is_patient=True)
         self._owns_cluster = cluster is None
         self._thread = threading.get_ident()
         resets = options.auto_offset_reset != "none"
@@ -92,9 +202,9 @@ class ConsumerCore(Calls):
         )
 
     async def start(self) -> None:
-        """Connect, and begin to fetch in the background."""
+        """Connect if a broker is up, and begin to fetch in the background."""
         if self._owns_cluster:
-            await self.cluster.start()
+            await self.cluster.start_lazily()
         self._spawn("fetcher", self.fetcher.run())
         self._spawn("positions", self.positions.run())
         if self.group is not None:

@@ -8,10 +8,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from ottla.client.client_options import ClientOptions
-from ottla.client.consumer.record import Deserializer
-from ottla.client.option_kinds import function, one_of, text, whole, words, yes_or_no
-from ottla.client.options import ConfigError, option
-from ottla.common.config_types import at_least
+from ottla.client.consumer.fetching.record import Deserializer
+from ottla.client.options import ConfigError, function, one_of, option, text, whole, words, yes_or_no
+from ottla.common.config.types import at_least
 
 CLASSIC, CONSUMER = "classic", "consumer"
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from ottla.client.consumer.commit_queue import CommitCallback
+from ottla.client.admin.group_types import OffsetAndMetadata
+from ottla.client.backoff import within
 from ottla.client.consumer.core import ConsumerCore
-from ottla.client.consumer.partition_state import Need
-from ottla.client.deadlines import within
-from ottla.client.group_types import OffsetAndMetadata
+from ottla.client.consumer.fetching.partition_state import Need
+from ottla.client.consumer.membership.commits import CommitCallback
 from ottla.client.offsets import OffsetAndTime, list_offsets
 from ottla.common.ids import TopicPartition
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from ottla.client.cluster import Cluster
-from ottla.client.consumer.mistakes import WrongUse
+from ottla.client.consumer.membership.listener import WrongUse
 from ottla.client.metadata import TopicInfo
 from ottla.protocol.errors import KafkaError
 

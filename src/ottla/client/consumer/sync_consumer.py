@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.client.bridge import Bridge
+from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.consumer.async_consumer import AsyncConsumer, nothing_came
-from ottla.client.consumer.calls import Records
-from ottla.client.consumer.commit_queue import CommitCallback
+from ottla.client.consumer.core import Records
 from ottla.client.consumer.direct import take_here
-from ottla.client.consumer.listener import RebalanceListener
+from ottla.client.consumer.fetching.record import ConsumerRecord
+from ottla.client.consumer.membership.commits import CommitCallback
+from ottla.client.consumer.membership.listener import RebalanceListener
 from ottla.client.consumer.options import ConsumerOptions
-from ottla.client.consumer.record import ConsumerRecord
 from ottla.client.errors import ClientClosed
-from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.event_loop_thread import EventLoopThread
 from ottla.client.metadata import PartitionInfo
 from ottla.client.offsets import OffsetAndTime
 from ottla.client.signatures import accepts
@@ -47,7 +47,7 @@ class Consumer:
     @accepts(ConsumerOptions)
     def __init__(self, options: ConsumerOptions) -> None:
         self.options = options
-        self._bridge = Bridge("ottla consumer")
+        self._bridge = EventLoopThread("ottla consumer")
         try:
             self._async = self._bridge.run(_started(options))
         except BaseException:
@@ -283,7 +283,7 @@ async def _call_in_thread(
         await result
 
 
-def _forgotten(bridge: Bridge, consumer: AsyncConsumer) -> None:
+def _forgotten(bridge: EventLoopThread, consumer: AsyncConsumer) -> None:
     """Leave the group of a consumer that nobody closed: at the end of the program, or when it is dropped.
 
     Perhaps it ended in the middle of its work, by an error: nothing is committed, nobody is told.

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from ottla.client.producer.interceptors import ProducerRecord as ProducerRecord
     from ottla.client.producer.options import ProducerOptions as ProducerOptions
     from ottla.client.producer.sync_producer import Producer as Producer
-    from ottla.client.producer.transaction_state import PreparedTransaction as PreparedTransaction
+    from ottla.client.producer.transaction_calls import PreparedTransaction as PreparedTransaction
 
 _HOMES = {
     "AsyncProducer": "ottla.client.producer.async_producer",
     "Delivery": "ottla.client.producer.batch",
-    "PreparedTransaction": "ottla.client.producer.transaction_state",
+    "PreparedTransaction": "ottla.client.producer.transaction_calls",
     "Producer": "ottla.client.producer.sync_producer",
     "ProducerInterceptor": "ottla.client.producer.interceptors",
     "ProducerOptions": "ottla.client.producer.options",

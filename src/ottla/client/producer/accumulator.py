@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ottla.client.producer.batch import Batch, Callback, Delivery
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.common.ids import TopicPartition
-from ottla.protocol.record_encoder import NewRecord
+from ottla.protocol.records.record_encoder import NewRecord
 
 Wake = Callable[[], bool]
 """Wakes somebody who waits for room; returns whether there still was anybody."""

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
-from ottla.client.group_types import ConsumerGroupMetadata
 from ottla.client.metadata import PartitionInfo
 from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Callback, Delivery, RecordMetadata
-from ottla.client.producer.core import ProducerCore
-from ottla.client.producer.intake import HeadersGiven, Prepared
+from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.record_preparer import HeadersGiven, Prepared
 from ottla.client.producer.stats import SenderStats
-from ottla.client.producer.transaction_state import PreparedTransaction, State
+from ottla.client.producer.transaction_calls import PreparedTransaction, State
 from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock
@@ -76,7 +76,10 @@ class AsyncProducer:
             await self._core.stop()
 
     async def start(self) -> None:
-        """Connect to the cluster; raise BrokerUnreachable, AuthenticationFailed or the like if that fails."""
+        """Connect to the cluster; if no broker is up, go on trying in the background.
+
+        Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
+        """
         if self._running is None:
             core = ProducerCore(self.options, self._cluster, self._clock)
             await core.start()
@@ -240,6 +243,7 @@ class AsyncProducer:
 
     async def _wait_for_room(self, core: ProducerCore, prepared: Prepared) -> Delivery:
         has_waited = False
+        deadline = core.loop.time() + self.options.max_block_ms / 1000
         while True:
             room: asyncio.Future[None] = core.loop.create_future()
 
@@ -251,9 +255,12 @@ class AsyncProducer:
 
             core.accumulator.when_room(prepared.size_bytes, wake, has_waited)
             try:
-                await room
-            except asyncio.CancelledError:
+                async with asyncio.timeout_at(deadline):
+                    await room
+            except (asyncio.CancelledError, TimeoutError) as error:
                 core.accumulator.wake_waiting()  # it was our turn, perhaps: let the next one have it
+                if isinstance(error, TimeoutError):
+                    raise no_room(core) from None
                 raise
             has_waited = True
             core.check()

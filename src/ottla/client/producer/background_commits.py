@@ -22,7 +22,7 @@ from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Batch
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.sender import Sender
-from ottla.client.producer.transaction_state import State
+from ottla.client.producer.transaction_calls import State
 from ottla.client.producer.transactions import Transactions
 from ottla.common.ids import TopicPartition
 

@@ -14,11 +14,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.client.bridge import check_may_wait
 from ottla.client.errors import TimedOut
+from ottla.client.event_loop_thread import check_may_wait
 from ottla.common.ids import TopicPartition
-from ottla.protocol.record_encoder import MAX_OVERHEAD_BYTES, NewRecord, encode_new_batch, restamp
-from ottla.protocol.records import Record, decode_records
+from ottla.protocol.records.record_encoder import MAX_OVERHEAD_BYTES, NewRecord, encode_new_batch, restamp
+from ottla.protocol.records.records import Record, decode_records
 
 MAX_SEQUENCE = 2**31 - 1
 MAX_DECOMPRESSED_BYTES = 512 * 1024 * 1024

@@ -11,22 +11,47 @@ from collections import deque
 from inspect import iscoroutine
 
 from ottla.client.cluster import Cluster
-from ottla.client.deadlines import within
 from ottla.client.errors import ClientClosed, ClientError, TimedOut, WrongTransactionState
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Batch, Delivery
-from ottla.client.producer.intake import Intake, Prepared
 from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.record_preparer import Prepared, RecordPreparer
 from ottla.client.producer.sender import Sender
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.memory import keep_for_reuse
 from ottla.protocol.errors import InvalidTopicException, UnknownTopicOrPartition
+
+# How much freed memory a process keeps for its next large buffers.
+#
+# glibc gives the end of its heap back to the system as soon as 128 KB of it are free, or twice the largest
+# block that was ever mapped by itself and freed. A program whose buffers of some 100 KB come and go
+# together then gets new pages from the kernel every time, and each of them has to be faulted in and
+# cleared: for a producer with transactions of 1 MB that was up to a quarter of its CPU time. But glibc
+# learns by example: once a larger block was freed, it keeps that much.
+
+MOST_BYTES = 16 * 1024 * 1024
+"""glibc does not learn from blocks of 32 MB and more; half of that is plenty."""
+
+
+def keep_for_reuse(size_bytes: int) -> None:
+    """Let the C library keep about twice so many freed bytes (where it is glibc; elsewhere nothing happens).
+
+    It costs no memory by itself: of a block of zeros that nobody looks at no page is ever made.
+    """
+    bytes(min(size_bytes, MOST_BYTES))
+
 
 log = logging.getLogger(__name__)
 
 REMEMBERED_FAILURES = 100
+
+
+def no_room(core: ProducerCore) -> TimedOut:
+    """Return the error of who waits in vain for room in the buffer."""
+    kept = f"{core.accumulator.buffered_bytes} bytes of records wait to be delivered"
+    limit = f"{core.options.max_block_ms / 1000:g} s (max_block_ms)"
+    return TimedOut(f"no room in the buffer within {limit}: {kept}; are the brokers up?")
 
 
 class ProducerCore:
@@ -38,7 +63,7 @@ class ProducerCore:
         self.options = options
         keep_for_reuse(options.max_in_flight_requests_per_connection * options.max_request_size)
         self.loop = asyncio.get_running_loop()
-        self.cluster = cluster or Cluster(options=options)
+        self.cluster = cluster or Cluster(options=options, is_patient=True)
         self._owns_cluster = cluster is None
         self._problem: Exception | None = None
         """Why nothing can be sent any more."""
@@ -50,7 +75,7 @@ class ProducerCore:
             max_in_flight=options.max_in_flight_requests_per_connection,
             is_idempotent=bool(options.enable_idempotence),
         )
-        self.intake = Intake(options, self.accumulator, clock or SystemClock())
+        self.intake = RecordPreparer(options, self.accumulator, clock or SystemClock())
         self.sender = Sender(
             self.cluster, options, self.accumulator, on_settled=self._settled, on_topic=self.intake.adopt
         )
@@ -71,9 +96,9 @@ class ProducerCore:
         self._failed: deque[Batch] = deque(maxlen=REMEMBERED_FAILURES)
 
     async def start(self) -> None:
-        """Connect, and begin to send in the background."""
+        """Connect if a broker is up, and begin to send in the background."""
         if self._owns_cluster:
-            await self.cluster.start()
+            await self.cluster.start_lazily()
         self._runner = self.loop.create_task(self._run(), name="ottla producer")
         try:
             await self._started.wait()
@@ -104,7 +129,7 @@ class ProducerCore:
 
     async def partitions_for(self, name: str) -> list[PartitionInfo]:
         """Return the partitions of a topic; what is said here holds for the next record."""
-        info = await self.cluster.topic(name, create=True)
+        info = await self._ask_about(name)
         if name in self.intake.topics:
             self.intake.adopt(info)
         return list(info.partitions.values())
@@ -112,10 +137,12 @@ class ProducerCore:
     async def _ask_about(self, name: str) -> TopicInfo:
         most_ms = self.options.max_block_ms
         try:
-            async with within(most_ms, f"no broker has answered what topic {name!r} is,"):
-                return await self.cluster.retrying(
-                    lambda: self.cluster.topic(name, create=True), patient=True, timeout_ms=most_ms
-                )
+            return await self.cluster.retrying(
+                lambda: self.cluster.topic(name, create=True),
+                patient=True,
+                timeout_ms=most_ms,
+                what=f"no broker has answered what topic {name!r} is,",
+            )
         except UnknownTopicOrPartition:
             raise UnknownTopicOrPartition(
                 f"there is no topic {name!r}, and the broker does not create it"

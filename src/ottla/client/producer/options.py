@@ -7,12 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from ottla.client.client_options import ClientOptions
-from ottla.client.option_kinds import function, number, one_of, text, whole, yes_or_no
-from ottla.client.options import ConfigError, option
+from ottla.client.options import ConfigError, function, number, one_of, option, text, whole, yes_or_no
 from ottla.client.producer.interceptors import ProducerInterceptor
 from ottla.client.producer.partitioners import PARTITIONERS, STICKY, Partitioner
-from ottla.common.config_types import at_least
-from ottla.protocol.compression import CODEC_NAMES
+from ottla.common.config.types import at_least
+from ottla.protocol.records.compression import CODEC_NAMES
 
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 MAX_IN_FLIGHT = 5
@@ -99,7 +98,10 @@ class ProducerOptions(ClientOptions):
         also=("message_send_max_retries",),
     )
     max_block_ms: int = option(
-        60_000, whole, "How long send waits to learn of a topic that it does not know.", check=at_least(0)
+        60_000,
+        whole,
+        "How long send waits for a topic that it does not know, and for room in the buffer.",
+        check=at_least(0),
     )
     partitioner: str | Partitioner = option(  # noqa: RUF009
         STICKY, _partitioner, f"Which partition a record goes to: {', '.join(PARTITIONERS)}, or a function."

@@ -13,32 +13,67 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from kio.schema.errors import ErrorCode
+from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse
 
 from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster, TopicInfo, passes
-from ottla.client.errors import ClientError, error_for
+from ottla.client.connection import milliseconds
+from ottla.client.errors import ClientError, error_for, raise_for
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Batch, Identity
-from ottla.client.producer.identities import Identities
-from ottla.client.producer.lane import Lane
+from ottla.client.producer.broker_sender import BrokerSender
 from ottla.client.producer.leaders import Leaders
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.partition_queue import NOBODY, PartitionQueue
-from ottla.client.producer.stats import SenderStats
-from ottla.client.producer.verdicts import (
+from ottla.client.producer.retry_decision import (
     STALE_METADATA,
     WORTH_ANOTHER_TRY,
-    Verdict,
+    RetryDecision,
     explained,
     judge,
     may_be_stored,
     too_late,
 )
+from ottla.client.producer.stats import SenderStats
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.hot_path import NodeEndpoint
 from ottla.protocol.produce_client import LAST_VERSION, Results
 from ottla.protocol.produce_codec import ProducePartitionResult
+
+# Producer ids of an idempotent producer without transactions: one for all its partitions, mostly.
+#
+# Such a producer counts its epochs itself, each partition for its own. A partition that has used them up,
+# which takes 32,767 failures, gets another id.
+
+_UNUSED_TIMEOUT = milliseconds(60_000)
+
+
+class Identities:
+    """Asks for producer ids when they are needed."""
+
+    def __init__(self, cluster: Cluster, request_timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._request_timeout_ms = request_timeout_ms
+        self._current = Identity()
+        self._asking = asyncio.Lock()
+
+    async def other_than(self, used: Identity) -> Identity:
+        """Return an identity with another producer id than this one."""
+        async with self._asking:
+            if self._current.producer_id in (Identity().producer_id, used.producer_id):
+                self._current = await self._ask()
+            return self._current
+
+    async def _ask(self) -> Identity:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout=_UNUSED_TIMEOUT)
+        connection = await self._cluster.any_broker()
+        response = await connection.request(
+            request, InitProducerIdResponse, timeout_ms=self._request_timeout_ms
+        )
+        raise_for(response.error_code, "the broker gave no producer id")
+        return Identity(response.producer_id, response.producer_epoch)
+
 
 TICK_S = 0.5
 """How often it is looked for what has taken too long; more often if little time is given."""
@@ -77,7 +112,7 @@ class Sender:
         self._is_stopped = False
         self._tasks: asyncio.TaskGroup | None = None
         self._running: list[asyncio.Task[None]] = []
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, BrokerSender] = {}
         self._identities = Identities(cluster, options.request_timeout_ms)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -193,7 +228,7 @@ class Sender:
         endpoints: list[NodeEndpoint],
     ) -> None:
         verdict = judge(result.error_code, batch, queue)
-        if verdict is Verdict.STORED:
+        if verdict is RetryDecision.STORED:
             queue.trouble = None
             queue.is_known = True
             self._settle(batch, result)
@@ -201,16 +236,16 @@ class Sender:
         error = explained(batch.partition, result.error_code, result.error_message)
         if result.error_code in STALE_METADATA:
             self._leaders.follow(batch.partition, result.current_leader, endpoints)
-        if verdict is Verdict.FAILED or batch.is_settled:
+        if verdict is RetryDecision.FAILED or batch.is_settled:
             self._fail(queue, batch, error)
-        elif verdict is Verdict.AGAIN:
+        elif verdict is RetryDecision.AGAIN:
             batch.may_be_stored = may_be_stored(result.error_code, batch)
             self._again(queue, batch, error)
-        elif verdict is Verdict.NEW_EPOCH:
+        elif verdict is RetryDecision.NEW_EPOCH:
             batch.may_be_stored = False
             queue.has_gap = True
             self._again(queue, batch, error)
-        elif verdict is Verdict.IN_PARTS:
+        elif verdict is RetryDecision.IN_PARTS:
             self._accumulator.put_back(queue, *batch.split())
             self.notify(queue)
 
@@ -270,11 +305,11 @@ class Sender:
     def _queue(self, batch: Batch) -> PartitionQueue:
         return self._accumulator.queues[batch.partition]
 
-    def _lane(self, node_id: int) -> Lane:
+    def _lane(self, node_id: int) -> BrokerSender:
         lane = self._lanes.get(node_id)
         if lane is None:
             assert self._tasks is not None
-            lane = self._lanes[node_id] = Lane(node_id, self)
+            lane = self._lanes[node_id] = BrokerSender(node_id, self)
             self._running.append(self._tasks.create_task(lane.run()))
         return lane
 

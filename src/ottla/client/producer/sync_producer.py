@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from ottla.client.bridge import Bridge
+from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
-from ottla.client.group_types import ConsumerGroupMetadata
+from ottla.client.event_loop_thread import EventLoopThread
 from ottla.client.metadata import PartitionInfo
 from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Callback, Delivery
-from ottla.client.producer.core import ProducerCore
-from ottla.client.producer.intake import HeadersGiven, Prepared
+from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.options import ProducerOptions
+from ottla.client.producer.record_preparer import HeadersGiven, Prepared
 from ottla.client.producer.stats import SenderStats
-from ottla.client.producer.transaction_state import PreparedTransaction, State
+from ottla.client.producer.transaction_calls import PreparedTransaction, State
 from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 
@@ -47,7 +47,7 @@ class Producer:
     @accepts(ProducerOptions)
     def __init__(self, options: ProducerOptions) -> None:
         self.options = options
-        self._bridge = Bridge("ottla producer")
+        self._bridge = EventLoopThread("ottla producer")
         try:
             self._core = self._bridge.make(ProducerCore, options)
             self._core.accumulator.encodes_full = not options.codec and options.transactional_id is None
@@ -232,11 +232,13 @@ class Producer:
             raise RuntimeError("a callback cannot wait for room in its own producer: it would wait for ever")
         accumulator = self._core.accumulator
         has_waited = False
+        deadline = self._core.loop.time() + self.options.max_block_ms / 1000
         while True:
             turn = _Turn()
             accumulator.when_room(prepared.size_bytes, turn.come, has_waited)
             try:
-                turn.wait()
+                if not turn.wait(deadline - self._core.loop.time()):
+                    raise no_room(self._core)
             except BaseException:
                 turn.is_given_up = True
                 accumulator.wake_waiting()  # it was our turn, perhaps: let the next one have it
@@ -268,15 +270,15 @@ class _Turn:
         self._has_come.set()
         return True
 
-    def wait(self) -> None:
-        self._has_come.wait()
+    def wait(self, timeout_s: float) -> bool:
+        return self._has_come.wait(max(timeout_s, 0.0))
 
 
 async def _outcome_of(commit: asyncio.Future[None]) -> None:
     await commit
 
 
-def _forgotten(bridge: Bridge, core: ProducerCore) -> None:
+def _forgotten(bridge: EventLoopThread, core: ProducerCore) -> None:
     """Deliver what a producer has that nobody closed: at the end of the program, or when it is dropped."""
     if bridge.is_elsewhere:
         return  # in the child of a fork: it is the parent's

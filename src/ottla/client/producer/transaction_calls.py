@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import Enum
+from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -24,20 +27,127 @@ from kio.schema.txn_offset_commit.v5.request import (
     TxnOffsetCommitRequestTopic,
 )
 
+from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection, milliseconds
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.errors import ClientError, raise_for
-from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.producer.batch import Identity
 from ottla.client.producer.options import ProducerOptions
-from ottla.client.producer.short_end import end_at_once
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.own_messages import PrepareTransactionRequest, PrepareTransactionResponse
+from ottla.protocol.primitives import encode_compact_string
 from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId, i16, i32, i64
+
+# Where a transactional producer is, and which transaction it has prepared; see transactions.py.
+#
+#     NEW ──init──► READY ──begin──► OPEN ──commit──► COMMITTING ──► READY
+#                                     │ ╲ prepare
+#                                     │  ╲──► PREPARED ──commit or abort──► ...
+#                                     ├──abort──► ABORTING ──► READY
+#                                     └─(a record or a request fails)─► FAILED ──abort──► ABORTING ──► READY
+#     FENCED: another producer has taken the transactional id, or it was taken from us; nothing goes any more.
+#
+# A commit whose answer does not come in time may be repeated: the state stays COMMITTING until it is known.
+# A prepared transaction outlives its producer: the next one with the same id finds it (init,
+# `keep_prepared`).
+
+
+class State(Enum):
+    """Where a producer is."""
+
+    NEW = "not initialised"
+    READY = "between transactions"
+    OPEN = "in a transaction"
+    PREPARED = "prepared"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    FAILED = "failed"
+    FENCED = "fenced"
+
+
+class PreparedTransaction(NamedTuple):
+    """Which transaction was prepared: to be remembered outside, and compared when it is found again."""
+
+    producer_id: int
+    producer_epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.producer_epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> PreparedTransaction:
+        """Return what `str` wrote; raise ValueError if it is something else."""
+        producer_id, _, epoch = text.partition(":")
+        return cls(int(producer_id), int(epoch))
+
+
+HINTS = {
+    State.NEW: "call init_transactions first",
+    State.READY: "call begin_transaction first",
+    State.OPEN: "a transaction is open: commit or abort it first",
+    State.PREPARED: "the transaction is prepared: only commit or abort it",
+    State.COMMITTING: "the commit is not answered yet: repeat commit_transaction",
+    State.ABORTING: "the abort is not answered yet: repeat abort_transaction",
+}
+"""What to do first, when a call does not fit the state."""
+
+
+# EndTxn v5 as a client sees it, written and read at once: a producer waits for it after every transaction.
+#
+#     request   compact string transactional_id, int64 producer_id, int16 producer_epoch, bool committed, tags
+#     response   int32 throttle_ms, int16 error_code, int64 producer_id, int16 producer_epoch, tags
+#
+# Only an end that went well is read here; for all else there is the general way (messages.py).
+
+VERSION = 5
+
+_REQUEST = Struct(">qh?B")
+_RESPONSE = Struct(">ihqhB")
+
+_encode_id = lru_cache(maxsize=1024)(encode_compact_string)
+
+
+def encode_end(transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> bytes:
+    """Return the body of a request."""
+    return _encode_id(transactional_id) + _REQUEST.pack(producer_id, producer_epoch, commit, 0)
+
+
+def decode_ended(frame: memoryview, at: int) -> tuple[int, int] | None:
+    """Return the producer id and epoch from now on; None if the answer says anything but that."""
+    if len(frame) - at != _RESPONSE.size:
+        return None
+    _, error_code, producer_id, producer_epoch, tags = _RESPONSE.unpack_from(frame, at)
+    if error_code or tags or producer_id < 0:
+        return None
+    return producer_id, producer_epoch
+
+
+# The short way to end a transaction: one request on a connection that is there already.
+#
+# A producer that waits for its commit has nothing else to do in that time, so every step counts. Nearly
+# always the coordinator is known, its connection open, and the answer a new epoch. Whenever anything is
+# different the end is asked for again by the general way (transaction_calls.py), which knows what to do: to
+# ask twice changes nothing, a coordinator knows the second request by its epoch.
+
+
+async def end_at_once(
+    connection: Connection, transactional_id: str, identity: Identity, *, commit: bool, timeout_ms: float
+) -> Identity | None:
+    """End a transaction; return who the producer is in the next one, or None if that is not clear."""
+    try:
+        if connection.version_of(ApiKey.END_TXN, VERSION) != VERSION:
+            return None
+        body = encode_end(transactional_id, *identity, commit=commit)
+        frame, at = await connection.post(ApiKey.END_TXN, VERSION, (body,), timeout_ms)
+    except (ClientError, KafkaError):
+        return None
+    ended = decode_ended(frame, at)
+    return None if ended is None else Identity(*ended)
+
 
 NEWEST_CLASSIC_END = 4
 NEWEST_CLASSIC_OFFSETS = 4

@@ -11,14 +11,13 @@ from typing import NoReturn
 
 from kio.schema.errors import ErrorCode
 
+from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, TransactionAborted, TransactionFailed, WrongTransactionState
-from ottla.client.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.producer.batch import Identity
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.sender import Sender
-from ottla.client.producer.transaction_calls import FATAL, TransactionCalls
-from ottla.client.producer.transaction_state import HINTS, PreparedTransaction, State
+from ottla.client.producer.transaction_calls import FATAL, HINTS, PreparedTransaction, State, TransactionCalls
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import InvalidTxnState, KafkaError
 from ottla.protocol.produce_client import FIRST_IMPLICIT_VERSION, LAST_VERSION

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from ottla.controller.machine.alter_partition import alter_partitions
 from ottla.controller.machine.brokers import (
+    allocate_producer_ids,
     follow_sessions,
     settle_all,
+    take_office,
     unregister_broker,
+    waiting_for_directories,
     waits_for_leaders_to_move,
     with_elections,
 )
-from ottla.controller.machine.cluster import allocate_producer_ids, take_office
 from ottla.controller.machine.configs import alter_configs, refuse_alterations, replace_configs
-from ottla.controller.machine.leaders import ElectionType, balance_leaders, elect_leaders
+from ottla.controller.machine.elect_leaders import ElectionType, balance_leaders, elect_leaders
 from ottla.controller.machine.reassignment import Reassignment, reassign
 from ottla.controller.machine.requests import (
     ConfigAlteration,
@@ -38,7 +40,7 @@ from ottla.controller.machine.topics import (
     refuse_new_topics,
     refuse_selectors,
 )
-from ottla.metadata.isr_change import IsrChange
+from ottla.metadata.entities import IsrChange
 
 __all__ = [
     "MAX_PARTITIONS_PER_REQUEST",
@@ -71,6 +73,7 @@ __all__ = [
     "settle_all",
     "take_office",
     "unregister_broker",
+    "waiting_for_directories",
     "waits_for_leaders_to_move",
     "with_elections",
 ]

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.controller.machine.election import settle
-from ottla.controller.machine.electorates import Electorates
+from ottla.common.config.broker import BrokerConfig
+from ottla.controller.machine.election import ElectionInputsByTopic, settle
 from ottla.controller.machine.requests import Decision
-from ottla.metadata.entities import partition_changed
+from ottla.metadata.entities import IsrChange, partition_changed
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
-from ottla.metadata.isr_change import IsrChange
 from ottla.metadata.records import MetadataRecord
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
@@ -42,7 +40,7 @@ def alter_partitions(
     if broker is None or broker.epoch != broker_epoch or broker.fenced:
         stale = StaleBrokerEpoch(f"broker {node_id} of epoch {broker_epoch} is not in the cluster")
         return Decision((), (stale,) * len(changes))
-    electorates = Electorates(image, config)
+    electorates = ElectionInputsByTopic(image, config)
     records: list[MetadataRecord] = []
     results: list[PartitionImage | KafkaError] = []
     done: set[tuple[UUID, int]] = set()

@@ -4,31 +4,111 @@ The metadata store knows which sessions are alive; `follow_sessions` brings the 
 them, whatever happened since it was last asked. A broker whose session ended is fenced: it leaves the
 ISRs, and others lead its partitions. One that comes back has a new session, and with its epoch it is a new
 incarnation; if it did not stop cleanly, it may have lost the end of its logs, and new records may get
-offsets that old ones had.
+offsets that old ones had. If its log directory is another one than before, it has lost everything.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.controller.machine.election import NO_COMEBACK, Comeback, is_well, settle, without_absent
-from ottla.controller.machine.electorates import ELECTION_KEYS, Electorates
-from ottla.controller.machine.internal_topics import grow_internal_topics
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.ids import TopicPartition
+from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.controller.machine.election import (
+    ELECTION_KEYS,
+    NO_LEADER,
+    NO_RESTART,
+    ElectionInputsByTopic,
+    RestartInfo,
+    is_well,
+    settle,
+    without_absent,
+)
+from ottla.controller.machine.reassignment import moved_to
 from ottla.controller.machine.requests import Decision
+from ottla.controller.machine.topics import safe_minimum
 from ottla.metadata.entities import partition_changed
-from ottla.metadata.image import BrokerImage, ClusterImage
+from ottla.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from ottla.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
+    ClusterCreated,
     ConfigChanged,
+    ConfigResource,
+    ControllerElected,
     MetadataRecord,
     PartitionChanged,
+    ProducerIdsAllocated,
 )
-from ottla.metadata.registration import SessionInfo
+from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.protocol.errors import BrokerIdNotRegistered, InvalidRequest
+
+# Decisions about the cluster as a whole: its birth, its controller, its producer ids.
+
+
+def take_office(
+    image: ClusterImage, node_id: int, controller_epoch: int, new_cluster_id: str
+) -> Decision[str]:
+    """Tell everybody who the controller is; name the cluster, unless it has a name. The result is that."""
+    records: list[MetadataRecord] = []
+    if not image.cluster_id:
+        records.append(ClusterCreated(new_cluster_id))
+    if (image.controller_id, image.controller_epoch) != (node_id, controller_epoch):
+        records.append(ControllerElected(node_id, controller_epoch))
+    return Decision(tuple(records), (image.cluster_id or new_cluster_id,))
+
+
+def allocate_producer_ids(image: ClusterImage, count: int) -> Decision[range]:
+    """Give away the next `count` producer ids; nobody else will ever get them."""
+    first = image.next_producer_id
+    return Decision((ProducerIdsAllocated(first + count),), (range(first, first + count),))
+
+
+# More copies of the brokers' own topics, when there are more brokers.
+#
+# The first consumer makes `__consumer_offsets`, perhaps while the first broker is still alone; its
+# committed offsets must survive that broker's death all the same. So whenever a broker joins the cluster,
+# the internal topics that have fewer replicas than they are configured to have get more.
+
+FACTORS = {
+    CONSUMER_OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+}
+"""Which config says how many replicas an internal topic has."""
+
+
+def grow_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[MetadataRecord]:
+    """Yield the moves that give internal topics the replicas that they are configured to have."""
+    staying = [each.node_id for each in image.brokers.values() if each.can_lead]
+    for name, key in FACTORS.items():
+        topic = image.topics.get(name)
+        if topic is None or key not in config.KEYS:
+            continue
+        wanted = min(getattr(config, config.KEYS[key].attribute), len(staying))
+        load = Counter(dict.fromkeys(sorted(staying), 0))
+        load.update(node for each in topic.partitions for node in each.target if node in load)
+        electorate = ElectionInputsByTopic(image, config).of(name)
+        for partition in topic.partitions:
+            target = _grown(partition, wanted, load)
+            if target != partition.target:
+                moving = settle(partition, moved_to(partition, target), electorate)
+                yield partition_changed(topic.topic_id, moving)
+        if wanted > topic.replication_factor:
+            for setting in safe_minimum(image.topic_overrides(name), wanted, config).items():
+                yield ConfigChanged(ConfigResource.TOPIC, name, *setting)
+
+
+def _grown(partition: PartitionImage, wanted: int, load: Counter[int]) -> tuple[int, ...]:
+    target = list(partition.target)
+    while len(target) < wanted:
+        chosen = min((each for each in load if each not in target), key=lambda each: load[each])
+        target.append(chosen)
+        load[chosen] += 1
+    return tuple(target)
+
 
 R = TypeVar("R")
 BrokerRecord = BrokerRegistered | BrokerChanged
@@ -45,11 +125,8 @@ def follow_sessions(
     brokers = list(_broker_records(image, live))
     if not brokers:
         return Decision(tuple(settle_all(image, config)), (None,))
-    renewed = _renewed(image, brokers, live)
-    lost = frozenset(each for each in renewed if live[each].registration.may_have_lost_records)
-    doubtful = frozenset(each for each in lost if live[each].registration.seems_whole)
     after = image.apply(brokers)
-    settled: list[MetadataRecord] = [*settle_all(after, config, Comeback(renewed, lost, doubtful))]
+    settled: list[MetadataRecord] = [*settle_all(after, config, _comeback(image, brokers, live))]
     if after.brokers.keys() > image.brokers.keys():
         settled += grow_internal_topics(after.apply(settled), config)
     return Decision((*brokers, *settled), (None,))
@@ -58,14 +135,14 @@ def follow_sessions(
 def settle_all(
     image: ClusterImage,
     config: BrokerConfig,
-    comeback: Comeback = NO_COMEBACK,
+    comeback: RestartInfo = NO_RESTART,
 ) -> Iterator[PartitionChanged]:
     """Yield the changes to partitions that follow from the brokers of the image."""
-    electorates = Electorates(image, config)
+    electorates = ElectionInputsByTopic(image, config)
     for topic in image.topics.values():
         electorate = electorates.of(topic.name)
         for partition in topic.partitions:
-            if is_well(partition, electorate, comeback.renewed):
+            if is_well(partition, electorate, comeback):
                 continue
             settled = settle(partition, without_absent(partition, electorate), electorate, comeback)
             if settled is not partition:
@@ -96,6 +173,17 @@ def unregister_broker(image: ClusterImage, node_id: int) -> Decision[None]:
     return Decision((BrokerUnregistered(node_id),), (None,))
 
 
+def waiting_for_directories(image: ClusterImage) -> dict[int, list[TopicPartition]]:
+    """Return the partitions without a leader whose last leader lost its log directory, by that broker."""
+    found: dict[int, list[TopicPartition]] = {}
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if partition.leader == NO_LEADER and partition.lost_directories:
+                for node_id in dict(partition.lost_directories).keys() & {*partition.last_known_elr[-1:]}:
+                    found.setdefault(node_id, []).append(TopicPartition(topic.name, partition.index))
+    return found
+
+
 def waits_for_leaders_to_move(image: ClusterImage, node_id: int) -> bool:
     """Return whether a broker that wants to stop still leads what another could lead."""
     broker = image.brokers.get(node_id)
@@ -116,15 +204,15 @@ def _broker_records(image: ClusterImage, live: Mapping[int, SessionInfo]) -> Ite
         if node_id not in live and not broker.fenced:
             yield BrokerChanged(node_id, broker.epoch, fenced=True, shutting_down=broker.shutting_down)
     for node_id, session in live.items():
-        registration = session.registration
+        registration, before = session.registration, image.brokers.get(node_id)
         wanted = BrokerImage(
             node_id,
             session.broker_epoch,
             registration.rack,
             registration.endpoints,
             shutting_down=registration.wants_shutdown,
+            directory_id=registration.directory_id or (before.directory_id if before is not None else ""),
         )
-        before = image.brokers.get(node_id)
         if before == wanted or (before is not None and before.epoch > wanted.epoch):
             continue
         if before is not None and before == wanted._replace(shutting_down=before.shutting_down):
@@ -133,14 +221,35 @@ def _broker_records(image: ClusterImage, live: Mapping[int, SessionInfo]) -> Ite
             yield BrokerRegistered(*wanted)
 
 
-def _renewed(
+def _comeback(
     image: ClusterImage, changes: Iterable[BrokerRecord], live: Mapping[int, SessionInfo]
-) -> frozenset[int]:
-    """Return the brokers that come back from an unclean stop."""
-    registered = [each for each in changes if isinstance(each, BrokerRegistered)]
-    return frozenset(
-        each.node_id
-        for each in registered
-        if live[each.node_id].registration.after_unclean_stop
-        and ((before := image.brokers.get(each.node_id)) is None or before.epoch != each.broker_epoch)
-    )
+) -> RestartInfo:
+    """Return what became of the brokers that come back as other incarnations."""
+    renewed, lost, doubtful, replaced = set(), set(), set(), {}
+    for each in changes:
+        node_id, before = each.node_id, image.brokers.get(each.node_id)
+        if isinstance(each, BrokerChanged) or (before is not None and before.epoch == each.broker_epoch):
+            continue
+        said = live[node_id].registration
+        former = _former_directory(before, said)
+        if former is not None:
+            replaced[node_id] = former
+        if former is not None or said.after_unclean_stop:
+            renewed.add(node_id)
+        if former is not None or (said.after_unclean_stop and said.may_have_lost_records):
+            lost.add(node_id)
+            if former is None and said.seems_whole:
+                doubtful.add(node_id)
+    return RestartInfo(frozenset(renewed), frozenset(lost), frozenset(doubtful), replaced)
+
+
+def _former_directory(before: BrokerImage | None, said: BrokerRegistration) -> str | None:
+    """Return the id of the log directory that a broker had before this one; None if it is the same.
+
+    Of a broker that was unregistered nothing is known: "" stands for its directory, unless it has lost
+    nothing, which nobody can say of a new one. Metadata from before directories were noted raises no alarm.
+    """
+    if before is None:
+        return "" if said.after_unclean_stop and said.may_have_lost_records else None
+    is_other = before.directory_id and said.directory_id and before.directory_id != said.directory_id
+    return before.directory_id if is_other else None

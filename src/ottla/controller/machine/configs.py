@@ -1,6 +1,6 @@
-"""Decisions about configs: of topics, of one broker, of all brokers (the broker named "").
+"""Decisions about configs: of topics, groups and client metrics, of one broker, of all (the one named "").
 
-Errors are those of Kafka: a topic's bad config is INVALID_CONFIG, a broker's is INVALID_REQUEST.
+Errors are those of Kafka: a bad config is INVALID_CONFIG, but INVALID_REQUEST if it is a broker's.
 """
 
 from __future__ import annotations
@@ -9,16 +9,26 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ottla.common.broker_keys import BrokerConfig, check_dynamic_broker_config
-from ottla.common.config import ConfigError
-from ottla.common.config_types import LIST
-from ottla.common.topic_keys import TopicConfig
+from ottla.common.config.broker import BrokerConfig, check_dynamic_broker_config
+from ottla.common.config.declaration import Config, ConfigError
+from ottla.common.config.group_keys import ClientMetricsConfig, GroupConfig
+from ottla.common.config.topic import TopicConfig
+from ottla.common.config.types import LIST
 from ottla.controller.machine.requests import ConfigAlteration, ConfigChange, ConfigOperation, Decision
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigChanged, ConfigResource, MetadataRecord
 from ottla.protocol.errors import InvalidConfig, InvalidRequest, KafkaError, UnknownTopicOrPartition
 
 T = TypeVar("T")
+
+_KEYS: Mapping[int, type[Config]] = {
+    ConfigResource.TOPIC: TopicConfig,
+    ConfigResource.BROKER: BrokerConfig,
+    ConfigResource.GROUP: GroupConfig,
+    ConfigResource.CLIENT_METRICS: ClientMetricsConfig,
+}
+_NAMED_FREELY = frozenset({ConfigResource.GROUP, ConfigResource.CLIENT_METRICS})
+"""Resources that need not exist to have configs."""
 
 
 def check_topic_configs(configs: Sequence[tuple[str, str | None]], broker: BrokerConfig) -> dict[str, str]:
@@ -89,6 +99,7 @@ class _Resource:
     def __init__(self, image: ClusterImage, alteration: ConfigAlteration, config: BrokerConfig) -> None:
         self._image = image
         self._config = config
+        self._type = alteration.resource_type
         self._is_topic = alteration.resource_type == ConfigResource.TOPIC
         self.name = alteration.resource_name
         if self._is_topic:
@@ -98,6 +109,10 @@ class _Resource:
         elif alteration.resource_type == ConfigResource.BROKER:
             self.name = self._broker_name()
             self.overrides = image.broker_overrides(self.name)
+        elif alteration.resource_type in _NAMED_FREELY:
+            if not self.name:
+                raise InvalidRequest("the name must not be empty")
+            self.overrides = image.configs.get((ConfigResource(self._type), self.name), {})
         elif alteration.resource_type == ConfigResource.BROKER_LOGGER:
             raise InvalidRequest("Ottla's log levels cannot be changed over the protocol")
         else:
@@ -123,9 +138,8 @@ class _Resource:
 
     def _apply(self, change: ConfigChange, values: dict[str, str]) -> None:
         if change.operation == ConfigOperation.DELETE:
-            # A key that is unknown may still go, if an older or newer Ottla left it behind.
-            if values.pop(change.key, None) is None:
-                self._refusing(lambda: self._keys.key(change.key))
+            # Also of keys that are unknown or not set: Kafka's tools reset throttles that Ottla has not.
+            values.pop(change.key, None)
             return
         if change.value is None:
             raise InvalidRequest(f"{change.key}: needs a value; to reset it, delete it")
@@ -143,7 +157,7 @@ class _Resource:
             raise InvalidConfig(f"{key.name}: is a {key.kind.name}; one can only {verb} a list")
         text = values.get(key.name)
         if text is None:
-            effective = TopicConfig({}, self._config) if self._is_topic else self._config
+            effective = self._effective({})
             current = tuple(getattr(effective, key.attribute) or ())
         else:
             current = LIST.parse(text)
@@ -157,6 +171,12 @@ class _Resource:
         self._refusing(lambda: self._check(values))
 
     def _check(self, values: Mapping[str, str]) -> None:
+        if self._type == ConfigResource.GROUP:
+            GroupConfig.checked(values, self._config)
+            return
+        if self._type == ConfigResource.CLIENT_METRICS:
+            ClientMetricsConfig(values)
+            return
         if self._is_topic:
             TopicConfig.checked(values, self._config)
             return
@@ -168,11 +188,22 @@ class _Resource:
             self._config.with_dynamic(values, self._image.broker_overrides())
 
     @property
-    def _keys(self) -> type[TopicConfig] | type[BrokerConfig]:
-        return TopicConfig if self._is_topic else BrokerConfig
+    def _keys(self) -> type[Config]:
+        return _KEYS[self._type]
+
+    def _effective(self, values: Mapping[str, str]) -> Config:
+        match self._type:
+            case ConfigResource.TOPIC:
+                return TopicConfig(values, self._config)
+            case ConfigResource.GROUP:
+                return GroupConfig(values, self._config)
+            case ConfigResource.CLIENT_METRICS:
+                return ClientMetricsConfig(values)
+        return self._config
 
     def _refusing(self, work: Callable[[], T]) -> T:
         try:
             return work()
         except ConfigError as error:
-            raise (InvalidConfig if self._is_topic else InvalidRequest)(str(error)) from error
+            is_broker = self._type == ConfigResource.BROKER
+            raise (InvalidRequest if is_broker else InvalidConfig)(str(error)) from error

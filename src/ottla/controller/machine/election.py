@@ -10,16 +10,22 @@ whose disk failed, but whose machine has run on: its logs seem whole. If there i
 taken when it comes back: nobody has more, and with flush-on-ack it has everything. Any other replica would
 lose records; it is taken only if the topic allows unclean elections.
 
+A replica that came back with another log directory is empty, or old: its disk was replaced, or is not
+mounted. It is out of all of these lists until it has caught up with a leader. If it was the last leader,
+nobody leads until it is back with its former directory, or an operator decides (decision 0078).
+
 A leader epoch begins whenever the leader changes, or its process was killed and started again: that has
 forgotten how far it had committed, and perhaps lost the end of its log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from ottla.metadata.image import PartitionImage
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.topic import TopicConfig
+from ottla.metadata.image import ClusterImage, PartitionImage
 
 NO_LEADER = -1
 Nodes = tuple[int, ...]
@@ -27,32 +33,39 @@ NOBODY: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Electorate:
+class ElectionInputs:
     """Which brokers live, which of those mean to stay, and what the topic asks for."""
 
     alive: frozenset[int]
     staying: frozenset[int]
     min_insync_replicas: int = 1
     unclean: bool = False
+    directories: Mapping[int, str] = field(default_factory=dict)
+    """The id of each broker's log directory, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Comeback:
-    """Brokers that were killed and started again; those that may have lost records; those that seem whole."""
+class RestartInfo:
+    """Brokers that were killed and started again; those that may have lost records; those that seem whole.
+
+    `replaced` are those with another log directory than before, with the id of the former one. They are
+    renewed and lost, too.
+    """
 
     renewed: frozenset[int] = NOBODY
     lost: frozenset[int] = NOBODY
     doubtful: frozenset[int] = NOBODY
+    replaced: Mapping[int, str] = field(default_factory=dict)
 
 
-NO_COMEBACK = Comeback()
+NO_RESTART = RestartInfo()
 
 
 def settle(
     old: PartitionImage,
     wanted: PartitionImage,
-    electorate: Electorate,
-    comeback: Comeback = NO_COMEBACK,
+    electorate: ElectionInputs,
+    comeback: RestartInfo = NO_RESTART,
 ) -> PartitionImage:
     """Return the partition with all that follows from `wanted`: leader, ELR, epochs, reassignment.
 
@@ -64,7 +77,8 @@ def settle(
     doubted = _doubted(old, wanted, electorate, comeback)
     last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
     last_known = (*doubted, *last_leader)  # who is both is there twice
-    leader, isr, elr = _led(wanted, eligible, last_known, electorate)
+    lost_now = lost_directories(old, electorate, comeback.replaced)
+    leader, isr, elr = _led(wanted, eligible, last_known, electorate, lost_now.keys())
     if isr:
         is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
         may_commit = len(isr) >= least_in_sync(wanted, electorate)
@@ -80,12 +94,15 @@ def settle(
         isr=isr,
         elr=elr,
         last_known_elr=last_known,
+        lost_directories=tuple(
+            (each, lost_now[each]) for each in wanted.replicas if each in lost_now and each not in isr
+        ),
     )
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
 
 
-def is_well(partition: PartitionImage, electorate: Electorate, touched: frozenset[int]) -> bool:
-    """Return whether nothing is to be settled, which is so of most partitions; `touched` came back anew."""
+def is_well(partition: PartitionImage, electorate: ElectionInputs, comeback: RestartInfo) -> bool:
+    """Return whether nothing is to be settled, which is so of most partitions."""
     isr = partition.isr
     return (
         partition.leader in isr
@@ -93,7 +110,9 @@ def is_well(partition: PartitionImage, electorate: Electorate, touched: frozense
         and not partition.last_known_elr
         and not partition.is_reassigning
         and electorate.staying.issuperset(isr)
-        and touched.isdisjoint(isr)
+        and comeback.renewed.isdisjoint(isr)
+        and not partition.lost_directories
+        and (not comeback.replaced or comeback.replaced.keys().isdisjoint(partition.replicas))
     )
 
 
@@ -104,7 +123,7 @@ def without_lost(partition: PartitionImage, lost: frozenset[int]) -> PartitionIm
     return replace(partition, isr=_without(partition.isr, lost))
 
 
-def without_absent(partition: PartitionImage, electorate: Electorate) -> PartitionImage:
+def without_absent(partition: PartitionImage, electorate: ElectionInputs) -> PartitionImage:
     """Return the partition whose ISR lives, and means to stay if anyone in it does."""
     if electorate.staying.issuperset(partition.isr):
         return partition
@@ -113,7 +132,7 @@ def without_absent(partition: PartitionImage, electorate: Electorate) -> Partiti
     return replace(partition, isr=staying or alive)
 
 
-def finish_reassignment(partition: PartitionImage, electorate: Electorate) -> PartitionImage:
+def finish_reassignment(partition: PartitionImage, electorate: ElectionInputs) -> PartitionImage:
     """Return the partition with its new replicas alone, if all that were added have caught up.
 
     Committed records were promised to min.insync.replicas: while fewer of the new replicas have them, the old
@@ -132,7 +151,7 @@ def finish_reassignment(partition: PartitionImage, electorate: Electorate) -> Pa
     return alone if caught_up and len(alone.isr) >= least_in_sync(alone, electorate) else partition
 
 
-def least_in_sync(partition: PartitionImage, electorate: Electorate) -> int:
+def least_in_sync(partition: PartitionImage, electorate: ElectionInputs) -> int:
     """Return how many replicas must have a record before it is committed."""
     return min(electorate.min_insync_replicas, len(partition.replicas))
 
@@ -142,8 +161,20 @@ def preferred_leader(partition: PartitionImage) -> int:
     return partition.target[0] if partition.target else NO_LEADER
 
 
+def lost_directories(
+    old: PartitionImage, electorate: ElectionInputs, replaced: Mapping[int, str]
+) -> dict[int, str]:
+    """Return the former log directories of replicas that have another one now, and were not in sync since."""
+    lost = {**replaced, **dict(old.lost_directories)}  # the one with the records is the older one
+    return {
+        node_id: directory_id
+        for node_id, directory_id in lost.items()
+        if not directory_id or electorate.directories.get(node_id) != directory_id
+    }
+
+
 def _eligible(
-    old: PartitionImage, wanted: PartitionImage, electorate: Electorate, lost: frozenset[int]
+    old: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs, lost: frozenset[int]
 ) -> Nodes:
     if len(wanted.isr) >= least_in_sync(wanted, electorate):
         return ()
@@ -152,7 +183,7 @@ def _eligible(
 
 
 def _doubted(
-    old: PartitionImage, wanted: PartitionImage, electorate: Electorate, comeback: Comeback
+    old: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs, comeback: RestartInfo
 ) -> Nodes:
     """Return the replicas that had everything when their disk failed, if nothing was committed since."""
     if len(wanted.isr) >= least_in_sync(wanted, electorate):
@@ -163,7 +194,7 @@ def _doubted(
 
 
 def _led(
-    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: Electorate
+    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: ElectionInputs, empty: Collection[int]
 ) -> tuple[int, Nodes, Nodes]:
     """Return leader, ISR and ELR; a leader who was not in the ISR is alone in it."""
     isr = wanted.isr
@@ -180,9 +211,9 @@ def _led(
         may_commit_alone = least_in_sync(wanted, electorate) <= 1
         return leader, (leader,), () if may_commit_alone else _without(elr, {leader})
     if not isr and not elr:
-        leader = _first(each for each in candidates if each in last_known[:1])
+        leader = _first(each for each in candidates if each in last_known[:1] and each not in empty)
     if leader is None and electorate.unclean:
-        leader = _first(candidates)
+        leader = _first(sorted(candidates, key=lambda each: each in empty))  # stable: the empty ones last
     if leader is None:
         return NO_LEADER, isr, elr
     return leader, (leader,), ()
@@ -198,3 +229,40 @@ def _within(nodes: Nodes, replicas: Nodes) -> Nodes:
 
 def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:
     return tuple(each for each in nodes if each not in gone)
+
+
+# The electorate of each topic: who of the cluster lives, and what the topic's configs ask for.
+
+ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
+"""The configs of a topic that decide who may lead."""
+
+
+class ElectionInputsByTopic:
+    """Makes electorates, each once; topics without configs of their own share one."""
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
+        self._image = image
+        self._config = config
+        self._alive = frozenset(each.node_id for each in image.brokers.values() if not each.fenced)
+        self._staying = frozenset(each.node_id for each in image.brokers.values() if each.can_lead)
+        self._directories = {each.node_id: each.directory_id for each in image.brokers.values()}
+        self._known: dict[tuple[str | None, ...], ElectionInputs] = {}
+
+    def of(self, topic: str) -> ElectionInputs:
+        """Return the electorate of a topic."""
+        overrides = self._image.topic_overrides(topic)
+        own = tuple(overrides.get(key) for key in ELECTION_KEYS)
+        known = self._known.get(own)
+        if known is None:
+            set_here = {
+                key: value for key, value in zip(ELECTION_KEYS, own, strict=True) if value is not None
+            }
+            asked = TopicConfig(set_here, self._config)
+            known = self._known[own] = ElectionInputs(
+                self._alive,
+                self._staying,
+                asked.min_insync_replicas,
+                asked.unclean_leader_election_enable,
+                self._directories,
+            )
+        return known

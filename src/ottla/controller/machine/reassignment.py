@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.controller.machine.election import Electorate, least_in_sync, settle
-from ottla.controller.machine.electorates import Electorates
+from ottla.common.config.broker import BrokerConfig
+from ottla.controller.machine.election import ElectionInputs, ElectionInputsByTopic, least_in_sync, settle
 from ottla.controller.machine.requests import Decision
 from ottla.metadata.entities import partition_changed
 from ottla.metadata.image import ClusterImage, PartitionImage
@@ -45,7 +44,7 @@ def reassign(
     may_change_factor: bool = True,
 ) -> Decision[None]:
     """Begin, replace or cancel moves."""
-    electorates = Electorates(image, config)
+    electorates = ElectionInputsByTopic(image, config)
     records: list[MetadataRecord] = []
     results: list[KafkaError | None] = []
     done: set[tuple[str, int]] = set()
@@ -74,7 +73,7 @@ def reassign(
     return Decision(tuple(records), tuple(results))
 
 
-def _check_copies(partition: PartitionImage, wanted: PartitionImage, electorate: Electorate) -> None:
+def _check_copies(partition: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs) -> None:
     if len(wanted.isr) < min(len(partition.isr), least_in_sync(wanted, electorate)):
         raise InvalidReplicaAssignment(
             f"only {list(wanted.isr)} of the replicas that would stay have all records, fewer than"

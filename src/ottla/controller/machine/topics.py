@@ -6,18 +6,18 @@ functions; the runner asks them once and then decides the rest in chunks, on an 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, zip_longest
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.common.topic_names import SPARK_DECISIONS_TOPIC, collision_key
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.topic_names import SPARK_DECISIONS_TOPIC, collision_key, why_illegal
 from ottla.controller.machine.configs import check_topic_configs
-from ottla.controller.machine.placement import place
 from ottla.controller.machine.requests import DEFAULT, Decision, NewPartitions, NewTopic, TopicSelector
 from ottla.metadata.entities import partition_created
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import (
     ConfigChanged,
     ConfigResource,
@@ -25,7 +25,6 @@ from ottla.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from ottla.metadata.topic_names import check_topic_name
 from ottla.protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -39,6 +38,68 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+
+# Where the replicas of new partitions go.
+#
+# The brokers form a ring in which neighbours are on different racks as far as possible. Leaders go round
+# the ring, so each broker leads the same number of partitions, give or take one. The followers of a
+# partition are the brokers after its leader, those on the least used racks first; with every full turn of
+# the ring they start one place later, so that the partitions of a dead broker's leaders do not all fall to
+# the same neighbour. Brokers that are not there at the moment lead nothing, and follow only where there are
+# not enough others.
+
+
+def place(
+    brokers: Iterable[BrokerImage], partitions: range, replication_factor: int, start: int
+) -> list[tuple[int, ...]]:
+    """Return the replicas, the leader first, of each partition; `start` says where on the ring 0 goes."""
+    known = list(brokers)
+    ring = _ring(each for each in known if each.can_lead)
+    absent = _ring(each for each in known if not each.can_lead)
+    if replication_factor > len(known):
+        raise InvalidReplicationFactor(
+            f"{replication_factor} replicas need as many brokers, and there are {len(known)}"
+        )
+    if not ring:
+        raise InvalidReplicationFactor("no broker is there to lead the partitions")
+    return [_replicas(ring, absent, start + partition, replication_factor) for partition in partitions]
+
+
+def _ring(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:
+    racks: dict[str, list[BrokerImage]] = defaultdict(list)
+    for broker in sorted(brokers, key=lambda each: each.node_id):
+        racks[broker.rack or ""].append(broker)
+    rounds = zip_longest(*(racks[rack] for rack in sorted(racks)))
+    return [broker for broker in chain.from_iterable(rounds) if broker is not None]
+
+
+def _replicas(
+    ring: Sequence[BrokerImage], absent: Sequence[BrokerImage], turn: int, count: int
+) -> tuple[int, ...]:
+    size = len(ring)
+    leader = ring[turn % size]
+    replicas, racks = [leader.node_id], Counter([leader.rack])
+    if count > 1:
+        shift = turn // size
+        others = [ring[(turn + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)]
+        others += absent
+        for _ in range(count - 1):
+            # The first of those on the least used rack.
+            chosen = min(others, key=lambda each: (not each.can_lead, racks[each.rack]))
+            others.remove(chosen)
+            replicas.append(chosen.node_id)
+            racks[chosen.rack] += 1
+    return tuple(replicas)
+
+
+# The rule for topic names, with the error of the protocol.
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicException, with the reason, if no topic may be called `name`."""
+    if reason := why_illegal(name):
+        raise InvalidTopicException(reason)
+
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 SAFE_REPLICATION_FACTOR = 3

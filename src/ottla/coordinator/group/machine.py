@@ -12,31 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.coordinator.effects import NOTHING, Reply, SetTimer, Step, TimerKey
-from ottla.coordinator.group import (
-    classic_join,
-    classic_members,
-    classic_rebalance,
-    classic_sync,
-    consumer_events,
-    consumer_leave,
-    expiry,
-    migration_classic,
-)
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_record import describe, restore
-from ottla.coordinator.group.classic_turn import Turn
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.group_keys import GroupConfig
+from ottla.coordinator.effects import NOTHING, InTransaction, Reply, SetTimer, Step, TimerKey
+from ottla.coordinator.group import migration_classic, offsets
+from ottla.coordinator.group.classic import join, members, rebalance
+from ottla.coordinator.group.classic.group import ClassicGroup
+from ottla.coordinator.group.classic.record import describe, restore
+from ottla.coordinator.group.classic.update import GroupUpdate
+from ottla.coordinator.group.consumer import events, leave
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.group import Group
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.records import GroupKey, GroupValue, OffsetKey, OffsetValue, Record
 from ottla.coordinator.group.requests import CommitRequest, FetchRequest, JoinRequest, Leaver, SyncRequest
-from ottla.coordinator.in_transaction import InTransaction
 from ottla.metadata.image import ClusterImage, ImageChanges
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import GroupIdNotFound, IllegalGeneration, InvalidSessionTimeout, UnknownMemberId
+from ottla.protocol.records.control import Marker
 
 
 class GroupMachine:
@@ -64,7 +57,7 @@ class GroupMachine:
         if step is not None:
             return step
         turn = self._turn_to_join(now_ms, request)
-        classic_join.join(turn, token, request)
+        join.join(turn, token, request)
         return turn.step()
 
     def sync(self, now_ms: int, token: int, request: SyncRequest) -> Step:
@@ -74,8 +67,8 @@ class GroupMachine:
         )
         if step is not None:
             return step
-        turn = Turn(self._classic(request.group_id), now_ms, self.config)
-        classic_sync.sync(turn, token, request)
+        turn = GroupUpdate(self._classic(request.group_id), now_ms, self.config)
+        members.sync(turn, token, request)
         return turn.step()
 
     def heartbeat(
@@ -96,7 +89,7 @@ class GroupMachine:
         if step is not None:
             return step
         group = self._classic(group_id)
-        return classic_members.heartbeat(group, now_ms, token, member_id, instance_id, generation_id)
+        return members.heartbeat(group, now_ms, token, member_id, instance_id, generation_id)
 
     def leave(self, now_ms: int, token: int, group_id: str, leavers: tuple[Leaver, ...]) -> Step:
         """Take members out; the reply is a `Left`."""
@@ -105,8 +98,8 @@ class GroupMachine:
         )
         if step is not None:
             return step
-        turn = Turn(self._classic(group_id), now_ms, self.config)
-        classic_members.leave(turn, token, leavers)
+        turn = GroupUpdate(self._classic(group_id), now_ms, self.config)
+        members.leave(turn, token, leavers)
         return turn.step()
 
     # Offsets
@@ -125,7 +118,7 @@ class GroupMachine:
             return Step(pending, replies=(Reply(token, committed),))
         timers: tuple[SetTimer, ...] = ()
         if isinstance(group, ClassicGroup) and request.member_id in group.members:
-            timers = (classic_members.session_timer(group, group.members[request.member_id], now_ms),)
+            timers = (members.session_timer(group, group.members[request.member_id], now_ms),)
         return Step(records, replies=(Reply(token, committed),), timers=timers)
 
     def fetch(self, now_ms: int, token: int, request: FetchRequest) -> Step:
@@ -178,22 +171,21 @@ class GroupMachine:
     def loaded(self, now_ms: int) -> Step:
         """Begin to coordinate: every member's session starts anew."""
         check_ms = now_ms + self.config.offsets_retention_check_interval_ms
-        timers = [SetTimer(expiry.KEY, check_ms)]
+        timers = [SetTimer(offsets.KEY, check_ms)]
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
-                timers.extend(
-                    classic_members.session_timer(group, each, now_ms) for each in group.members.values()
-                )
+                timers.extend(members.session_timer(group, each, now_ms) for each in group.members.values())
             elif isinstance(group, ConsumerGroup):
-                timers.extend(consumer_leave.session_timers(group, now_ms, self.config))
+                own = GroupConfig.of(self.image.group_overrides(group.group_id), self.config)
+                timers.extend(leave.session_timers(group, now_ms, own))
         # The last coordinator may have failed before it got round to it.
         gone = self.offsets.topics() - self.image.topics.keys()
-        timers.extend(expiry.forget_timer(topic, now_ms) for topic in gone)
+        timers.extend(offsets.forget_timer(topic, now_ms) for topic in gone)
         return Step(timers=tuple(timers))
 
     def new_image(self, now_ms: int, image: ClusterImage, difference: ImageChanges) -> Step:
         """Follow the cluster: offsets of deleted topics are forgotten."""
-        timers = tuple(expiry.forget_timer(topic.name, now_ms) for topic in difference.deleted)
+        timers = tuple(offsets.forget_timer(topic.name, now_ms) for topic in difference.deleted)
         return Step(changes=(image,), timers=timers)
 
     def on_timer(self, now_ms: int, key: TimerKey) -> Step:
@@ -203,21 +195,19 @@ class GroupMachine:
                 self.groups.get(group_id), ConsumerGroup
             ):
                 step = self._in_consumers(
-                    now_ms, group_id, lambda turn: consumer_leave.end_of_time(turn, timer, member_id)
+                    now_ms, group_id, lambda turn: leave.end_of_time(turn, timer, member_id)
                 )
                 return step or NOTHING
             case ("session", group_id, member_id):
-                return self._in_turn(
-                    now_ms, group_id, lambda turn: classic_members.end_session(turn, member_id)
-                )
+                return self._in_turn(now_ms, group_id, lambda turn: members.end_session(turn, member_id))
             case ("join", group_id):
-                return self._in_turn(now_ms, group_id, classic_rebalance.end_join_phase)
+                return self._in_turn(now_ms, group_id, rebalance.end_join_phase)
             case ("sync", group_id):
-                return self._in_turn(now_ms, group_id, classic_rebalance.end_sync_phase)
+                return self._in_turn(now_ms, group_id, rebalance.end_sync_phase)
             case ("expire", *after):
-                return expiry.expire(now_ms, "".join(after), self.groups, self.offsets, self.config)
+                return offsets.expire(now_ms, "".join(after), self.groups, self.offsets, self.config)
             case ("forget", topic, deleted_ms):
-                return expiry.forget(now_ms, topic, int(deleted_ms), self.offsets)
+                return offsets.forget(now_ms, topic, int(deleted_ms), self.offsets)
         raise ValueError(f"nobody knows the timer {key}")
 
     # State
@@ -243,7 +233,7 @@ class GroupMachine:
                 if isinstance(self.groups.get(key.group_id), ClassicGroup):
                     del self.groups[key.group_id]
             case _:
-                consumer_events.replay(self.groups, key, value)
+                events.replay(self.groups, key, value)
 
     def _replay_pending(self, pending: InTransaction) -> None:
         if isinstance(pending.record, Record):
@@ -280,33 +270,33 @@ class GroupMachine:
             raise UnknownMemberId(f"there is no classic group {group_id}")
         return group
 
-    def _turn_to_join(self, now_ms: int, request: JoinRequest) -> Turn:
+    def _turn_to_join(self, now_ms: int, request: JoinRequest) -> GroupUpdate:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not request.member_id:
             # It has no members, so it may as well be of the other protocol.
-            turn = Turn.of_new_group(request.group_id, now_ms, self.config)
+            turn = GroupUpdate.of_new_group(request.group_id, now_ms, self.config)
             turn.records[:0] = group.tombstones()
             return turn
         if request.member_id or group is not None:
-            return Turn(self._classic(request.group_id), now_ms, self.config)
-        return Turn.of_new_group(request.group_id, now_ms, self.config)
+            return GroupUpdate(self._classic(request.group_id), now_ms, self.config)
+        return GroupUpdate.of_new_group(request.group_id, now_ms, self.config)
 
     def _in_consumers(
-        self, now_ms: int, group_id: str, handle: Callable[[ConsumerTurn], None]
+        self, now_ms: int, group_id: str, handle: Callable[[ConsumerGroupUpdate], None]
     ) -> Step | None:
         """Return the step of an event on a consumer group; None if there is none, or nobody is in it."""
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or not group.members:
             return None
-        turn = ConsumerTurn(group, now_ms, self.config, self.image)
+        turn = ConsumerGroupUpdate(group, now_ms, self.config, self.image)
         handle(turn)
         return turn.step()
 
-    def _in_turn(self, now_ms: int, group_id: str, handle: Callable[[Turn], None]) -> Step:
+    def _in_turn(self, now_ms: int, group_id: str, handle: Callable[[GroupUpdate], None]) -> Step:
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return NOTHING  # deleted in the meantime
-        turn = Turn(group, now_ms, self.config)
+        turn = GroupUpdate(group, now_ms, self.config)
         handle(turn)
         return turn.step()
 

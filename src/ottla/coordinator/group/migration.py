@@ -12,22 +12,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from ottla.common.broker_keys import BrokerConfig
-from ottla.coordinator.group.classic import ClassicGroup
-from ottla.coordinator.group.classic_member import Member, State
-from ottla.coordinator.group.classic_rebalance import prepare
-from ottla.coordinator.group.classic_turn import Turn
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_member import (
+from ottla.common.config.broker import BrokerConfig
+from ottla.coordinator.group.classic.group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.rebalance import prepare
+from ottla.coordinator.group.classic.update import GroupUpdate
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import (
+    AssignmentState,
     ConsumerMember,
-    Holding,
     MemberState,
     holding_record,
     wishes_record,
 )
-from ottla.coordinator.group.consumer_partitions import to_record, unclaimed, without
-from ottla.coordinator.group.consumer_subscription import metadata_hash
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.consumer.partitions import to_record, unclaimed, without
+from ottla.coordinator.group.consumer.subscription import metadata_hash
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.migration_protocol import (
     by_topic_id,
     decode_assignment,
@@ -59,10 +58,12 @@ Kafka refuses to upgrade a group that has any such addition."""
 # Upgrade
 
 
-def upgrade(group: ClassicGroup, now_ms: int, config: BrokerConfig, image: ClusterImage) -> ConsumerTurn:
+def upgrade(
+    group: ClassicGroup, now_ms: int, config: BrokerConfig, image: ClusterImage
+) -> ConsumerGroupUpdate:
     """Begin a turn on the consumer group that a classic group becomes; raise if it cannot become one."""
     _check_upgrade(group, config)
-    turn = ConsumerTurn(ConsumerGroup(group.group_id), now_ms, config, image, group.tombstones())
+    turn = ConsumerGroupUpdate(ConsumerGroup(group.group_id), now_ms, config, image, group.tombstones())
     members = [_converted(each, group, image) for each in group.members.values()]
     _write_members(turn, members, group.generation_id)
     for member in group.members.values():
@@ -120,16 +121,16 @@ def _converted(member: Member, group: ClassicGroup, image: ClusterImage) -> Cons
     claimed = by_topic_id(subscription.owned, image.topics)
     if not member.assignment:
         # Taken back in the middle of a rebalance. What the member brought into it, it may still have.
-        return ConsumerMember(member.member_id, wishes, Holding(epoch, epoch, assigned=claimed))
+        return ConsumerMember(member.member_id, wishes, AssignmentState(epoch, epoch, assigned=claimed))
     # What a cooperative member brought into the last rebalance, and was not assigned again, it gives up when
     # it learns of its assignment. It may not have yet.
     revoking = without(claimed, assigned)
     return ConsumerMember(
-        member.member_id, wishes, Holding(epoch, epoch, assigned=assigned, revoking=revoking)
+        member.member_id, wishes, AssignmentState(epoch, epoch, assigned=assigned, revoking=revoking)
     )
 
 
-def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int) -> None:
+def _write_members(turn: ConsumerGroupUpdate, members: list[ConsumerMember], epoch: int) -> None:
     """Write the group as if it had been a consumer group all the time, and had come to rest at an epoch.
 
     A large group may not fit into one batch. Members that are lost with the second have to join again; those
@@ -145,7 +146,7 @@ def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int
     for each, own in zip(members, assigned, strict=True):
         revoking = unclaimed(each.holding.revoking, taken)
         state = MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE
-        holding = Holding(epoch, epoch, state, own, revoking)
+        holding = AssignmentState(epoch, epoch, state, own, revoking)
         target = ConsumerTargetMemberValue(to_record(own))
         turn.write(
             holding_record(group_id, replace(each, holding=holding)),
@@ -158,7 +159,7 @@ def _write_members(turn: ConsumerTurn, members: list[ConsumerMember], epoch: int
 # Downgrade
 
 
-def can_downgrade(turn: ConsumerTurn) -> bool:
+def can_downgrade(turn: ConsumerGroupUpdate) -> bool:
     """Tell whether those who are in the group can, and may, go on as a classic group."""
     group = turn.group
     return (
@@ -169,14 +170,14 @@ def can_downgrade(turn: ConsumerTurn) -> bool:
     )
 
 
-def downgrade(turn: ConsumerTurn, lost: Sequence[ConsumerMember]) -> None:
+def downgrade(turn: ConsumerGroupUpdate, lost: Sequence[ConsumerMember]) -> None:
     """Replace the group by a classic one with the same members, at the same epoch.
 
     It rebalances if members are lost. The record still has these, so that if the coordinator fails before
     the rebalance is over, the end of their sessions brings it about once more.
     """
     consumers = turn.group
-    classic = Turn(_classic_group(turn), turn.now_ms, turn.config)
+    classic = GroupUpdate(_classic_group(turn), turn.now_ms, turn.config)
     for member_id in consumers.members:
         turn.cancel_timer("rejoin", member_id)
         turn.cancel_timer("collect", member_id)
@@ -193,7 +194,7 @@ def downgrade(turn: ConsumerTurn, lost: Sequence[ConsumerMember]) -> None:
     turn.become(classic.step())
 
 
-def _classic_group(turn: ConsumerTurn) -> ClassicGroup:
+def _classic_group(turn: ConsumerGroupUpdate) -> ClassicGroup:
     consumers = turn.group
     group = ClassicGroup(
         consumers.group_id, State.STABLE, turn.now_ms, CONSUMER_PROTOCOL, generation_id=consumers.epoch
@@ -210,7 +211,7 @@ def _classic_group(turn: ConsumerTurn) -> ClassicGroup:
     return group
 
 
-def _ghost(member: ConsumerMember, classic: Turn) -> Member:
+def _ghost(member: ConsumerMember, classic: GroupUpdate) -> Member:
     """Return a member that is gone, as it would have to be to be a member."""
     session_timeout_ms = member.session_timeout_ms(classic.config.group_consumer_session_timeout_ms)
     protocols = ((classic.group.protocol_name or "", encode_subscription(member.wishes.subscribed_topics)),)

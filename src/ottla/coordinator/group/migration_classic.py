@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinator.group.consumer import ConsumerGroup
-from ottla.coordinator.group.consumer_heartbeat import check_room, follow, take_place
-from ottla.coordinator.group.consumer_leave import remove_members
-from ottla.coordinator.group.consumer_member import ConsumerMember, MemberState, new_member
-from ottla.coordinator.group.consumer_partitions import NO_PARTITIONS, each_of, without
-from ottla.coordinator.group.consumer_turn import ConsumerTurn
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.heartbeat import check_room, follow, take_place
+from ottla.coordinator.group.consumer.leave import remove_members
+from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, new_member
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, each_of, without
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.migration import can_downgrade, downgrade
 from ottla.coordinator.group.migration_protocol import (
     Subscription,
@@ -38,7 +38,7 @@ from ottla.protocol.errors import (
 )
 
 
-def join(turn: ConsumerTurn, token: int, request: JoinRequest) -> None:
+def join(turn: ConsumerGroupUpdate, token: int, request: JoinRequest) -> None:
     """Let a classic member join, or take its next step."""
     member_id = request.member_id or f"{request.instance_id or request.client_id}-{request.fresh_id}"
     check_room(turn.group, member_id, request.instance_id, turn.config.group_consumer_max_size)
@@ -67,7 +67,7 @@ def join(turn: ConsumerTurn, token: int, request: JoinRequest) -> None:
     turn.set_timer("collect", member_id, request.rebalance_timeout_ms)
 
 
-def sync(turn: ConsumerTurn, token: int, request: SyncRequest) -> None:
+def sync(turn: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
     """Give a classic member its assignment, as far as the partitions are free."""
     member = _check(turn.group, request.member_id, request.instance_id, request.generation_id)
     assert member.wishes.classic is not None
@@ -86,7 +86,7 @@ def sync(turn: ConsumerTurn, token: int, request: SyncRequest) -> None:
 
 
 def heartbeat(
-    turn: ConsumerTurn, token: int, member_id: str, instance_id: str | None, generation_id: int
+    turn: ConsumerGroupUpdate, token: int, member_id: str, instance_id: str | None, generation_id: int
 ) -> None:
     """Extend a classic member's session, and tell it to join again if there is something new for it."""
     member = _check(turn.group, member_id, instance_id, generation_id)
@@ -97,7 +97,7 @@ def heartbeat(
         turn.reply(token, None)
 
 
-def leave(turn: ConsumerTurn, token: int, leavers: tuple[Leaver, ...]) -> None:
+def leave(turn: ConsumerGroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
     """Take members out, of whatever protocol: administrators use this, too."""
     results: list[KafkaError | None] = []
     members: dict[str, ConsumerMember] = {}
@@ -117,7 +117,7 @@ def leave(turn: ConsumerTurn, token: int, leavers: tuple[Leaver, ...]) -> None:
 # Who it is
 
 
-def _admit(turn: ConsumerTurn, request: JoinRequest, member_id: str) -> ConsumerMember:
+def _admit(turn: ConsumerGroupUpdate, request: JoinRequest, member_id: str) -> ConsumerMember:
     group = turn.group
     if request.instance_id is None:
         return group.members.get(member_id) or new_member(member_id)
@@ -192,7 +192,7 @@ def _has_news(group: ConsumerGroup, member: ConsumerMember) -> bool:
     return all(group.is_free(topic_id, index) for topic_id, index in each_of(missing))
 
 
-def _ask_to_rejoin(turn: ConsumerTurn, token: int, member: ConsumerMember) -> None:
+def _ask_to_rejoin(turn: ConsumerGroupUpdate, token: int, member: ConsumerMember) -> None:
     """Say that the group rebalances. The time for joining again counts from when it is said first."""
     turn.reply(token, RebalanceInProgress(f"{turn.group.group_id} rebalances"))
     if member.member_id not in turn.group.rejoining:
@@ -200,7 +200,7 @@ def _ask_to_rejoin(turn: ConsumerTurn, token: int, member: ConsumerMember) -> No
         turn.set_timer("rejoin", member.member_id, member.wishes.rebalance_timeout_ms)
 
 
-def _end_rejoining(turn: ConsumerTurn, member_id: str) -> None:
+def _end_rejoining(turn: ConsumerGroupUpdate, member_id: str) -> None:
     if member_id in turn.group.rejoining:
         turn.note().rejoining -= {member_id}
         turn.cancel_timer("rejoin", member_id)

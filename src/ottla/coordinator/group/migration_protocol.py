@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from ottla.coordinator.group.consumer import Topics
-from ottla.coordinator.group.consumer_partitions import Partitions, grouped
+from ottla.coordinator.group.consumer.group import Topics
+from ottla.coordinator.group.consumer.partitions import Partitions, grouped
 from ottla.coordinator.group.wire import INT16, INT32
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.errors import InvalidRequest

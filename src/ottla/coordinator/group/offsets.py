@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.units import MINUTE_MS
+from ottla.coordinator.effects import SetTimer, Step
 from ottla.coordinator.group.group import Group
-from ottla.coordinator.group.pending_offsets import PendingOffsets
 from ottla.coordinator.group.records import OffsetKey, OffsetValue, Record
 from ottla.coordinator.group.requests import (
     CommitRequest,
@@ -17,6 +18,90 @@ from ottla.coordinator.group.requests import (
     FetchRequest,
 )
 from ottla.protocol.errors import GroupSubscribedToTopic, KafkaError, UnstableOffsetCommit
+
+# Offsets that were committed in transactions which are still open: they count if the transaction commits.
+#
+# Of two commits of one offset, the one that is later in the log counts. So what is committed outside of any
+# transaction, or deleted, supersedes all that is pending for it, whatever becomes of that; and when a
+# transaction commits, its offsets supersede those that others had written before.
+
+
+class _Pending(NamedTuple):
+    number: int
+    """Counts up in the order of the log."""
+    value: OffsetValue | None
+
+
+class PendingOffsets:
+    """What producers have pending, by producer and by group."""
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[OffsetKey, None]] = {}
+        self._by_group: dict[str, dict[OffsetKey, dict[int, _Pending]]] = {}
+        self._number = 0
+
+    # State
+
+    def add(self, producer_id: int, key: OffsetKey, value: OffsetValue | None) -> None:
+        """Keep an offset until its producer's transaction ends; a later one takes the place of an earlier."""
+        self._number += 1
+        self._by_producer.setdefault(producer_id, {})[key] = None
+        keys = self._by_group.setdefault(key.group_id, {})
+        keys.setdefault(key, {})[producer_id] = _Pending(self._number, value)
+
+    def end(self, producer_id: int, is_commit: bool) -> list[tuple[OffsetKey, OffsetValue | None]]:
+        """Forget what a producer has pending; return what counts from now on."""
+        counts = []
+        for key in self._by_producer.pop(producer_id, {}):
+            waiting = self._by_group[key.group_id][key]
+            number, value = waiting.pop(producer_id)
+            if is_commit:
+                counts.append((key, value))
+                for other in [each for each, pending in waiting.items() if pending.number < number]:
+                    self._drop(other, key)
+            self._tidy(key)
+        return counts
+
+    def supersede(self, key: OffsetKey) -> None:
+        """Forget all that is pending for an offset."""
+        for producer_id in list(self._by_group.get(key.group_id, {}).get(key, ())):
+            self._drop(producer_id, key)
+        self._tidy(key)
+
+    def _drop(self, producer_id: int, key: OffsetKey) -> None:
+        del self._by_group[key.group_id][key][producer_id]
+        keys = self._by_producer[producer_id]
+        del keys[key]
+        if not keys:
+            del self._by_producer[producer_id]
+
+    def _tidy(self, key: OffsetKey) -> None:
+        keys = self._by_group.get(key.group_id)
+        if keys is not None and key in keys and not keys[key]:
+            del keys[key]
+            if not keys:
+                del self._by_group[key.group_id]
+
+    # Questions
+
+    def __bool__(self) -> bool:
+        return bool(self._by_producer)
+
+    def has(self, key: OffsetKey) -> bool:
+        """Return whether an open transaction has committed this offset."""
+        return key in self._by_group.get(key.group_id, ())
+
+    def of_group(self, group_id: str) -> tuple[OffsetKey, ...]:
+        """Return the offsets of a group that are pending."""
+        return tuple(self._by_group.get(group_id, ()))
+
+    def of_topic(self, topic: str) -> Iterator[OffsetKey]:
+        """Yield the offsets of a topic that are pending, of any group."""
+        for keys in self._by_group.values():
+            for key in keys:
+                if key.topic == topic:
+                    yield key
+
 
 TopicOffsets = dict[int, OffsetValue]
 GroupOffsets = dict[str, TopicOffsets]
@@ -189,3 +274,47 @@ def _is_expired(now_ms: int, group: Group, value: OffsetValue, retention_ms: int
 
 _ALL_COMMITTED = Committed()
 _UNSTABLE = UnstableOffsetCommit("a transaction that is still open has committed an offset")
+
+
+# Forgetting offsets: those that outlived their retention, and those of topics that were deleted.
+#
+# Both may concern a great many, so they are done in slices, each a step of its own that sets the timer for
+# the next; other events get their turn in between.
+
+KEY = ("expire",)
+GROUPS_PER_SLICE = 500
+RECORDS_PER_SLICE = 1000
+
+
+def expire(
+    now_ms: int, after: str, groups: Mapping[str, Group], offsets: Offsets, config: BrokerConfig
+) -> Step:
+    """Forget what has expired, of some groups in the order of their ids, beginning after the id `after`."""
+    records: list[Record] = []
+    ids = sorted(group_id for group_id in groups if group_id > after)
+    for count, group_id in enumerate(ids, 1):
+        group = groups[group_id]
+        expired, is_all = offsets.expired(now_ms, group, config)
+        records.extend(expired)
+        if is_all and group.is_empty:
+            records.extend(group.tombstones())
+        if count == GROUPS_PER_SLICE or len(records) >= RECORDS_PER_SLICE:
+            return Step(tuple(records), timers=(SetTimer((*KEY, group_id), now_ms),))
+    again = SetTimer(KEY, now_ms + config.offsets_retention_check_interval_ms)
+    return Step(tuple(records), timers=(again,))
+
+
+def forget_timer(topic: str, now_ms: int) -> SetTimer:
+    """Return the timer at which the offsets of a topic that is gone are forgotten: now."""
+    return SetTimer(("forget", topic, str(now_ms)), now_ms)
+
+
+def forget(now_ms: int, topic: str, deleted_ms: int, offsets: Offsets) -> Step:
+    """Forget some offsets of a topic that is gone.
+
+    A new topic may have its name by now; what was committed for that is newer than `deleted_ms`.
+    """
+    records = tuple(offsets.delete_topic(topic, deleted_ms, RECORDS_PER_SLICE))
+    if len(records) < RECORDS_PER_SLICE:
+        return Step(records)
+    return Step(records, timers=(SetTimer(("forget", topic, str(deleted_ms)), now_ms),))

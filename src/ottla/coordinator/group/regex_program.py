@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.coordinator.group.regex import parse
-from ottla.coordinator.group.regex_nodes import (
+from ottla.coordinator.group.regex import (
     ALPHABET,
     OTHER,
     WORD,
@@ -21,6 +20,7 @@ from ottla.coordinator.group.regex_nodes import (
     Place,
     Repeat,
     Sequence,
+    parse,
 )
 from ottla.protocol.errors import InvalidRegularExpression
 

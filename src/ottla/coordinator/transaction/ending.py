@@ -98,6 +98,13 @@ def completed(found: Transaction, now_ms: int) -> Transaction:
     )
 
 
+def retired(found: Transaction, producer_id: int) -> Transaction:
+    """Return a completed transaction whose holder is fenced, so that the next one gets a new producer id."""
+    if found.holder.producer_id != producer_id:
+        return found  # it has a new one already
+    return found._replace(producer=Producer(producer_id, LAST_EPOCH), last=NOBODY)
+
+
 def _is_retry(found: Transaction, producer: Producer) -> bool:
     """Tell whether the producer has missed the answer to the EndTxn by which it got its epoch."""
     has_ended = found.state not in (State.EMPTY, State.ONGOING)

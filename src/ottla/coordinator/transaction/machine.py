@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from ottla.common.broker_keys import BrokerConfig
+from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.effects import NOTHING, Reply, SetTimer, Step, TimerKey
 from ottla.coordinator.transaction.ending import (
@@ -24,6 +24,7 @@ from ottla.coordinator.transaction.ending import (
     check_principal,
     completed,
     end,
+    retired,
 )
 from ottla.coordinator.transaction.requests import (
     EndRequest,
@@ -164,7 +165,10 @@ class TransactionMachine:
         found = self.transactions.get(markers.transactional_id)
         if found is None or not found.state.is_ending or found.producer != markers.producer:
             return NOTHING
-        return Step((Record(markers.transactional_id, completed(found, now_ms)),))
+        made = completed(found, now_ms)
+        if markers.retires_producer_id:
+            made = retired(made, markers.producer.producer_id)
+        return Step((Record(markers.transactional_id, made),))
 
     # Time
 

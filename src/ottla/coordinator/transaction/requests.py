@@ -53,6 +53,8 @@ class WriteMarkers(NamedTuple):
     is_commit: bool
     partitions: frozenset[TopicPartition]
     version: int
+    retires_producer_id: bool = False
+    """Known once they are written: a partition has seen a higher epoch of the producer id."""
 
 
 class ListedTransaction(NamedTuple):

@@ -28,22 +28,22 @@ from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.files import partition_by_time as partition_by_time
+    from ottla.spark.pipelines.files import read_changelog as read_changelog
     from ottla.spark.pipelines.files import read_files as read_files
+    from ottla.spark.pipelines.files import read_topic as read_topic
     from ottla.spark.pipelines.language import append_flow as append_flow
     from ottla.spark.pipelines.language import create_sink as create_sink
     from ottla.spark.pipelines.language import create_streaming_table as create_streaming_table
     from ottla.spark.pipelines.language import materialized_view as materialized_view
     from ottla.spark.pipelines.language import table as table
     from ottla.spark.pipelines.language import temporary_view as temporary_view
-    from ottla.spark.pipelines.postgres_read import read_postgres as read_postgres
+    from ottla.spark.pipelines.postgres.read import read_postgres as read_postgres
     from ottla.spark.pipelines.records import Parsed as Parsed
     from ottla.spark.pipelines.records import as_changelog as as_changelog
     from ottla.spark.pipelines.records import as_records as as_records
     from ottla.spark.pipelines.records import dead_letters as dead_letters
     from ottla.spark.pipelines.records import latest_per_key as latest_per_key
     from ottla.spark.pipelines.records import parse_json as parse_json
-    from ottla.spark.pipelines.topics import read_changelog as read_changelog
-    from ottla.spark.pipelines.topics import read_topic as read_topic
 
 _HOMES = {
     "Parsed": "ottla.spark.pipelines.records",
@@ -57,10 +57,10 @@ _HOMES = {
     "materialized_view": "ottla.spark.pipelines.language",
     "parse_json": "ottla.spark.pipelines.records",
     "partition_by_time": "ottla.spark.pipelines.files",
-    "read_changelog": "ottla.spark.pipelines.topics",
+    "read_changelog": "ottla.spark.pipelines.files",
     "read_files": "ottla.spark.pipelines.files",
-    "read_postgres": "ottla.spark.pipelines.postgres_read",
-    "read_topic": "ottla.spark.pipelines.topics",
+    "read_postgres": "ottla.spark.pipelines.postgres.read",
+    "read_topic": "ottla.spark.pipelines.files",
     "table": "ottla.spark.pipelines.language",
     "temporary_view": "ottla.spark.pipelines.language",
 }

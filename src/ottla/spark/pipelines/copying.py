@@ -10,11 +10,10 @@ from typing import Any
 
 from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.elements import Dataset, Flow, Kind
-from ottla.spark.pipelines.files import UNITS, partition_by_time, read_files
-from ottla.spark.pipelines.postgres_read import read_postgres
+from ottla.spark.pipelines.files import UNITS, partition_by_time, read_files, read_topic
+from ottla.spark.pipelines.postgres.read import read_postgres
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 from ottla.spark.pipelines.registry import Registry
-from ottla.spark.pipelines.topics import read_topic
 
 TOPIC, POSTGRES = "topic", "postgres"
 FILES = ("parquet", "json", "csv")

@@ -14,12 +14,11 @@ from typing import Any, Protocol
 
 from ottla.spark.options import BOOTSTRAP, KAFKA
 from ottla.spark.pipelines.elements import TOPIC, Dataset, Flow, Kind
-from ottla.spark.pipelines.graph import Graph
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.reader_patches import reading_through
 from ottla.spark.pipelines.records import columns_of_topic_table
-from ottla.spark.pipelines.registry import Registry
-from ottla.spark.pipelines.sql_text import relations
+from ottla.spark.pipelines.registry import Graph, Registry
+from ottla.spark.pipelines.sql.text import relations
 from ottla.spark.pipelines.storage import Storage
 from ottla.spark.pipelines.user_errors import Context, explain_error
 

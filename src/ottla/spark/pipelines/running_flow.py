@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.common.clock import Clock
@@ -18,7 +18,31 @@ from ottla.spark.pipelines.progress import (
     FlowProgress,
     read_offsets,
 )
-from ottla.spark.pipelines.restarts import Restarts
+
+# Whether a flow that failed is started again, and when. Pure code.
+
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000, 60_000
+
+
+@dataclass
+class Restarts:
+    """Counts the failures of one flow that came without a batch between them."""
+
+    most: int
+    failures: int = 0
+
+    def failed(self) -> int | None:
+        """Note a failure; return how long to wait (ms) before the next try, None to give up."""
+        self.failures += 1
+        if self.failures > self.most:
+            return None
+        doubled: int = FIRST_WAIT_MS << (self.failures - 1)
+        return min(LONGEST_WAIT_MS, doubled)
+
+    def progressed(self) -> None:
+        """Note a finished batch: the next failure is a new one."""
+        self.failures = 0
+
 
 MOST_REPORTS = 100
 """Reports that Spark keeps; more batches than that between two looks are not seen one by one."""

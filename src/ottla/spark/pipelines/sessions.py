@@ -52,7 +52,7 @@ def open_session(job: Job, *, log_level: str = "WARN") -> Any:
 
 def _shipped(target: Path, conf: Mapping[str, str]) -> dict[str, str]:
     """Write the package, and return the settings that send it; Spark must have them before it starts."""
-    from ottla.spark.shipping import settings_to_ship, write_package
+    from ottla.spark.session.shipping import settings_to_ship, write_package
 
     package = write_package(target.resolve())
     # Spark asks the executors' Python about formats on the driver too, and that Python may lack Ottla.

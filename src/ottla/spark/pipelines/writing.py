@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.spark.pipelines.elements import POSTGRES, TOPIC, UPDATE, Dataset, Flow, Kind
-from ottla.spark.pipelines.postgres import Target, write_batch
+from ottla.spark.pipelines.postgres.write import Target, write_batch
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.records import for_topic
 from ottla.spark.pipelines.storage import Storage

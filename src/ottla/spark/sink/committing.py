@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Sequence
 
 from ottla.client.cluster import Cluster
-from ottla.spark.link import link_to
+from ottla.spark.cluster_session import link_to
 from ottla.spark.sink import crash_points
-from ottla.spark.sink.decision_log import DecisionLog
+from ottla.spark.sink.decision_log import DecisionLog, decision_log
 from ottla.spark.sink.decisions import Decision, Register, SinkKey, sort_out
 from ottla.spark.sink.ending import check_all_there, end_all, tidy
-from ottla.spark.sink.ledger import decision_log
-from ottla.spark.sink.sink_options import SinkOptions
-from ottla.spark.sink.writing import Written
+from ottla.spark.sink.writing import SinkOptions, Written
 
 MOST_RUNS = 1_000
 MOST_ROUNDS, QUIET_ROUNDS, ROUND_S = 10, 2, 0.3

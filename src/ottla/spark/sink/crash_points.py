@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from ottla.spark.python_launcher import JVM
+from ottla.spark.session.python_launcher import JVM
 
 AT, FOLDER = "OTTLA_SPARK_CRASH_AT", "OTTLA_SPARK_CRASH_FOLDER"
 LOOK_EVERY_S = 0.02

@@ -15,9 +15,11 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from kio.schema.errors import ErrorCode
 
+from ottla.client.admin.topic_admin import NewTopic, TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import raise_for
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
@@ -25,18 +27,16 @@ from ottla.client.producer.batch import MAX_SEQUENCE, Identity
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.partitioners import partition_of
 from ottla.client.producer.transaction_calls import TransactionCalls
-from ottla.client.topic_admin import NewTopic, TopicAdmin
-from ottla.common.clock import Clock
+from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from ottla.protocol.produce_client import LAST_VERSION, decode_produce_response, encode_produce_request
-from ottla.protocol.record_encoder import encode_new_batch
-from ottla.protocol.records import decode_records
+from ottla.protocol.records.record_encoder import encode_new_batch
+from ottla.protocol.records.records import decode_records
+from ottla.spark.cluster_session import ClusterSession
 from ottla.spark.errors import Superseded
-from ottla.spark.planning import OffsetRange
-from ottla.spark.range_reader import RangeReader, ReadSettings
 from ottla.spark.sink.decisions import (
     Decision,
     Prepared,
@@ -45,6 +45,8 @@ from ottla.spark.sink.decisions import (
     check_owner,
     encode_decision,
 )
+from ottla.spark.source.planning import OffsetRange
+from ottla.spark.source.range_reader import RangeReader, ReadSettings
 
 TOPIC = SPARK_DECISIONS_TOPIC
 PARTITIONS = 8
@@ -245,3 +247,16 @@ class DecisionLog:
 def busy(key: SinkKey) -> Superseded:
     """Return the error for a sink that others take over all the time."""
     return Superseded(f"{key}: several runs of this query take the sink from each other. Stop all but one")
+
+
+# The decision log of this process for a cluster: made once, as links are.
+
+_logs: WeakKeyDictionary[ClusterSession, DecisionLog] = WeakKeyDictionary()
+
+
+def decision_log(link: ClusterSession, options: ProducerOptions) -> DecisionLog:
+    """Return the decision log behind a link."""
+    log = _logs.get(link)
+    if log is None:
+        log = _logs[link] = DecisionLog(link.cluster, options, SystemClock())
+    return log

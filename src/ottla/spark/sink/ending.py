@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
+from ottla.client.admin.transactions import Transactions, prefix_pattern
 from ottla.client.cluster import Cluster
 from ottla.client.producer.batch import Identity
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.transaction_calls import TransactionCalls
 from ottla.client.producer.transactions import FEATURE, IMPLICIT_FROM
-from ottla.client.transactions import Transactions, prefix_pattern
 from ottla.protocol.errors import KafkaError, TransactionalIdNotFound
 from ottla.spark.errors import TransactionLost
 from ottla.spark.sink import crash_points

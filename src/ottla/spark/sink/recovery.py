@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.client.admin.transactions import Transactions, prefix_pattern
 from ottla.client.cluster import Cluster
 from ottla.client.producer.options import ProducerOptions
-from ottla.client.transactions import Transactions, prefix_pattern
 from ottla.common.clock import SystemClock
 from ottla.common.ids import new_uuid
 from ottla.spark.sink.decision_log import DecisionLog

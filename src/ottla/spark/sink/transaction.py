@@ -13,8 +13,8 @@ from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.options import ProducerOptions
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
+from ottla.spark.cluster_session import ClusterSession
 from ottla.spark.errors import TwoPhaseCommitOff
-from ottla.spark.link import Link
 from ottla.spark.sink.decisions import Prepared
 from ottla.spark.sink.rows import Encoded
 
@@ -28,7 +28,7 @@ TWO_PHASE_COMMIT_OFF = (
 class BatchProducer:
     """Sends encoded batches from the thread of a task; at most one hand-over is under way."""
 
-    def __init__(self, link: Link, options: ProducerOptions) -> None:
+    def __init__(self, link: ClusterSession, options: ProducerOptions) -> None:
         self._link = link
         self._options = options
         self._core = link.run(_started(link.cluster, options))

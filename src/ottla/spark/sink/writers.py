@@ -14,9 +14,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.common.ids import new_uuid
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.sink.decisions import MAIN, SinkKey
-from ottla.spark.sink.layout import Layout, layout_of
-from ottla.spark.sink.sink_options import SinkOptions, read_sink_options
-from ottla.spark.sink.target import Target
+from ottla.spark.sink.rows import Layout, layout_of
+from ottla.spark.sink.writing import SinkOptions, Target, read_sink_options
 from ottla.spark.worker import TaskPlace, task_place
 
 if TYPE_CHECKING:

@@ -2,25 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from ottla.client.producer.options import ProducerOptions
 from ottla.common.clock import SystemClock
-from ottla.spark.errors import SparkError
-from ottla.spark.link import link_to
+from ottla.spark.cluster_session import link_to
+from ottla.spark.errors import SparkError, WrongOption
+from ottla.spark.options import SINK, Given
 from ottla.spark.sink import crash_points
-from ottla.spark.sink.decisions import Prepared, SinkKey, is_decided
+from ottla.spark.sink.decision_log import decision_log
+from ottla.spark.sink.decisions import MAIN, Prepared, SinkKey, is_decided
 from ottla.spark.sink.ending import two_phase
-from ottla.spark.sink.layout import Layout
-from ottla.spark.sink.ledger import decision_log
-from ottla.spark.sink.rows import RowEncoder
-from ottla.spark.sink.sink_options import SinkOptions
-from ottla.spark.sink.target import Target
+from ottla.spark.sink.rows import Layout, RowEncoder
 from ottla.spark.sink.transaction import BatchProducer
 from ottla.spark.worker import TaskPlace, settle_worker
+
+# The options of the sink, read and checked.
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+TRANSACTION_TIMEOUT_MS = 15 * 60_000
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of a write."""
+
+    topic: str | None
+    producer: ProducerOptions
+    is_exactly_once: bool
+    sink: str | None
+    """The name that the user gave; None if he gave none."""
+    with_headers: bool
+    with_timestamp: bool
+
+
+def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a write; raise WrongOption for the first that does not fit."""
+    given = Given(options, SINK)
+    fixed = {}
+    if "transaction.timeout.ms" not in given.client_values:
+        fixed["transaction_timeout_ms"] = TRANSACTION_TIMEOUT_MS
+    sink = given.text("sinkName")
+    if sink is not None and ("/" in sink or sink == MAIN or sink.isdigit()):
+        raise WrongOption("sinkName", f"must be a name other than {MAIN}, not a number, and without /")
+    return SinkOptions(
+        topic=given.text("topic"),
+        producer=given.client(ProducerOptions, **fixed),
+        is_exactly_once=given.choice("deliveryGuarantee", EXACTLY_ONCE, AT_LEAST_ONCE) == EXACTLY_ONCE,
+        sink=sink,
+        with_headers=given.yes_or_no("includeHeaders", True),
+        with_timestamp=given.yes_or_no("includeTimestamp", False),
+    )
+
+
+# Which batch of which sink is written.
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which batch of which sink a task writes."""
+
+    key: SinkKey
+    batch_id: int
+    run_id: str
+    writer_id: str
 
 
 @dataclass

@@ -11,7 +11,7 @@ from tests.unit.api.groups.members import stable_member
 from tests.unit.api.groups.test_consumer_group_heartbeat import join
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 
 
 def describe(*group_ids: str, operations: bool = False) -> ConsumerGroupDescribeRequest:

@@ -11,6 +11,7 @@ from kio.schema.find_coordinator.v6 import FindCoordinatorRequest
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
 from ottla.api import find_coordinator
+from ottla.api.support import brief_wait
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.protocol.errors import CoordinatorNotAvailable
 
@@ -85,10 +86,13 @@ async def test_in_place_of_a_dead_coordinator_the_next_one_is_waited_for(
     assert leaders == []
 
 
+@pytest.mark.parametrize("limit", ["MAX_WAIT_S", "MAX_HOLD_S"])
 async def test_nobody_waits_for_ever_for_another_coordinator(
-    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(find_coordinator, "WAIT_MS", 0)
+    """Nor does a request behind it, as long as it could."""
+    monkeypatch.setattr(brief_wait, limit, 0)
+    monkeypatch.setattr(bench.client, "is_held_up", limit == "MAX_HOLD_S", raising=False)
     bench.services.peers = Peers(times=1_000)
     await bench.ask(find("g"))
 

@@ -10,8 +10,8 @@ from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import RequestHeader, encode_request_header
-from ottla.protocol.messages import request_class, request_encoder, response_decoder
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
+from ottla.protocol.schema.messages import request_class, request_encoder, response_decoder
 
 VERSION = 9
 

@@ -13,7 +13,7 @@ from tests.unit.api.groups.members import stable_member
 from tests.unit.api.groups.offset_requests import commit
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 
 
 def describe(*groups: str, asks_operations: bool = False) -> DescribeGroupsRequest:

@@ -12,7 +12,6 @@ from tests.unit.coordinator.coordinator_bench import CoordinatorBench, decode
 
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.control_records import Marker
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -21,6 +20,7 @@ from ottla.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
+from ottla.protocol.records.control import Marker
 from ottla.replication.partition import Partition
 
 OK = ErrorCode.none
@@ -176,7 +176,7 @@ async def test_what_the_coordinator_says_reaches_the_client_as_it_can_understand
 async def test_a_coordinator_that_is_busy_for_long_is_told_to_the_client(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.api.produce_verification.RETRY_S", (0.0,))
+    monkeypatch.setattr("ottla.api.support.transaction_verification.RETRY_S", (0.0,))
     answer(client, monkeypatch, *[ConcurrentTransactions("busy")] * 4)
     assert await client.produce(0, version=12) == [ErrorCode.concurrent_transactions]
     assert await client.produce(0, version=11, base_sequence=0) == [ErrorCode.not_enough_replicas]

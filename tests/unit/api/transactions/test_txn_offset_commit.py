@@ -135,6 +135,6 @@ async def test_what_the_coordinator_says_reaches_the_client_as_it_can_understand
     async def verify(*args: Any, add: bool) -> dict[Any, KafkaError]:
         return dict.fromkeys(args[-1], error)
 
-    monkeypatch.setattr("ottla.api.produce_verification.RETRY_S", ())
+    monkeypatch.setattr("ottla.api.support.transaction_verification.RETRY_S", ())
     monkeypatch.setattr(client.bench.transactions, "verify", verify)
     assert await client.commit_offset(1, version=version) == code

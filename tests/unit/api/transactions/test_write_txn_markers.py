@@ -22,7 +22,7 @@ from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.api.context import Services
+    from ottla.api.support.context import Services
 
 OK = ErrorCode.none
 

@@ -20,7 +20,7 @@ from kio.schema.txn_offset_commit.v5.request import (
 )
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.protocol.records import Record, encode_batch
+from ottla.protocol.records.records import Record, encode_batch
 from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId, i16, i32, i64
 
 TRANSACTIONAL_ID = TransactionalId("t")

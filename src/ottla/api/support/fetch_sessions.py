@@ -1,0 +1,208 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, and then only what changes.
+
+A session remembers, for each partition, where the client is and what it was last told. Its epoch
+grows with every fetch, so a request that was lost or repeated is noticed and the client starts over.
+Sessions are a cache: bounded in number and in partitions, the longest unused goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, ValuesView
+from uuid import UUID
+
+from ottla.common.clock import Clock
+from ottla.common.ids import new_session_id
+from ottla.protocol.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    InvalidRequest,
+)
+from ottla.protocol.fetch_codec import FetchPartition, FetchRequest
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICT_AFTER_MS = 120_000
+MAX_PARTITIONS = 20_000
+"""Of one fetch: each takes the loop some microseconds, every time, even if there is nothing to say of it."""
+MAX_CACHED_PARTITIONS = 500_000
+"""Of all sessions."""
+_MAX_EPOCH = 2**31 - 1
+
+TopicKey = str | UUID
+"""Topics are named by name up to version 12 and by id from version 13 on."""
+
+
+class FetchPartitionState:
+    """One partition that a client fetches, and what it was last told about it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "verified_epoch",
+    )
+
+    def __init__(self, topic: TopicKey, asked: FetchPartition) -> None:
+        self.topic = topic
+        self.index = asked.partition
+        self.told_high_watermark = -2
+        self.told_log_start_offset = -2
+        self.update(asked)
+
+    def update(self, asked: FetchPartition) -> None:
+        """Take over what the client says now."""
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+        self.verified_epoch = -1
+        """The leader epoch in which a follower's log was found not to differ here."""
+
+    def news(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Return whether the client has not been told this yet, and remember that it now is."""
+        if high_watermark == self.told_high_watermark and log_start_offset == self.told_log_start_offset:
+            return False
+        self.told_high_watermark = high_watermark
+        self.told_log_start_offset = log_start_offset
+        return True
+
+
+class FetchSession:
+    """What one client fetches. `session_id` 0 means: for this request only."""
+
+    __slots__ = ("by_id", "epoch", "last_used_ms", "partitions", "session_id")
+
+    def __init__(self, session_id: int, by_id: bool) -> None:
+        self.session_id = session_id
+        self.by_id = by_id
+        self.epoch = INITIAL_EPOCH
+        self.last_used_ms = 0
+        self.partitions: dict[tuple[TopicKey, int], FetchPartitionState] = {}
+
+    def add(self, request: FetchRequest) -> None:
+        """Add the partitions that the request names, or update them."""
+        for topic, asked in _asked(request):
+            key = (topic, asked.partition)
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = FetchPartitionState(topic, asked)
+            else:
+                known.update(asked)
+
+    def forget(self, request: FetchRequest) -> None:
+        """Drop the partitions that the client no longer wants."""
+        for forgotten in request.forgotten:
+            topic = _key(forgotten.name, forgotten.topic_id)
+            for index in forgotten.partitions:
+                self.partitions.pop((topic, index), None)
+
+    def wanted(self) -> ValuesView[FetchPartitionState]:
+        """Return the partitions, the longest unserved first."""
+        return self.partitions.values()
+
+    def serve_last(self, served: list[FetchPartitionState]) -> None:
+        """Move what was served to the back, so that a busy partition does not starve the rest."""
+        for wanted in served:
+            key = (wanted.topic, wanted.index)
+            if self.partitions.pop(key, None) is not None:
+                self.partitions[key] = wanted
+
+
+class FetchSessions:
+    """The sessions of all clients."""
+
+    def __init__(self, slots: int, clock: Clock) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._sessions: dict[int, FetchSession] = {}
+        self._cached_partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, by_id: bool) -> tuple[FetchSession, bool]:
+        """Return the session that `request` continues or starts, and whether it continues one."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id:
+                self._drop(request.session_id)
+            session = FetchSession(0, by_id)
+            session.add(request)
+            if len(session.partitions) > MAX_PARTITIONS:
+                raise InvalidRequest(f"a fetch may name {MAX_PARTITIONS} partitions")
+            if request.session_epoch == INITIAL_EPOCH:
+                self._keep(session, request.replica_id >= 0)
+            return session, False
+        return self._continue(request, by_id), True
+
+    def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise FetchSessionIdNotFound(f"there is no fetch session {request.session_id}")
+        if request.session_epoch != session.epoch:
+            raise InvalidFetchSessionEpoch(f"expected epoch {session.epoch}, got {request.session_epoch}")
+        if session.by_id != by_id:
+            raise FetchSessionTopicIdError("the session was started with the other kind of topic key")
+        self._cached_partitions -= len(session.partitions)
+        session.add(request)
+        session.forget(request)
+        self._cached_partitions += len(session.partitions)
+        if len(session.partitions) > MAX_PARTITIONS or self._cached_partitions > MAX_CACHED_PARTITIONS:
+            self._drop(session.session_id)
+            raise FetchSessionIdNotFound("the session has grown too large to be kept")
+        self._touch(session)
+        return session
+
+    def _keep(self, session: FetchSession, is_follower: bool) -> None:
+        """Give the session an id, if there is room for one more; followers take that of others."""
+        size = len(session.partitions)
+        if not size or not self._make_room(size, is_follower):
+            return
+        session_id = new_session_id()
+        while session_id in self._sessions:
+            session_id = new_session_id()
+        session.session_id = session_id
+        self._sessions[session_id] = session
+        self._cached_partitions += size
+        self._touch(session)
+
+    def _touch(self, session: FetchSession) -> None:
+        session.epoch = session.epoch + 1 if session.epoch < _MAX_EPOCH else 1
+        session.last_used_ms = self._clock.mono_ms()
+        # Insertion order is the order of last use: the first is the one to evict.
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+
+    def _make_room(self, size: int, is_follower: bool) -> bool:
+        while self._sessions and (
+            len(self._sessions) >= self._slots or self._cached_partitions + size > MAX_CACHED_PARTITIONS
+        ):
+            oldest = next(iter(self._sessions.values()))
+            if not is_follower and self._clock.mono_ms() - oldest.last_used_ms < EVICT_AFTER_MS:
+                return False
+            self._drop(oldest.session_id)
+        return self._slots > 0 and size <= MAX_CACHED_PARTITIONS
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._cached_partitions -= len(session.partitions)
+
+
+def _asked(request: FetchRequest) -> Iterator[tuple[TopicKey, FetchPartition]]:
+    for topic in request.topics:
+        key = _key(topic.name, topic.topic_id)
+        for asked in topic.partitions:
+            yield key, asked
+
+
+def _key(name: str | None, topic_id: UUID | None) -> TopicKey:
+    if topic_id is not None:
+        return topic_id
+    return name or ""

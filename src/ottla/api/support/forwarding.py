@@ -1,0 +1,104 @@
+"""Requests of clients that only the controller can answer: passed on to it, in an Envelope.
+
+A client may ask any broker. When this one is the controller, it answers itself. While there is no
+controller, or it is just being replaced, the request waits here; when the controller has answered, this
+broker reads the metadata before the client gets the answer, so that it finds what it has just made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from ottla.api.support.context import RequestContext
+from ottla.metadata.image import ClusterImage
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import (
+    ERRORS,
+    BrokerNotAvailable,
+    KafkaError,
+    NetworkException,
+    NotController,
+    UnknownServerError,
+)
+from ottla.protocol.frames import SIZE
+
+if TYPE_CHECKING:
+    from kio.schema.envelope.v0 import EnvelopeResponse
+
+FORWARDED = frozenset(
+    {
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.UNREGISTER_BROKER,
+    }
+)
+"""What the controller answers, whomever it was asked."""
+
+CHANNEL = "forward"
+PATIENCE_MS = 20_000
+"""How long a request waits for a controller that answers."""
+RETRY_S = 0.1
+
+
+def reached_controller(image: ClusterImage, ctx: RequestContext) -> int:
+    """Return whom clients are told to be the controller: it, or this broker, which passes requests on."""
+    controller = image.brokers.get(image.controller_id)
+    if controller is None or controller.fenced or controller.endpoint(ctx.connection.listener_name) is None:
+        return ctx.services.node_id
+    return controller.node_id
+
+
+async def forward(frame: bytes, ctx: RequestContext) -> bytes:
+    """Return the controller's answer to a request, as a frame; a KafkaError if nobody gives one."""
+    services = ctx.services
+    deadline_ms = services.clock.mono_ms() + PATIENCE_MS
+    while True:
+        try:
+            if services.controller.is_active and services.handle_forwarded is not None:
+                answer = await services.handle_forwarded(ctx.connection, frame)
+            else:
+                answer = await _ask_another(frame, ctx, deadline_ms)
+            return SIZE.pack(len(answer)) + answer
+        except (NotController, BrokerNotAvailable, NetworkException):
+            if services.clock.mono_ms() >= deadline_ms:
+                raise
+        await asyncio.sleep(RETRY_S)
+
+
+async def _ask_another(frame: bytes, ctx: RequestContext, deadline_ms: int) -> bytes:
+    # Imported here: a broker that stands alone never needs it.
+    from kio.schema.envelope.v0 import EnvelopeRequest
+
+    services = ctx.services
+    controller_id = services.cluster.image.controller_id
+    if services.peers is None or controller_id in (services.node_id, -1):
+        raise NotController("there is no controller at the moment")
+    request = EnvelopeRequest(
+        request_data=frame, request_principal=None, client_host_address=_packed(ctx.connection.host)
+    )
+    timeout_ms = max(1, deadline_ms - services.clock.mono_ms())
+    response: EnvelopeResponse = await services.peers.call(
+        controller_id, ApiKey.ENVELOPE, 0, request, timeout_ms=timeout_ms, channel=CHANNEL
+    )
+    if response.response_data is None:
+        error = ERRORS.get(response.error_code, UnknownServerError)
+        raise error(f"broker {controller_id}, the controller, refused the request")
+    try:
+        await services.controller.catch_up()
+    except KafkaError:
+        pass  # it is done all the same; the change is seen here a little later
+    return response.response_data
+
+
+def _packed(host: str) -> bytes:
+    try:
+        return ip_address(host).packed
+    except ValueError:
+        return b""

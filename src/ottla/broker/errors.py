@@ -1,5 +1,0 @@
-"""Why a broker does not start."""
-
-
-class StartError(Exception):
-    """The broker cannot start; the message says why and what to do."""

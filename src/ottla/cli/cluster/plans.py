@@ -1,0 +1,233 @@
+"""Plans of moves, from what was typed to brokers that carry them out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from ottla.cli.cluster.view import SHOWN, plan_as_json, print_plan
+from ottla.cli.support.options import confirm, is_terminal
+from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.problems import Problem
+from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
+from ottla.client.admin.moves import MoveWatch, Progress, lift_throttle, throttle
+from ottla.client.admin.reassignment_planner import Plan, spread
+from ottla.client.cluster import Cluster
+from ottla.common.ids import TopicPartition
+from ottla.common.units import GIB, KIB, MIB
+
+# What one sees while partitions move: a bar with rate and remaining time, or a line now and then.
+
+LINE_EVERY_S = 10.0
+
+
+async def watch(moves: MoveWatch) -> None:
+    """Show how far the moves are until all of them have ended; a `Problem` if some were cancelled."""
+    try:
+        end = await (_watch_bar(moves) if is_terminal(sys.stderr) else _watch_lines(moves))
+    except asyncio.CancelledError:
+        talk("the moves go on without you; to see them again:  ottla cluster reassign --watch")
+        raise
+    if end.cancelled:
+        raise Problem(
+            f"{count(end.cancelled, 'move')} of {end.partitions:,} cancelled while under way",
+            "see where partitions are now:  ottla topic describe TOPIC",
+        )
+    talk(f"{count(end.partitions, 'partition')} moved")
+
+
+async def _watch_bar(moves: MoveWatch) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn as Column
+    from rich.text import Text
+
+    class Rate(Column):
+        """In the unit of the sizes beside it, which rich's own column is not."""
+
+        def render(self, task: Task) -> Text:
+            return Text("" if not task.speed else f"{task.speed / MIB:,.1f} MiB/s")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        Rate(),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("moving", total=None)
+        async for each in moves.progress():
+            done = each.partitions - each.partitions_left - each.cancelled
+            bar.update(
+                task,
+                description=f"{done} of {count(each.partitions, 'partition')}",
+                completed=each.copied_bytes,
+                total=max(each.total_bytes, 1) if each.total_bytes or each.partitions_left else None,
+            )
+    return each
+
+
+async def _watch_lines(moves: MoveWatch) -> Progress:
+    loop = asyncio.get_running_loop()
+    began = shown = loop.time()
+    first_bytes: int | None = None
+    async for each in moves.progress():
+        now = loop.time()
+        first_bytes = each.copied_bytes if first_bytes is None else first_bytes
+        if each.partitions_left and now - shown >= LINE_EVERY_S:
+            shown = now
+            talk(_line(each, (each.copied_bytes - first_bytes) / (now - began)))
+    return each
+
+
+def _line(progress: Progress, bytes_per_second: float) -> str:
+    copied, total = progress.copied_bytes / MIB, progress.total_bytes / MIB
+    line = f"{count(progress.partitions_left, 'partition')} left, {copied:,.0f} of {total:,.0f} MiB"
+    if bytes_per_second <= 0:
+        return line
+    left_s = (progress.total_bytes - progress.copied_bytes) / bytes_per_second
+    return f"{line}, {bytes_per_second / MIB:,.1f} MiB/s, {left_s:,.0f} s left"
+
+
+MOVES_PER_REQUEST = 500
+
+
+def spread_over(
+    info: ClusterInfo,
+    partitions: Sequence[TopicPartition],
+    targets: tuple[int, ...] | None,
+    replication_factor: int | None,
+    *,
+    even: bool = True,
+) -> Plan:
+    """Return where these partitions go; raise Problem if there are not brokers enough."""
+    chosen = info.alive if targets is None else list(dict.fromkeys(targets))
+    for node_id in chosen:
+        if node_id not in info.alive:
+            raise Problem(f"broker {node_id} is not there", f"alive are {', '.join(map(str, info.alive))}")
+    racks = {node_id: info.brokers[node_id].rack for node_id in chosen}
+    try:
+        return spread(
+            {at: info.target(at) for at in partitions},
+            racks,
+            replication_factor=replication_factor,
+            even=even,
+        )
+    except ValueError as error:
+        raise Problem(str(error), _how_to_fit(info, partitions, len(chosen))) from None
+
+
+def _how_to_fit(info: ClusterInfo, partitions: Sequence[TopicPartition], brokers: int) -> str:
+    if not brokers:
+        return "start another broker first: there is none to move them to"
+    topics = {at.topic: None for at in partitions if len(info.target(at)) > brokers}
+    if not topics:
+        return "start another broker, or ask for fewer copies"
+    fewer = f"ottla cluster reassign {' '.join(topics)} --replication-factor {brokers}"
+    return f"start another broker, or keep fewer copies:  {fewer}"
+
+
+def show(info: ClusterInfo, plan: Plan, output_format: str) -> Plan:
+    """Print what of the plan is still to be done, and return it."""
+    changes = {at: target for at, target in plan.items() if target != info.target(at)}
+    if output_format == "json":
+        print_json(plan_as_json(changes))
+    elif changes:
+        print_plan((at, info.target(at), target) for at, target in changes.items())
+    return changes
+
+
+async def carry_out(
+    connected: Cluster,
+    info: ClusterInfo,
+    changes: Plan,
+    rate: int | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    wait: bool,
+) -> None:
+    """Ask, begin to move, and wait for the end."""
+    if not changes:
+        talk("every partition is where it should be")
+        return
+    if dry_run:
+        return
+    if wait:
+        check_leaders(info, changes)
+    confirm(f"Move {count(len(changes), 'partition')}?", yes)
+    topics = sorted({at.topic for at in changes})
+    if rate is not None:
+        await throttle(connected, topics, info.alive, rate)
+    try:
+        await begin(connected, changes)
+        if wait:
+            await watch(MoveWatch(connected, _moves(info, changes)))
+        else:
+            talk("the moves have begun; see them with:  ottla cluster reassign --watch")
+    except Problem:
+        await lift_throttle(connected, topics)
+        raise
+    if not wait and rate is not None:
+        talk("they are throttled until that command has seen their end, or they are cancelled")
+    elif wait:
+        await lift_throttle(connected, topics if rate is not None else ())
+
+
+def check_leaders(info: ClusterInfo, changes: Plan) -> None:
+    """Raise Problem if something cannot move: what nobody leads cannot be copied, however long one waits."""
+    holders = {at: _holders(info, at) for at in changes if info.partitions[at].leader < 0}
+    stuck = [at for at, on in holders.items() if not {*changes[at]} <= on]
+    if not stuck:
+        return
+    first = f"{stuck[0].topic}:{stuck[0].partition}"
+    raise Problem(
+        f"{count(len(stuck), 'partition')} without a leader: those who have the records are not there",
+        *(f"{at} is on {', '.join(map(str, sorted(holders[at])))}" for at in stuck[:SHOWN]),
+        "start those brokers; when they are back, this can go on",
+        f"or give the records up:  ottla cluster reassign {first} --to {info.alive[0]} -y --no-wait",
+        f"and then:  ottla cluster elect --unclean {first}",
+    )
+
+
+def _holders(info: ClusterInfo, at: TopicPartition) -> set[int]:
+    """Return who has a partition's records, as far as they are known to be copied."""
+    return info.moves[at].before if at in info.moves else {*info.partitions[at].replicas}
+
+
+def _moves(info: ClusterInfo, changes: Plan) -> dict[TopicPartition, MoveInfo]:
+    """Return the moves that were asked for; small ones have ended before one can look."""
+    found = {}
+    for at, target in changes.items():
+        before = _holders(info, at)
+        removing = tuple(sorted(before - {*target}))
+        adding = tuple(node for node in target if node not in before)
+        found[at] = MoveInfo((*target, *removing), adding, removing)
+    return found
+
+
+async def begin(connected: Cluster, changes: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    """Begin these moves; None cancels one."""
+    failed: list[str] = []
+    items = list(changes.items())
+    for first in range(0, len(items), MOVES_PER_REQUEST):
+        outcomes = await ClusterAdmin(connected).reassign(dict(items[first : first + MOVES_PER_REQUEST]))
+        failed += [f"{at}: {error}" for at, error in outcomes.items() if error is not None]
+    if failed:
+        raise Problem(f"{count(len(failed), 'partition')} cannot be moved", *failed[:SHOWN])
+
+
+def parse_rate(text: str | None) -> int | None:
+    """Return bytes per second: `50MB`, `800kB`, `1000000`."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a size: 50MB", param_hint="--throttle")
+    return int(found[1]) * {"": 1, "k": KIB, "m": MIB, "g": GIB}[found[2].lower()]

@@ -1,0 +1,179 @@
+"""A group as `ottla group describe` and `ottla group offsets` show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ottla.cli.support.output import count, print_table
+from ottla.client.admin.group_types import CommittedOffset, GroupDescription, GroupMember
+from ottla.client.admin.lag import Measured
+from ottla.common.ids import TopicPartition
+from ottla.common.lag import Lag
+
+PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "behind")
+MEMBER_COLUMNS = ("member", "client", "host", "instance", "partitions")
+OFFSET_COLUMNS = ("topic", "partition", "committed", "start", "end", "lag", "behind", "metadata")
+NUMBERS = ("partition", "committed", "start", "end", "lag", "behind", "partitions")
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsView:
+    """How far a group has read, by partition."""
+
+    committed: Mapping[TopicPartition, CommittedOffset]
+    measured: Mapping[TopicPartition, Measured]
+
+    @property
+    def total(self) -> Lag | None:
+        """The records of all partitions together, and the seconds of the one furthest behind."""
+        lags = [each.lag for each in self.measured.values() if each.lag is not None]
+        if not lags:
+            return None
+        seconds = [each.seconds for each in lags if each.seconds is not None]
+        return Lag(sum(each.records for each in lags), max(seconds) if seconds else None)
+
+    def row(self, partition: TopicPartition) -> dict[str, Any]:
+        """Return a partition for programs."""
+        kept, measured = self.committed.get(partition), self.measured.get(partition)
+        lag = measured.lag if measured else None
+        return {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed_offset": kept.offset if kept else None,
+            "leader_epoch": kept.leader_epoch if kept and kept.leader_epoch >= 0 else None,
+            "metadata": kept.metadata if kept else None,
+            "start_offset": measured.start_offset if measured else None,
+            "end_offset": measured.end_offset if measured else None,
+            "lag": lag.records if lag else None,
+            "lag_seconds": lag.seconds if lag else None,
+        }
+
+    def cells(self, partition: TopicPartition) -> dict[str, str]:
+        """Return a partition for people."""
+        row = self.row(partition)
+        return {
+            "topic": partition.topic,
+            "partition": str(partition.partition),
+            "committed": _number(row["committed_offset"]),
+            "start": _number(row["start_offset"]),
+            "end": _number(row["end_offset"]),
+            "lag": _number(row["lag"]),
+            "behind": duration(row["lag_seconds"]),
+            "metadata": row["metadata"] or "",
+        }
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return all partitions for programs."""
+        return [self.row(each) for each in self.committed]
+
+    def print(self) -> None:
+        """Print all partitions for people."""
+        cells = [self.cells(each) for each in self.committed]
+        rows = [[each[column] for column in OFFSET_COLUMNS] for each in cells]
+        print_table(OFFSET_COLUMNS, rows, right=NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """Everything that there is to show about a group."""
+
+    group: GroupDescription
+    offsets: OffsetsView
+
+    @property
+    def owners(self) -> dict[TopicPartition, GroupMember]:
+        """Who reads what."""
+        return {each: member for member in self.group.members for each in member.partitions or ()}
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """What has been committed, and what is assigned."""
+        return sorted({*self.offsets.committed, *self.owners})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        group, owners, total = self.group, self.owners, self.offsets.total
+        return {
+            "group": group.group_id,
+            "type": group.type,
+            "protocol_type": group.protocol_type,
+            "state": group.state,
+            "assignor": group.assignor or None,
+            "coordinator": group.coordinator,
+            "lag": total.records if total else None,
+            "lag_seconds": total.seconds if total else None,
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "instance_id": each.instance_id,
+                    "client_id": each.client_id,
+                    "host": each.host,
+                    "partitions": None
+                    if each.partitions is None
+                    else [{"topic": one.topic, "partition": one.partition} for one in each.partitions],
+                }
+                for each in group.members
+            ],
+            "partitions": [
+                {
+                    **self.offsets.row(each),
+                    "member_id": owners[each].member_id if each in owners else None,
+                }
+                for each in self.partitions
+            ],
+        }
+
+    def print(self) -> None:
+        """Print it for people."""
+        group, total = self.group, self.offsets.total
+        facts = [group.state.lower(), f"{group.type} protocol", count(len(group.members), "member")]
+        if group.assignor:
+            facts.append(f"assignor {group.assignor}")
+        facts.append(f"coordinator {group.coordinator}")
+        click.echo(f"{click.style(group.group_id, bold=True)}: {', '.join(facts)}")
+        if total is not None:
+            behind = f"{count(total.records, 'record')}, {duration(total.seconds)} behind"
+            click.echo(f"lag: {behind if total.records else 'none'}")
+        if self.partitions:
+            click.echo()
+            self._print_partitions()
+        if group.members:
+            click.echo()
+            print_table(MEMBER_COLUMNS, [_member_row(each) for each in group.members], right=NUMBERS)
+        click.echo()
+
+    def _print_partitions(self) -> None:
+        owners, rows = self.owners, []
+        for partition in self.partitions:
+            cells = self.offsets.cells(partition)
+            owner = owners.get(partition)
+            who = NOTHING if owner is None else owner.instance_id or owner.client_id or owner.member_id
+            rows.append([*(cells[column] for column in PARTITION_COLUMNS), who])
+        print_table([*PARTITION_COLUMNS, "read by"], rows, right=NUMBERS)
+
+
+def duration(seconds: float | None) -> str:
+    """Return `0 s`, `3.2 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 60:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = int(seconds)
+    for unit, smaller, size, part in (("min", "s", 60, 1), ("h", "min", 3_600, 60)):
+        if whole < size * (60 if unit == "min" else 24):
+            return f"{whole // size} {unit} {whole % size // part} {smaller}"
+    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+
+
+def _member_row(member: GroupMember) -> list[str]:
+    read = NOTHING if member.partitions is None else str(len(member.partitions))
+    return [member.member_id, member.client_id, member.host, member.instance_id or NOTHING, read]
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else str(value)

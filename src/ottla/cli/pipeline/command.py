@@ -1,0 +1,159 @@
+"""`ottla pipeline`: run pipelines on Spark, look at them, test them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import click
+
+from ottla.cli.pipeline.options import guarded, master_option, name_option, root_option, settings_option
+from ottla.cli.support.options import bootstrap_option, key_values
+from ottla.cli.support.output import talk
+from ottla.spark.pipelines.scaffold import scaffold
+
+# `ottla pipeline init`: a new pipeline that works at once.
+
+
+@click.command("init")
+@click.argument("folder", type=click.Path(path_type=Path))
+@guarded
+def init_command(folder: Path) -> None:
+    """Make a pipeline in FOLDER: flows in Python and SQL, sample records, a test."""
+    for file in scaffold(folder):
+        click.echo(str(file))
+    talk(f"try it:  ottla pipeline test {folder}")
+
+
+COMMANDS = {
+    "run": (
+        "ottla.cli.pipeline.command",
+        "Run a pipeline until Ctrl-C, or until all that is there is processed.",
+    ),
+    "list": ("ottla.cli.pipeline.status", "List pipelines: which run, which ended, which died."),
+    "status": ("ottla.cli.pipeline.status", "Show how far the flows of a pipeline are."),
+    "stop": ("ottla.cli.pipeline.status", "Stop a pipeline: finish its batches, end it."),
+    "explain": ("ottla.cli.pipeline.check", "Show what reads what, and Spark's plans, without running."),
+    "test": ("ottla.cli.pipeline.check", "Run the flows on samples, and compare. Needs no broker."),
+    "init": ("ottla.cli.pipeline.command", "Make a new pipeline that works at once."),
+    "copy": ("ottla.cli.pipeline.copy", "Copy between a topic, files and PostgreSQL."),
+}
+"""Name of each sub-command, where it lives (as `NAME_command`), what it does."""
+
+
+class PipelineGroup(click.Group):
+    """Imports a sub-command only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a sub-command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the sub-commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(
+    cls=PipelineGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nTo begin:  ottla pipeline init shop\nand then:  ottla pipeline test shop",
+)
+def pipeline() -> None:
+    """Run pipelines on Spark, look at them, test them."""
+
+
+@click.command("run")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--available-now", is_flag=True, help="Process what is there now, and end.")
+@click.option(
+    "--full-refresh",
+    "refreshed",
+    multiple=True,
+    metavar="DATASET",
+    help="Forget what was done for this dataset, and start it over; repeatable.",
+)
+@click.option("--full-refresh-all", is_flag=True, help="Start everything over.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Start a flow that failed again, N times in a row at most.",
+)
+@click.option(
+    "--refresh-every",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Compute a materialized view anew, at most this often.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["error", "warn", "info", "debug"], case_sensitive=False),
+    default="warn",
+    show_default=True,
+    help="How much Spark writes to spark.log.",
+)
+@master_option
+@settings_option(key_values)
+@name_option
+@root_option
+@bootstrap_option
+@guarded
+def run_command(
+    path: Path,
+    available_now: bool,
+    refreshed: tuple[str, ...],
+    full_refresh_all: bool,
+    retries: int,
+    refresh_every: float,
+    log_level: str,
+    master: str,
+    settings: dict[str, str],
+    name: str,
+    root: Path,
+    bootstrap: str,
+) -> None:
+    """Run the pipeline at PATH: a .py or .sql file, or a folder.
+
+    Progress is on standard error on a terminal; in a pipe, each batch is a JSON line on standard output.
+    Ctrl-C and SIGTERM let the batches finish. The next run goes on where this one ended.
+
+    \b
+    ottla pipeline run orders.py
+    ottla pipeline run shop/ --available-now
+    ottla pipeline run shop/ --master spark://head:7077 \\
+        --set spark.executor.memory=2g
+    """
+    from ottla.cli.pipeline.run import run_job
+    from ottla.cli.support.session import connection_settings
+    from ottla.spark.pipelines.driver import Job
+    from ottla.spark.pipelines.project import open_project
+    from ottla.spark.pipelines.runner import RunOptions
+    from ottla.spark.pipelines.storage import open_storage
+
+    project = open_project(path, name=name)
+    job = Job(
+        project,
+        open_storage(root, project.name, project.folder, project.spec.storage),
+        bootstrap=bootstrap,
+        client=connection_settings(),
+        master=master,
+        settings=settings,
+        full_refresh=("*",) if full_refresh_all else refreshed,
+        options=RunOptions(
+            available_now=available_now, retries=retries, refresh_ms=int(refresh_every * 1000)
+        ),
+    )
+    run_job(job, log_level=log_level.upper())

@@ -1,0 +1,79 @@
+"""Options that the `ottla pipeline` commands share, and how their problems become words."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ottla.cli.support.problems import Problem
+from ottla.cli.support.start_problems import java_missing
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ROOT_VARIABLE, DEFAULT_ROOT = "OTTLA_PIPELINES", "ottla-pipelines"
+
+
+def root_option(command: Command) -> Command:
+    """Add `--root`: where pipelines keep checkpoints, tables and state."""
+    option = click.option(
+        "--root",
+        type=click.Path(path_type=Path),
+        envvar=ROOT_VARIABLE,
+        default=Path(DEFAULT_ROOT),
+        help="Where pipelines keep checkpoints, tables and state.  "
+        f"[default: ${ROOT_VARIABLE} or ./{DEFAULT_ROOT}]",
+    )
+    return option(command)
+
+
+def name_option(command: Command) -> Command:
+    """Add `--name`: another name than the spec's or the file's."""
+    return click.option("--name", default="", help="Its name; else the spec's, or the file's.")(command)
+
+
+def master_option(command: Command) -> Command:
+    """Add `--master`: which Spark runs it."""
+    option = click.option(
+        "--master",
+        default="",
+        metavar="URL",
+        help="Spark's master: local[N], spark://HOST:PORT, yarn, k8s://...  [default: local[*]]",
+    )
+    return option(command)
+
+
+def settings_option(callback: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Add `--set`: settings of Spark."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=callback,
+        help="A setting of Spark's; wins over the spec; repeatable.",
+    )
+
+
+def guarded(command: Command) -> Command:
+    """Let a command's PipelineProblem end as words; paths are shown from here where they are below."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> Any:
+        from ottla.spark.errors import SparkError
+        from ottla.spark.pipelines.problems import PipelineProblem
+
+        try:
+            return command(*args, **options)
+        except PipelineProblem as problem:
+            here = os.getcwd() + os.sep
+            headline = problem.headline().replace(here, "")
+            raise Problem(headline, *problem.details(), kind=java_missing(problem)) from None
+        except SparkError as error:
+            raise Problem(str(error)) from None
+
+    return run  # type: ignore[return-value]

@@ -1,0 +1,94 @@
+"""Run a job in this process: signals, progress, the end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from typing import Any
+
+from ottla.cli.pipeline.view import JsonLines, LiveTable
+from ottla.cli.support.options import is_terminal
+from ottla.cli.support.output import talk
+from ottla.common.clock import SystemClock
+from ottla.spark.pipelines import driver
+from ottla.spark.pipelines.driver import Job, Load
+from ottla.spark.pipelines.runner import Observer
+from ottla.spark.pipelines.sessions import open_session
+
+logger = logging.getLogger(__name__)
+
+
+def run_job(
+    job: Job, *, log_level: str = "WARN", load: Load | None = None, view: Observer | None = None
+) -> None:
+    """Run a pipeline until it is done or this process is told to stop."""
+    with stop_on_signals() as stopping:
+
+        def spark_of(job: Job) -> Any:
+            spark = open_session(job, log_level=log_level)
+            stopping.install()  # Spark has put a handler of its own in place of ours
+            return spark
+
+        observer = view or (LiveTable() if is_terminal(sys.stderr) else JsonLines())
+        try:
+            driver.run(job, spark_of, observer, SystemClock(), stopping.event, load)
+        finally:
+            close = getattr(observer, "close", None)
+            if close is not None:
+                close()
+            end_session()
+    talk(f"{job.project.name}: {'stopped' if stopping.event.is_set() else 'done'}")
+
+
+class Stopping:
+    """Ctrl-C and SIGTERM set an event; the second Ctrl-C ends the process as usual."""
+
+    def __init__(self) -> None:
+        self.event = Event()
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Take the signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.signal(number, self._asked)
+            self._before.setdefault(number, before)
+
+    def restore(self) -> None:
+        """Give them back."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _asked(self, number: int, frame: object) -> None:
+        if self.event.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.event.set()
+        talk("stopping: the running batches are finished first; Ctrl-C again to end at once")
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stopping]:
+    """Take Ctrl-C and SIGTERM for a while."""
+    stopping = Stopping()
+    stopping.install()
+    try:
+        yield stopping
+    finally:
+        stopping.restore()
+
+
+def end_session() -> None:
+    """Stop Spark, if it runs."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        return
+    try:
+        spark.stop()
+    except (Py4JError, OSError) as error:  # Ctrl-C reaches the JVM too, which may be gone already
+        logger.debug("Spark was gone before it was stopped: %s", error)

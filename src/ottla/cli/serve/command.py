@@ -1,0 +1,340 @@
+"""`ottla serve`: run a broker.
+
+The options are short names for Kafka's own keys: each becomes one entry of the raw configuration
+that the broker is built from. A key may come from one place above another: the file, then `--set`
+and the named options, which must not contradict each other.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla import __version__
+from ottla.cli.support.options import DEFAULT_BOOTSTRAP, is_terminal, key_values
+from ottla.cli.support.problem_kinds import BAD_CONFIG
+from ottla.cli.support.problems import Problem
+from ottla.cli.support.start_problems import could_not_start
+from ottla.common.log_format import AUTO, FORMATS, resolve, set_up_logging
+
+if TYPE_CHECKING:
+    from ottla.broker import BrokerAddresses
+    from ottla.common.listeners import Address
+
+
+# What `ottla serve` says when it is ready: a line for programs, and a banner for people.
+
+
+def announce(addresses: BrokerAddresses) -> None:
+    """Print the `ready` line that scripts wait for and, on a terminal, where everything is."""
+    if is_terminal(sys.stderr):
+        _print_banner(addresses)
+    click.echo(f"ready {' '.join(str(address) for _, address in addresses.listeners)}")
+    sys.stdout.flush()
+
+
+def reachable(address: Address) -> Address:
+    """Return where a browser on this machine finds what listens on `address`."""
+    return address._replace(host="127.0.0.1") if address.host in ("", "0.0.0.0", "::") else address
+
+
+def _print_banner(addresses: BrokerAddresses) -> None:
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    first = str(addresses.listeners[0][1])
+    where = "" if first == DEFAULT_BOOTSTRAP else f" -b {first}"
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, address in addresses.listeners:
+        facts.add_row("listening", Text(f"{address}  {name}", style="bold"))
+    if addresses.metrics is not None:
+        facts.add_row("metrics", Text(f"http://{reachable(addresses.metrics)}/metrics"))
+    facts.add_row("data", Text(addresses.data_directory))
+    facts.add_row("node", Text(f"{addresses.node_id} of cluster {addresses.cluster_id}"))
+    facts.add_row("try", Text(f"echo hello | ottla produce{where} greetings"))
+    facts.add_row("", Text(f"ottla consume{where} greetings --from-beginning"))
+    facts.add_row("stop", Text("Ctrl-C"))
+    title = f"[bold]Ottla {__version__}[/bold]"
+    Console(stderr=True).print(Panel(facts, title=title, title_align="left", expand=False, padding=(0, 2)))
+
+
+if TYPE_CHECKING:
+    from ottla.common.config.declaration import ConfigError
+
+DEFAULT_DATA = "./ottla-data"
+DEFAULT_LISTEN = "127.0.0.1:9092"
+DATA_KEYS = frozenset({"log.dirs", "log.dir"})
+DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT"
+MOST_BROKERS = 20
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-d",
+    "--data",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help=f"Where the data is.  [default: {DEFAULT_DATA}]",
+)
+@click.option(
+    "-l",
+    "--listen",
+    multiple=True,
+    metavar="HOST:PORT",
+    help=f"Where to listen; repeatable. Port 0 takes a free one.  [default: {DEFAULT_LISTEN}]",
+)
+@click.option(
+    "-a",
+    "--advertise",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="The address that clients are told, one for each --listen.  [default: as --listen]",
+)
+@click.option(
+    "--node-id",
+    type=click.IntRange(0),
+    metavar="N",
+    help="The number of this broker, with -n of the first one.  [default: 1]",
+)
+@click.option(
+    "-c",
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A Java .properties file with Kafka's keys.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="A key of Kafka's; wins over the file; repeatable.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="How much to say on standard error.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default=AUTO,
+    help="How log lines look.  [default: text on a terminal, else json]",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Where /metrics, /healthz and /readyz are, or off.  [default: port 9644, if it is free]",
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT",
+    help="The ZooKeeper of the cluster to be part of; several with commas.  [default: stand alone]",
+)
+@click.option(
+    "-n",
+    "brokers",
+    type=click.IntRange(1, MOST_BROKERS),
+    metavar="N",
+    help="Run a whole cluster of N brokers here, with a ZooKeeper unless --zookeeper names one.",
+)
+@click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory, gone at the end.")
+def serve(
+    data: str | None,
+    listen: tuple[str, ...],
+    advertise: tuple[str, ...],
+    node_id: int | None,
+    file: Path | None,
+    settings: dict[str, str],
+    log_level: str,
+    log_format: str,
+    metrics: str | None,
+    zookeeper: str | None,
+    brokers: int | None,
+    ephemeral: bool,
+) -> int:
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    Prints one line that begins with `ready` to standard output when it accepts requests.
+
+    \b
+    ottla serve
+    ottla serve --data /srv/ottla --listen :9092 --advertise example.org:9092
+    ottla serve --ephemeral --listen 127.0.0.1:0 --set num.partitions=6
+    ottla serve -n 3
+    ottla serve --node-id 2 --zookeeper zk1:2181,zk2:2181 -l :9092 -a two:9092
+    """
+    if ephemeral and (data is not None or not DATA_KEYS.isdisjoint(settings)):
+        raise click.UsageError("--ephemeral excludes --data and --set log.dirs")
+    if brokers is not None:
+        if advertise or len(listen) > 1:
+            raise click.UsageError("-n excludes --advertise and a second --listen")
+        first_id = 1 if node_id is None else node_id
+        return _serve_cluster(
+            brokers,
+            first_id,
+            data,
+            listen,
+            zookeeper,
+            settings,
+            file,
+            log_level,
+            log_format,
+            metrics,
+            ephemeral,
+        )
+    from ottla import broker
+    from ottla.common.config.declaration import ConfigError
+    from ottla.common.config.properties import read_properties
+
+    try:
+        from_file = read_properties(file) if file is not None else {}
+        raw = raw_config(
+            from_file,
+            settings,
+            data=data,
+            listen=listen,
+            advertise=advertise,
+            node_id=node_id,
+            zookeeper=zookeeper,
+            metrics=metrics,
+        )
+        set_up_logging(log_level, log_format, {"node_id": raw.get("node.id", raw.get("broker.id", "1"))})
+        if ephemeral:
+            raw = {key: value for key, value in raw.items() if key not in DATA_KEYS}
+        return broker.run(raw, ephemeral=ephemeral, on_ready=announce)
+    except ConfigError as error:
+        raise misconfigured(error) from None
+    except broker.StartError as error:
+        raise could_not_start(error) from None
+
+
+def _serve_cluster(
+    brokers: int,
+    first_id: int,
+    data: str | None,
+    listen: tuple[str, ...],
+    zookeeper: str | None,
+    settings: dict[str, str],
+    file: Path | None,
+    log_level: str,
+    log_format: str,
+    metrics: str | None,
+    ephemeral: bool,
+) -> int:
+    from ottla.cli.serve.cluster import ClusterPlan, run_cluster
+    from ottla.common.config.declaration import ConfigError
+    from ottla.common.config.properties import read_properties
+
+    try:
+        from_file = read_properties(file) if file is not None else {}
+    except ConfigError as error:
+        raise misconfigured(error) from None
+    host, _, port = _checked("--listen", listen[0] if listen else DEFAULT_LISTEN).rpartition(":")
+    plan = ClusterPlan(
+        brokers,
+        Path(data or DEFAULT_DATA),
+        host,
+        int(port),
+        zookeeper,
+        settings,
+        file,
+        log_level,
+        resolve(log_format),
+        metrics or {**from_file, **settings}.get("ottla.metrics.listen", AUTO),
+        first_id,
+    )
+    return run_cluster(plan, ephemeral=ephemeral)
+
+
+def raw_config(
+    from_file: dict[str, str],
+    settings: dict[str, str],
+    *,
+    data: str | None = None,
+    listen: tuple[str, ...] = (),
+    advertise: tuple[str, ...] = (),
+    node_id: int | None = None,
+    zookeeper: str | None = None,
+    metrics: str | None = None,
+) -> dict[str, str]:
+    """Return Kafka's keys and values for the options of one command line."""
+    raw = {**from_file, **settings}
+    named: dict[str, str] = {}
+    if data is not None:
+        named["log.dirs"] = data
+    if node_id is not None:
+        named["node.id"] = str(node_id)
+    if zookeeper is not None:
+        named["zookeeper.connect"] = zookeeper
+    if metrics is not None:
+        named["ottla.metrics.listen"] = metrics
+    if listen:
+        named["listeners"] = _listeners("--listen", listen)
+        protocols = raw.get("listener.security.protocol.map", DEFAULT_PROTOCOLS)
+        extra = [f",{_listener_name(index)}:PLAINTEXT" for index in range(1, len(listen))]
+        if extra:
+            named["listener.security.protocol.map"] = protocols + "".join(extra)
+    if advertise:
+        if len(advertise) > max(1, len(listen)):
+            raise click.UsageError("there are more --advertise than --listen")
+        named["advertised.listeners"] = _listeners("--advertise", advertise)
+    options = {"log.dirs": "--data", "node.id": "--node-id", "listeners": "--listen"}
+    for key, option in {
+        **options,
+        "zookeeper.connect": "--zookeeper",
+        "ottla.metrics.listen": "--metrics",
+    }.items():
+        if key in named and key in settings:
+            raise click.UsageError(f"{option} and --set {key} exclude each other")
+    return {**_without_older_names(raw, named), **named}
+
+
+def misconfigured(error: ConfigError) -> Problem:
+    """Return the words for a configuration that is refused."""
+    hints = []
+    if error.key == "advertised.listeners":
+        hints.append("say how clients reach this machine: --advertise HOST:PORT")
+    elif (file := click.get_current_context().params.get("file")) is not None:
+        hints.append(f"check all of it:  ottla config validate {file}")
+    else:
+        hints.append("every key, its values and its default:  docs/configuration.md")
+    return Problem(str(error), *hints, kind=BAD_CONFIG)
+
+
+def _without_older_names(raw: dict[str, str], named: dict[str, str]) -> dict[str, str]:
+    """Return `raw` without keys that an option overrides under another name."""
+    older = {"log.dirs": "log.dir", "node.id": "broker.id"}
+    dropped = {old for new, old in older.items() if new in named}
+    return {key: value for key, value in raw.items() if key not in dropped}
+
+
+def _listeners(option: str, addresses: tuple[str, ...]) -> str:
+    return ",".join(
+        f"{_listener_name(index)}://{_checked(option, text)}" for index, text in enumerate(addresses)
+    )
+
+
+def _listener_name(index: int) -> str:
+    return "PLAINTEXT" if index == 0 else f"PLAINTEXT_{index + 1}"
+
+
+def _checked(option: str, text: str) -> str:
+    host, colon, port = text.strip().removeprefix("PLAINTEXT://").rpartition(":")
+    if not colon:
+        host, port = port, "9092"
+    valid_host = "/" not in host and (":" not in host or (host.startswith("[") and host.endswith("]")))
+    if not (port.isascii() and port.isdigit()) or int(port) > 65_535 or not valid_host:
+        raise click.UsageError(f"{option}: {text!r} is not HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
+    return f"{host}:{port}"

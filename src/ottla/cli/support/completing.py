@@ -1,0 +1,67 @@
+"""What the shell offers when Tab is pressed: topics, groups and profiles, asked for quickly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+PATIENCE_MS = 1_000
+
+
+def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the topics that begin like that; internal ones only if they are asked for by name."""
+
+    async def ask(cluster: Cluster) -> Iterable[str]:
+        found = await cluster.refresh(None)
+        return [name for name, each in found.items() if incomplete.startswith("_") or not each.is_internal]
+
+    return _asked(ctx, ask, incomplete)
+
+
+def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the groups that begin like that."""
+
+    async def ask(cluster: Cluster) -> Iterable[str]:
+        from ottla.client.admin.groups import Groups
+
+        return [each.group_id for each in await Groups(cluster).list()]
+
+    return _asked(ctx, ask, incomplete)
+
+
+def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the profiles that begin like that."""
+    from ottla.cli.support.problems import Problem
+    from ottla.cli.support.profiles import profiles_file, read_profiles
+
+    try:
+        names = read_profiles(profiles_file())[0]
+    except Problem:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _asked(
+    ctx: click.Context, ask: Callable[[Cluster], Awaitable[Iterable[str]]], incomplete: str
+) -> list[str]:
+    """Return what a broker says; nothing if none answers in time: Tab is not the place for an error."""
+    import asyncio
+
+    from ottla.cli.support.session import options_of
+    from ottla.client.cluster import Cluster
+
+    async def names() -> Iterable[str]:
+        options = options_of(ctx.params.get("bootstrap") or "127.0.0.1:9092", patience_ms=PATIENCE_MS)
+        async with asyncio.timeout(PATIENCE_MS / 1000), Cluster(options=options) as cluster:
+            return await ask(cluster)
+
+    try:
+        found = asyncio.run(names())
+    except Exception:
+        return []
+    return sorted(name for name in found if name.startswith(incomplete))

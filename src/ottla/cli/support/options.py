@@ -1,0 +1,231 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from ottla.cli.support.completing import profile_names
+from ottla.cli.support.problems import Problem
+from ottla.cli.support.profiles import BOOTSTRAP_KEY, PROFILE_VARIABLE, find_profile
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ACKS = ("all", "-1", "0", "1")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+TYPED_PROFILE = "ottla.typed_profile"
+SETTINGS = "ottla.settings"
+"""Where a command's context keeps the options of the client: those of the profile, the file and `-X`."""
+
+
+def bootstrap_option(command: Command) -> Command:
+    """Add what says which cluster to talk to, and how: `-b`, `--profile`, `--command-config` and `-X`."""
+    for option in (
+        click.option(
+            "-X",
+            "extra",
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=_take_extra,
+            expose_value=False,
+            help="An option of the client, as Kafka spells it; repeatable.",
+        ),
+        click.option(
+            "--command-config",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            callback=_take_file,
+            expose_value=False,
+            is_eager=True,
+            hidden=True,
+            help="A .properties file of such options, as for Kafka's tools.",
+        ),
+        click.option(
+            "--profile",
+            metavar="NAME",
+            envvar=PROFILE_VARIABLE,
+            callback=_take_profile,
+            expose_value=False,
+            is_eager=True,
+            shell_complete=profile_names,
+            help=f"A cluster of your profiles (or ${PROFILE_VARIABLE}).",
+        ),
+        click.option(
+            "-b",
+            "--bootstrap-server",
+            "bootstrap",
+            metavar="HOST:PORT",
+            envvar=BOOTSTRAP_VARIABLE,
+            callback=_bootstrap,
+            help="A broker of the cluster; several with commas.  "
+            f"[default: ${BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP}]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def client_settings() -> dict[str, str]:
+    """Return the options of the client that this command was given, by Kafka's names."""
+    context = click.get_current_context(silent=True)
+    return dict(context.meta.get(SETTINGS, {})) if context is not None else {}
+
+
+def same_cluster() -> str:
+    """Return the words that make another command talk to the same cluster: those that were typed for this."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    if context.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:
+        return f" -b {context.params['bootstrap']}"
+    return f" --profile {name}" if (name := context.meta.get(TYPED_PROFILE)) else ""
+
+
+def _settings(ctx: click.Context) -> dict[str, str]:
+    return cast("dict[str, str]", ctx.meta.setdefault(SETTINGS, {}))
+
+
+def _take_profile(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    try:
+        found = find_profile(name)
+    except Problem:
+        if not ctx.resilient_parsing:
+            raise
+        return
+    _settings(ctx).update({**found, **_settings(ctx)})
+    if ctx.get_parameter_source("profile") is ParameterSource.COMMANDLINE:
+        ctx.meta[TYPED_PROFILE] = name
+
+
+def _take_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
+    if file is not None and not ctx.resilient_parsing:
+        from ottla.common.config.declaration import ConfigError
+        from ottla.common.config.properties import read_properties
+
+        try:
+            _settings(ctx).update(read_properties(file))
+        except ConfigError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+
+def _take_extra(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> None:
+    _settings(ctx).update(key_values(ctx, param, texts))
+
+
+def _bootstrap(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
+    """Return the address: what was typed, the profile that was typed, then the environment's."""
+    profile = _settings(ctx).get(BOOTSTRAP_KEY)
+    is_typed = ctx.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
+    profile_is_typed = ctx.get_parameter_source("profile") is ParameterSource.COMMANDLINE
+    if given is not None and (is_typed or not (profile_is_typed and profile)):
+        return given
+    return profile or given or DEFAULT_BOOTSTRAP
+
+
+def batch_options(command: Command) -> Command:
+    """Add how batches are sent: `--acks` and `--compression`."""
+    for option in (
+        click.option(
+            "-z",
+            "--compression",
+            type=click.Choice(CODECS),
+            default="none",
+            show_default=True,
+            help="How batches are compressed.",
+        ),
+        click.option(
+            "--acks",
+            type=click.Choice(ACKS),
+            default="all",
+            show_default=True,
+            help="Which replicas must have it.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def format_option(command: Command) -> Command:
+    """Add `--format table|json`: for people or for programs."""
+    option = click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        help="For people (default), or for programs.",
+    )
+    return option(command)
+
+
+def named_argument(
+    name: str, spelled: str, metavar: str, complete: Any = None
+) -> Callable[[Command], Command]:
+    """Add an argument that may also be written as an option, as Kafka's tools do (`--topic orders`)."""
+
+    def take(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.meta[f"ottla.named.{name}"] = value
+
+    def given(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        named = ctx.meta.get(f"ottla.named.{name}")
+        if named is not None and value is not None:
+            if "values" not in [each.name for each in ctx.command.params]:
+                raise click.UsageError(f"{value!r} is one too many: {spelled} names {named}", ctx)
+            ctx.meta["ottla.first_value"] = value
+        found = named if named is not None else value
+        if found is None and not ctx.resilient_parsing:
+            raise click.MissingParameter(ctx=ctx, param=param)
+        return found
+
+    def add(command: Command) -> Command:
+        command = click.argument(
+            name, metavar=metavar, required=False, callback=given, shell_complete=complete
+        )(command)
+        return click.option(
+            spelled,
+            f"{name}_named",
+            metavar=metavar,
+            hidden=True,
+            is_eager=True,
+            expose_value=False,
+            callback=take,
+            help=f"The same as {metavar}, as Kafka's tools spell it.",
+        )(command)
+
+    return add
+
+
+def key_values(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Turn repeated `key=value` options into a dict (a click callback)."""
+    values: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not (key and equals):
+            raise click.BadParameter(f"{text!r} is not key=value", ctx, param)
+        if key in values:
+            raise click.BadParameter(f"{key} is given twice", ctx, param)
+        values[key] = value.strip()
+    return values
+
+
+def is_terminal(stream: Any) -> bool:
+    """Return whether a person is at the other end of a standard stream."""
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask, unless `yes` has been said; end the command if the answer is no, or if there is nobody to ask."""
+    if yes:
+        return
+    if not is_terminal(sys.stdin):
+        raise click.UsageError(f"{question} Nobody can be asked here: say --yes")
+    click.confirm(question, abort=True, err=True)

@@ -1,0 +1,79 @@
+"""What went wrong, in words: what happened, why, and what to type next."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from typing import IO, Any
+
+import click
+
+from ottla.cli.support.problem_kinds import NO_PACKAGE, USAGE, Kind
+
+
+class Problem(click.ClickException):
+    """A user's mistake or a broker's refusal; printed as an `error:` line and indented hints."""
+
+    def __init__(self, what: str, *hints: str, kind: Kind | None = None) -> None:
+        super().__init__(what)
+        self.hints = hints
+        self.kind = kind
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it."""
+        more = () if self.kind is None else (f"more:  ottla explain {self.kind.code}",)
+        show(self.message, (*self.hints, *more), file)
+
+
+class Interrupted(click.exceptions.Abort):
+    """Ctrl-C was pressed; says how to go on."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
+
+
+def show(what: str, hints: tuple[str, ...] = (), file: IO[Any] | None = None) -> None:
+    """Print an error and its hints to standard error (or `file`)."""
+    out = file or sys.stderr
+    colours = False if os.environ.get("NO_COLOR") else None
+    label = click.style("error:", fg="red", bold=True)
+    click.echo(f"{label} {_fitted(what, out, first=7)}", file=out, color=colours)
+    for hint in hints:
+        click.echo(f"  {_fitted(hint, out, first=2)}", file=out)
+
+
+def _fitted(text: str, out: IO[Any], first: int) -> str:
+    """Return a text in lines that fit the terminal, after `first` columns of something else."""
+    if not out.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = textwrap.wrap(
+        " " * first + text,
+        max(width, 40),
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+    return "\n".join(lines)[first:]
+
+
+def missing_package(package: str, extra: str, *hints: str) -> Problem:
+    """Return the words for a package that is not part of the lean installation."""
+    return Problem(
+        f"this needs the package {package}, which is not installed",
+        f"install it:  pip install 'ottla[{extra}]'",
+        *hints,
+        kind=NO_PACKAGE,
+    )
+
+
+def show_usage(error: click.UsageError) -> None:
+    """Print a mistake in the command line itself, and where to read about it."""
+    message = error.format_message().rstrip(".")
+    what = message[0].lower() + message[1:] if message[:2].istitle() or message[:1].isupper() else message
+    see = f"see:  {error.ctx.command_path} --help  ({USAGE.code})" if error.ctx is not None else USAGE.code
+    show(what, (see,))

@@ -1,0 +1,85 @@
+"""Named clusters: a TOML file of options for each, chosen with `--profile` or OTTLA_PROFILE.
+
+    default = "local"
+
+    [local]
+    bootstrap.servers = "127.0.0.1:9092"
+
+    [production]
+    bootstrap.servers = "kafka-1.example.org:9093,kafka-2.example.org:9093"
+    security.protocol = "SASL_SSL"
+    sasl.mechanism = "SCRAM-SHA-512"
+    sasl.username = "reports"
+    sasl.password = "secret"
+
+The names are those of Kafka's clients. The file is ~/.config/ottla/profiles.toml, or what OTTLA_PROFILES
+names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ottla.cli.support.problem_kinds import BAD_PROFILE
+from ottla.cli.support.problems import Problem
+
+PROFILE_VARIABLE = "OTTLA_PROFILE"
+FILE_VARIABLE = "OTTLA_PROFILES"
+BOOTSTRAP_KEY = "bootstrap.servers"
+
+Profile = dict[str, str]
+
+
+def profiles_file(environment: Mapping[str, str] | None = None) -> Path:
+    """Return where the profiles are, whether the file exists or not."""
+    given = os.environ if environment is None else environment
+    if given.get(FILE_VARIABLE):
+        return Path(given[FILE_VARIABLE])
+    config = Path(given.get("XDG_CONFIG_HOME") or Path(given.get("HOME", "~")).expanduser() / ".config")
+    return config / "ottla" / "profiles.toml"
+
+
+def read_profiles(path: Path) -> tuple[dict[str, Profile], str | None]:
+    """Return the profiles of a file by name, and the default one; nothing if there is no file."""
+    import tomllib
+
+    try:
+        content = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}, None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Problem(f"{path} cannot be read as profiles: {error}", kind=BAD_PROFILE) from None
+    default = content.pop("default", None)
+    strange = [name for name, value in content.items() if not isinstance(value, dict)]
+    if strange:
+        raise Problem(f"{path}: {strange[0]} is not a profile; they begin with [NAME]", kind=BAD_PROFILE)
+    profiles = {name: dict(_flattened(value)) for name, value in content.items()}
+    if default is not None and default not in profiles:
+        raise Problem(f"{path}: the default is {default!r}, and there is no such profile", kind=BAD_PROFILE)
+    return profiles, default
+
+
+def find_profile(name: str | None) -> Profile:
+    """Return a profile by name, or the default one; with neither, an empty one."""
+    path = profiles_file()
+    profiles, default = read_profiles(path)
+    if name is None:
+        return profiles[default] if default is not None else {}
+    if name in profiles:
+        return profiles[name]
+    known = f"there are: {', '.join(profiles)}" if profiles else f"{path} has none yet"
+    raise Problem(f"there is no profile {name!r}", known, kind=BAD_PROFILE)
+
+
+def _flattened(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the keys with dots that TOML has taken for tables in tables."""
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _flattened(value, f"{prefix}{key}.")
+        else:
+            found.append((prefix + key, str(value).lower() if isinstance(value, bool) else str(value)))
+    return found

@@ -1,0 +1,68 @@
+"""How far long work is: a bar with rate and remaining time for a person, nothing in a pipe or a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from ottla.cli.support.options import is_terminal
+
+SHOWN_EVERY_S = 0.1
+
+
+class Update(Protocol):
+    """Says how far it is: `done` of the total; `count` is what the rate is of, if that is something else."""
+
+    def __call__(self, done: float, count: int | None = None) -> None:
+        """Take note of it."""
+
+
+@contextmanager
+def progress(
+    what: str, total: float | None, *, unit: str = "records", quiet: bool = False
+) -> Iterator[Update]:
+    """Show progress on standard error if a person watches it; yield what to tell about it.
+
+    Without a total there is a count and a rate, with one a bar and the remaining time as well.
+    """
+    if quiet or not is_terminal(sys.stderr):
+        yield lambda done, count=None: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}"),
+        SpinnerColumn() if total is None else BarColumn(24),
+    ]
+    columns.append(TextColumn("{task.fields[counted]}"))
+    if total is not None:
+        columns += [
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(compact=True),
+        ]
+    began = shown = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total, counted="")
+
+        def update(done: float, count: int | None = None) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown < SHOWN_EVERY_S:
+                return
+            shown = now
+            counted = int(done if count is None else count)
+            rate = counted / (now - began)
+            bar.update(task, completed=done, counted=f"{counted:,} {unit}, {rate:,.0f}/s")
+
+        yield update

@@ -1,0 +1,246 @@
+"""Connect, run one command, and turn what goes wrong into words."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+from kio.schema.errors import ErrorCode
+
+from ottla.cli.support import not_authorized
+from ottla.cli.support.options import BOOTSTRAP_VARIABLE, client_settings
+from ottla.cli.support.problem_kinds import (
+    ADVERTISED,
+    CONNECTION_LOST,
+    DISK_FULL,
+    LOGIN,
+    NO_BROKER,
+    NOT_KAFKA,
+    TIMED_OUT,
+    TLS,
+    TOO_FEW_REPLICAS,
+    TOO_LARGE,
+    TOPIC_EXISTS,
+    UNKNOWN_TOPIC,
+    Kind,
+)
+from ottla.cli.support.problems import Problem
+from ottla.cli.support.profiles import BOOTSTRAP_KEY
+from ottla.client.address import Address, parse_addresses
+from ottla.client.client_options import ClientOptions
+from ottla.client.cluster import Cluster
+from ottla.client.consumer import ConsumerOptions
+from ottla.client.errors import (
+    AuthenticationFailed,
+    BrokerUnreachable,
+    ClientError,
+    ConnectionLost,
+    NoLeader,
+    NotKafka,
+    TimedOut,
+    TlsFailed,
+)
+from ottla.client.options import ConfigError, Options
+from ottla.client.producer import ProducerOptions
+from ottla.common.near_names import did_you_mean
+from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
+
+Result = TypeVar("Result")
+AnyOptions = TypeVar("AnyOptions", bound=ClientOptions)
+
+PATIENCE_MS = 30_000
+HINTS = {
+    ErrorCode.topic_already_exists: "look at it: ottla topic describe {topic}",
+    ErrorCode.invalid_topic_exception: "a name has 1 to 249 letters, digits, dots, dashes or underscores",
+    ErrorCode.message_too_large: "allow larger ones: ottla topic alter {topic} --set max.message.bytes=N",
+    ErrorCode.topic_deletion_disabled: "the broker must be started with --set delete.topic.enable=true",
+    ErrorCode.not_enough_replicas: "see which replicas are in sync: ottla topic describe {topic}",
+    ErrorCode.unknown_topic_id: "it was deleted while it was being read: ottla topic list",
+    ErrorCode.inconsistent_topic_id: "it was deleted and created again while it was being read",
+}
+
+
+KINDS: dict[ErrorCode, Kind] = {
+    ErrorCode.topic_already_exists: TOPIC_EXISTS,
+    ErrorCode.message_too_large: TOO_LARGE,
+    ErrorCode.record_list_too_large: TOO_LARGE,
+    ErrorCode.not_enough_replicas: TOO_FEW_REPLICAS,
+    ErrorCode.not_enough_replicas_after_append: TOO_FEW_REPLICAS,
+    ErrorCode.unknown_topic_or_partition: UNKNOWN_TOPIC,
+    ErrorCode.sasl_authentication_failed: LOGIN,
+    ErrorCode.request_timed_out: TIMED_OUT,
+    ErrorCode.kafka_storage_error: DISK_FULL,
+}
+CLIENT_KINDS: dict[type[ClientError], Kind] = {
+    NotKafka: NOT_KAFKA,
+    ConnectionLost: CONNECTION_LOST,
+    TlsFailed: TLS,
+    AuthenticationFailed: LOGIN,
+    NoLeader: TIMED_OUT,
+    TimedOut: TIMED_OUT,
+}
+
+
+def options_of(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> ClientOptions:
+    """Return how to connect, by the address and this command's settings; UsageError if they do not fit."""
+    try:
+        parse_addresses(bootstrap)
+    except ValueError as error:
+        raise click.UsageError(f"{error} (in --bootstrap-server or {BOOTSTRAP_VARIABLE})") from None
+    return settings_for(
+        ClientOptions,
+        bootstrap_servers=bootstrap,
+        client_id="ottla-cli",
+        default_api_timeout_ms=patience_ms,
+        socket_connection_setup_timeout_ms=min(patience_ms, 10_000),
+    )
+
+
+def settings_for(kind: type[AnyOptions], **defaults: object) -> AnyOptions:
+    """Return those of this command's settings (`-X`, the profile) that `kind` has, over some defaults."""
+    fitting: dict[str, object] = {}
+    for key, value in client_settings().items():
+        if key == BOOTSTRAP_KEY:
+            continue
+        if _knows(kind, key):
+            fitting[key] = value
+        elif not any(_knows(other, key) for other in (ProducerOptions, ConsumerOptions)):
+            fitting[key] = value  # nobody knows it: let it be refused, with the nearest name
+    given = {key.replace(".", "_") for key in fitting}
+    rest = {key: value for key, value in defaults.items() if key not in given}
+    try:
+        return kind.of(**rest, **fitting)
+    except ConfigError as error:
+        raise click.UsageError(f"{error} (in -X, the profile or --command-config)") from None
+
+
+def connection_settings() -> dict[str, str]:
+    """Return those of this command's settings that every client has, for clients in other processes."""
+    settings_for(ClientOptions)  # refuses what does not fit
+    settings = client_settings()
+    return {key: settings[key] for key in settings if key != BOOTSTRAP_KEY and _knows(ClientOptions, key)}
+
+
+def _knows(kind: type[Options], key: str) -> bool:
+    name = key.replace(".", "_")
+    declared = kind.declared()
+    return name in declared or name in kind.REFUSED or any(name in each.also for each in declared.values())
+
+
+def run(
+    bootstrap: str, command: Callable[[Cluster], Awaitable[Result]], *, topic: str | None = None
+) -> Result:
+    """Run `command` with a connected cluster; raise Problem for whatever it fails with.
+
+    `topic` is the one that the command is about, for hints.
+    """
+    options = options_of(bootstrap)
+
+    async def session() -> Result:
+        async with Cluster(options=options) as cluster:
+            try:
+                return await command(cluster)
+            except UnknownTopicOrPartition as error:
+                raise await _unknown_topic(cluster, topic or str(error), error) from None
+
+    try:
+        return asyncio.run(session())
+    except ConfigError as error:
+        raise click.UsageError(f"{error} (in -X, the profile or --command-config)") from None
+    except ClientError as error:
+        raise unanswered(error) from None
+    except KafkaError as error:
+        raise refused(error, topic) from None
+
+
+def run_service(service: Callable[[], Awaitable[int]]) -> int:
+    """Run a service until it ends; raise Problem for a cluster that it cannot reach or may not use."""
+    import uvloop
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_awaited(service))
+    except ClientError as error:
+        raise unanswered(error) from None
+    except KafkaError as error:
+        raise refused(error) from None
+
+
+async def _awaited(service: Callable[[], Awaitable[int]]) -> int:
+    return await service()
+
+
+def refused(error: KafkaError, topic: str | None = None) -> Problem:
+    """Return the words for an error code that a broker answered with."""
+    if error.code in not_authorized.CODES:
+        return not_authorized.not_allowed(error, topic)
+    said = str(error)
+    what = said if said and said != topic else _in_words(error)
+    if topic is not None and topic not in what:
+        what = f"{topic}: {what}"
+    hint = HINTS.get(error.code)
+    hints = [hint.format(topic=topic or "TOPIC")] if hint else []
+    return Problem(what, *hints, kind=KINDS.get(error.code))
+
+
+async def _unknown_topic(cluster: Cluster, topic: str, error: KafkaError) -> Problem:
+    """Return the words for a topic that is not there, with the names that are near."""
+    known = sorted(await cluster.refresh(None))
+    if topic in known:
+        return refused(error, topic)
+    hints = did_you_mean(topic, known)
+    hints.append("list them:  ottla topic list" if known else "there are no topics yet")
+    hints.append(f"create it:  ottla topic create {topic}")
+    return Problem(f"there is no topic {topic!r}", *hints, kind=UNKNOWN_TOPIC)
+
+
+def unanswered(error: ClientError) -> Problem:
+    """Return the words for an answer that did not come, or could not be understood."""
+    cause = error.__cause__ if isinstance(error, TimedOut) else None
+    for each in (error, cause):
+        if isinstance(each, BrokerUnreachable):
+            return _unreachable(each)
+    if isinstance(cause, KafkaStorageError):
+        return Problem(str(error), "see how much room is left where the data is:  df -h DIR", kind=DISK_FULL)
+    hints = {
+        NotKafka: "is that the port of a Kafka listener? Ottla's is 9092 by default",
+        ConnectionLost: "look into the broker's log, or try again",
+        TlsFailed: "see each step: ottla doctor -b HOST:PORT -X security.protocol=SSL ...",
+        AuthenticationFailed: "check -X sasl.mechanism, sasl.username and sasl.password, or the profile",
+        NoLeader: "see what is missing: ottla cluster health",
+    }
+    hint = next((text for kind, text in hints.items() if isinstance(error, kind)), None)
+    found = next((each for kind, each in CLIENT_KINDS.items() if isinstance(error, kind)), None)
+    return Problem(str(error), *([hint] if hint else []), kind=found)
+
+
+def _unreachable(error: BrokerUnreachable) -> Problem:
+    where = ", ".join(map(str, error.addresses))
+    if error.advertised_by is not None:
+        return Problem(
+            f"{error.advertised_by} says it is at {where}, but does not answer there ({error.reason})",
+            "it must advertise an address that can be reached from here:",
+            "  ottla serve --advertise HOST:PORT",
+            kind=ADVERTISED,
+        )
+    hints = [f"name another one with -b HOST:PORT or {BOOTSTRAP_VARIABLE}"]
+    if any(_is_local(address) for address in error.addresses):
+        hints.insert(0, "start one with: ottla serve")
+    return Problem(f"no broker at {where}: {error.reason}", *hints, kind=NO_BROKER)
+
+
+def _is_local(address: Address) -> bool:
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return address.host == "localhost"
+
+
+def _in_words(error: KafkaError) -> str:
+    """Return what the error means, from its class, as one sentence without a full stop."""
+    sentence = (type(error).__doc__ or "").strip().splitlines()[0].rstrip(".")
+    name = error.code.name
+    return f"{sentence[0].lower()}{sentence[1:]}" + ("" if name in sentence else f" ({name})")

@@ -1,0 +1,157 @@
+"""`ottla txn abort`: end a transaction by its id, or one that hangs by the place where it begins."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ottla.cli.support import session
+from ottla.cli.support.options import bootstrap_option, format_option, is_terminal
+from ottla.cli.support.output import print_json, talk
+from ottla.cli.support.partition_choice import Choice, chosen_partitions, topic_option
+from ottla.cli.support.problem_kinds import UNKNOWN_TRANSACTION
+from ottla.cli.support.problems import Problem
+from ottla.cli.txn.view import described_as_json, open_as_json, state_of
+from ottla.client.admin.transactions import OpenTransaction, TransactionDescription, Transactions
+from ottla.client.cluster import Cluster
+from ottla.common.ids import TopicPartition
+from ottla.common.near_names import did_you_mean
+from ottla.protocol.errors import TransactionalIdNotFound
+
+ONGOING = "Ongoing"
+DECIDED = {"PrepareCommit": "committed", "PrepareAbort": "aborted"}
+NAMED = 20
+
+
+@click.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@topic_option("For one that hangs: its partition, TOPIC:P.")
+@click.option("--start-offset", type=click.IntRange(0), metavar="N", help="For one that hangs: its begin.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be aborted.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@format_option
+@bootstrap_option
+def abort(
+    ids: tuple[str, ...],
+    topics: Choice,
+    start_offset: int | None,
+    dry_run: bool,
+    yes: bool,
+    output_format: str,
+    bootstrap: str,
+) -> None:
+    """Abort transactions, and fence their producers. On a terminal, asks first.
+
+    By id, the coordinator aborts what is open, also what is prepared. One that hangs has no coordinator:
+    name its partition and where it begins, as `ottla txn hanging` shows them.
+
+    \b
+    ottla txn abort billing-3
+    ottla txn abort --topic orders:2 --start-offset 1042
+    """
+    if bool(ids) == bool(topics) or (start_offset is None) == bool(topics):
+        raise click.UsageError(
+            "name transactional ids, or one partition with --topic TOPIC:P --start-offset N"
+        )
+
+    async def command(cluster: Cluster) -> list[dict[str, object]]:
+        transactions = Transactions(cluster)
+        if start_offset is None:
+            return await _abort_ids(transactions, ids, dry_run, yes)
+        partition = await _one_partition(cluster, topics)
+        return [await _abort_hanging(transactions, partition, start_offset, dry_run, yes)]
+
+    done = session.run(bootstrap, command)
+    if output_format == "json":
+        print_json(done)
+
+
+async def described(transactions: Transactions, transactional_id: str) -> TransactionDescription:
+    """Return a transactional id; if nobody knows it, raise Problem with the names that are near."""
+    try:
+        return await transactions.describe(transactional_id)
+    except TransactionalIdNotFound:
+        known = [each.transactional_id for each in await transactions.list()]
+        hints = did_you_mean(transactional_id, known)
+        hints.append("list them:  ottla txn list" if known else "there are no transactions yet")
+        what = f"there is no transactional id {transactional_id!r}"
+        raise Problem(what, *hints, kind=UNKNOWN_TRANSACTION) from None
+
+
+async def _abort_ids(
+    transactions: Transactions, ids: tuple[str, ...], dry_run: bool, yes: bool
+) -> list[dict[str, object]]:
+    found = [await described(transactions, each) for each in dict.fromkeys(ids)]
+    for each in found:
+        _check_undecided(each)
+    opened = [each for each in found if each.state == ONGOING]
+    if opened:
+        _confirm(", ".join(each.transactional_id for each in opened), dry_run or yes)
+    for each in found:
+        if each not in opened:  # its producer is left alone: it may be about to begin the next one
+            talk(f"{each.transactional_id} ({each.state}): no transaction is open, nothing to abort")
+            continue
+        if not dry_run:
+            await transactions.abort(each.transactional_id)
+        talk(f"{each.transactional_id} ({state_of(each)}): {_done(dry_run)}")
+    return [{**described_as_json(each), "aborted": each in opened and not dry_run} for each in found]
+
+
+def _check_undecided(found: TransactionDescription) -> None:
+    """Raise Problem if it is too late: there is no way back from a decision."""
+    decision = DECIDED.get(found.state)
+    if decision is None:
+        return
+    waiting = ", ".join(map(str, sorted(found.partitions)[:NAMED]))
+    raise Problem(
+        f"{found.transactional_id} is being {decision} already ({found.state}), which nothing can stop",
+        f"its end has still to be written to {waiting or 'its log'}",
+        "if that takes long, see who is missing:  ottla cluster health",
+    )
+
+
+async def _abort_hanging(
+    transactions: Transactions, partition: TopicPartition, offset: int, dry_run: bool, yes: bool
+) -> dict[str, object]:
+    opened = await transactions.open_in([partition])
+    hit = next((each for each in opened if each.start_offset == offset), None)
+    if hit is None:
+        others = ", ".join(str(each.start_offset) for each in opened)
+        hint = f"those that are begin at {others}" if others else "none is open there at all"
+        raise Problem(f"no transaction is open in {partition} from offset {offset} on", hint)
+    await _check_hanging(transactions, hit)
+    _confirm(f"the transaction of producer {hit.producer_id} in {partition}", dry_run or yes)
+    if not dry_run:
+        await transactions.abort_in(hit)
+    talk(f"{partition}, offset {offset}, producer {hit.producer_id}: {_done(dry_run)}")
+    return {**open_as_json(hit), "aborted": not dry_run}
+
+
+async def _check_hanging(transactions: Transactions, opened: OpenTransaction) -> None:
+    """Raise Problem if a coordinator knows it: aborted here only, it could be committed elsewhere."""
+    for listed in await transactions.list(producer_ids=[opened.producer_id]):
+        found = await described(transactions, listed.transactional_id)
+        if found.knows(opened):
+            whose = f"{found.transactional_id} ({state_of(found)})"
+            raise Problem(
+                f"that transaction does not hang: it is the one of {whose}",
+                f"abort it as a whole:  ottla txn abort {found.transactional_id}",
+            )
+
+
+async def _one_partition(cluster: Cluster, topics: Choice) -> TopicPartition:
+    found = await chosen_partitions(cluster, topics)
+    if len(found) != 1:
+        raise Problem("a transaction hangs in one partition", "name it: --topic TOPIC:PARTITION")
+    return found[0]
+
+
+def _confirm(what: str, is_sure: bool) -> None:
+    if not is_sure and is_terminal(sys.stdin) and not click.confirm(f"Abort {what}?", err=True):
+        talk("nothing aborted")
+        raise click.exceptions.Exit(1)
+
+
+def _done(dry_run: bool) -> str:
+    return "would be aborted" if dry_run else "aborted"

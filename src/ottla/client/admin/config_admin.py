@@ -1,0 +1,196 @@
+"""Configs of topics and brokers.
+
+Changes are repeated like questions: until the controller answers, for `default_api_timeout_ms`. If an answer
+was lost, the change may have been made all the same, and the next attempt finds it made: see `_change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import TypeVar
+
+from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
+from kio.schema.describe_configs.v4.request import DescribeConfigsResource
+from kio.schema.incremental_alter_configs.v1 import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
+
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.errors import ConnectionLost, raise_for
+from ottla.protocol.types import i8
+
+_TOPIC, _BROKER = i8(2), i8(4)
+_SET, _DELETE = i8(0), i8(1)
+_TOPICS_PER_REQUEST = 500
+
+Result = TypeVar("Result")
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a config comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config; `value` is None if it is secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None
+
+
+class ConfigAdmin:
+    """Asks for configs, and for changes to them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def topic_configs(self, name: str, *, documentation: bool = False) -> list[ConfigEntry]:
+        """Return every config of a topic, defaults included, sorted by name."""
+        return await self._configs(self.cluster.any_broker, _TOPIC, name, documentation)
+
+    async def broker_configs(
+        self, node_id: int | None = None, *, documentation: bool = False
+    ) -> list[ConfigEntry]:
+        """Return every config of a broker, or (None) those that were set for all brokers while they ran."""
+        if node_id is None:
+            return await self._configs(self.cluster.any_broker, _BROKER, "", documentation)
+        connect = partial(self.cluster.broker, node_id)
+        return await self._configs(connect, _BROKER, str(node_id), documentation)
+
+    async def topics_config(self, key: str, topics: Sequence[str]) -> dict[str, str]:
+        """Return the value of one config for each of many topics; those that are gone are left out."""
+        found: dict[str, str] = {}
+        for first in range(0, len(topics), _TOPICS_PER_REQUEST):
+            request = DescribeConfigsRequest(
+                resources=tuple(
+                    DescribeConfigsResource(
+                        resource_type=_TOPIC, resource_name=name, configuration_keys=(key,)
+                    )
+                    for name in topics[first : first + _TOPICS_PER_REQUEST]
+                )
+            )
+            response = await self._describe(self.cluster.any_broker, request)
+            for result in response.results:
+                for entry in result.configs:
+                    if entry.value is not None:
+                        found[result.resource_name] = entry.value
+        return found
+
+    async def alter_topic_configs(
+        self,
+        name: str,
+        *,
+        set_to: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Set some configs of a topic and put others back to their defaults; leave the rest alone."""
+        await self._alter_configs(_TOPIC, name, set_to or {}, unset, validate_only)
+
+    async def alter_broker_configs(
+        self,
+        node_id: int | None = None,
+        *,
+        set_to: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Set some configs of one broker, or (None) of all, while they run; reset others to defaults."""
+        name = "" if node_id is None else str(node_id)
+        await self._alter_configs(_BROKER, name, set_to or {}, unset, validate_only)
+
+    async def _configs(
+        self, connect: Callable[[], Awaitable[Connection]], resource_type: i8, name: str, documentation: bool
+    ) -> list[ConfigEntry]:
+        resource = DescribeConfigsResource(
+            resource_type=resource_type, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=(resource,), include_documentation=documentation)
+        response = await self._describe(connect, request)
+        result = response.results[0]
+        raise_for(result.error_code, result.error_message)
+        entries = [
+            ConfigEntry(
+                name=each.name,
+                value=each.value,
+                source=_source(each.config_source),
+                is_read_only=each.read_only,
+                is_sensitive=each.is_sensitive,
+                documentation=each.documentation,
+            )
+            for each in result.configs
+        ]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    async def _alter_configs(
+        self,
+        resource_type: i8,
+        name: str,
+        set_to: Mapping[str, str],
+        unset: Sequence[str],
+        validate_only: bool,
+    ) -> None:
+        changes = [
+            AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in set_to.items()
+        ]
+        changes += [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in unset]
+        resource = AlterConfigsResource(
+            resource_type=resource_type, resource_name=name, configs=tuple(changes)
+        )
+        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+
+        async def attempt(_: bool) -> None:
+            connection = await self.cluster.controller()
+            response = await connection.request(request, IncrementalAlterConfigsResponse)
+            raise_for(response.responses[0].error_code, response.responses[0].error_message)
+
+        await self._change(attempt, "the configs were not changed")
+
+    async def _describe(
+        self, connect: Callable[[], Awaitable[Connection]], request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        async def attempt() -> DescribeConfigsResponse:
+            return await (await connect()).request(request, DescribeConfigsResponse)
+
+        return await self.cluster.retrying(attempt, what="the configs were not told")
+
+    async def _change(self, attempt: Callable[[bool], Awaitable[Result]], what: str) -> Result:
+        """Return what `attempt` returns; repeat it until the controller answers.
+
+        It is told whether the answer to an earlier attempt was lost: then the change may be made already.
+        """
+        is_lost = False
+
+        async def once() -> Result:
+            nonlocal is_lost
+            try:
+                return await attempt(is_lost)
+            except ConnectionLost:
+                is_lost = True
+                raise
+
+        return await self.cluster.retrying(once, what=what)
+
+
+def _source(number: int) -> ConfigSource:
+    return ConfigSource(number) if number in ConfigSource._value2member_map_ else ConfigSource.UNKNOWN

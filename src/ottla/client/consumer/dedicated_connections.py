@@ -1,0 +1,37 @@
+"""Connections for requests that the broker answers late.
+
+A broker deals with the requests of a connection one after the other. A fetch may wait for records, and
+joining a group for the other members; whatever else is to be asked must not stand behind them.
+"""
+
+from __future__ import annotations
+
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.connections import Connections
+from ottla.client.errors import NoLeader
+
+
+class DedicatedConnections:
+    """One more connection to each broker, for one purpose."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._connections = Connections(cluster.options)
+
+    def open_to(self, node_id: int) -> Connection | None:
+        """Return the connection to a broker if it can be used at once."""
+        broker = self._cluster.brokers.get(node_id)
+        return None if broker is None else self._connections.open_to(broker.address)
+
+    async def to(self, node_id: int) -> Connection:
+        """Return the connection to a broker; open it if need be."""
+        if node_id not in self._cluster.brokers:
+            await self._cluster.refresh([])
+        if node_id not in self._cluster.brokers:
+            raise NoLeader(f"broker {node_id} is not in the cluster now")
+        return await self._connections.to(self._cluster.brokers[node_id].address)
+
+    async def close(self) -> None:
+        """Close all."""
+        await self._connections.close()

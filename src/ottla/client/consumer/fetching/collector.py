@@ -1,0 +1,227 @@
+"""Hands out what was fetched: partition by partition, each in order, decoded when its turn has come.
+
+A partition that has something waits in line. It hands out one fetch at a time and then goes to the end of
+the line, so that a busy partition does not starve the others. What goes wrong with a partition (a damaged
+batch, an offset that is gone, a deserializer that fails) is raised when everything before it has been
+handed out, and leaves the position right there: whoever wants to go on seeks past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ottla.client.consumer.assignment import Assignment
+from ottla.client.consumer.fetching.partition_state import Chunk, Need, PartitionState
+from ottla.client.consumer.fetching.read_committed import visible_batches
+from ottla.client.consumer.fetching.record import Batch, ConsumerRecord, Decoder, DeserializationFailed
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import CorruptMessage, InvalidRecord, KafkaError, OffsetOutOfRange
+
+
+class Collector:
+    """Takes records out of an assignment."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        decoder: Decoder,
+        *,
+        check_crcs: bool,
+        resets: bool,
+        on_taken: Callable[[bool], None],
+    ) -> None:
+        self.is_held = True
+        """Whether a call has more to do than to hand out records; then `drain` ends."""
+        self._assignment = assignment
+        self._decoder = decoder
+        self._check_crcs = check_crcs
+        self._resets = resets
+        """Whether a position that is not in the log is reset; else that is an error."""
+        self._on_taken = on_taken
+        """Called when something was taken: there is room for more; and whether a position is needed now."""
+
+    def take(
+        self, most: int, only: frozenset[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return the next records, `most` of them at most, by partition; nothing if nothing is there."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        assignment = self._assignment
+        with assignment.lock:
+            turns = assignment.line_length
+            while most > 0 and turns > 0:
+                state = assignment.first_in_line()
+                if state is None:
+                    break
+                if only is not None and state.partition not in only:
+                    assignment.next_turn()
+                    turns -= 1
+                    continue
+                if not self._make_ready(state, raises=not found):
+                    assignment.next_turn()
+                    turns -= 1
+                    continue
+                records = state.hand_out(most)
+                most -= len(records)
+                if state.partition in found:
+                    found[state.partition] += records
+                else:
+                    found[state.partition] = records
+                if not state.ready:
+                    assignment.next_turn()
+                    turns -= 1
+        return found
+
+    def take_one(self) -> ConsumerRecord | None:
+        """Return the next record; None if there is none."""
+        assignment = self._assignment
+        if not assignment.line_length:
+            return None
+        with assignment.lock:
+            for _ in range(assignment.line_length):
+                state = assignment.first_in_line()
+                if state is None:
+                    break
+                if state.ready or self._make_ready(state, raises=True):
+                    record = state.hand_out_one()
+                    if not state.ready:
+                        assignment.next_turn()
+                    return record
+                assignment.next_turn()
+        return None
+
+    def drain(self) -> Iterator[ConsumerRecord]:
+        """Yield the records of one fetch one by one, unless something else is to be done; for any thread."""
+        assignment = self._assignment
+        with assignment.lock:
+            state = assignment.first_in_line()
+            if state is None or self.is_held or not (state.ready or self._make_ready(state, raises=True)):
+                return
+            ready = state.ready
+        at, last = -1, len(ready) - 1
+        while at < last:
+            with assignment.lock:
+                if state.ready is not ready or self.is_held or state.is_paused:
+                    return
+                at = state.ready_at
+                if at < last:
+                    state.ready_at = at + 1
+                else:
+                    state.finish_ready()
+                    assignment.next_turn()
+            yield ready[at]
+
+    def take_batches(self, most: int) -> list[tuple[PartitionState, list[Batch], Chunk]]:
+        """Return the next batches as they are, with about `most` records, and move no position yet."""
+        found: list[tuple[PartitionState, list[Batch], Chunk]] = []
+        with self._assignment.lock:
+            for each in self._assignment:
+                if each.ready:
+                    each.drop_fetched()  # the rest of what was decoded: fetched again, as batches
+            turns = self._assignment.line_length
+            while most > 0 and turns > 0:
+                state = self._assignment.first_in_line()
+                if state is None:
+                    break
+                opened = self._open_next(state, raises=not found)
+                if opened is None:
+                    self._assignment.next_turn()
+                    turns -= 1
+                    continue
+                batches, chunk = opened
+                taken: list[Batch] = []
+                while batches and most > 0:
+                    most -= batches[0][0].record_count
+                    taken.append(batches.pop(0))
+                if batches:
+                    chunk = self._give_back(state, batches, chunk)
+                found.append((state, taken, chunk))
+        return found
+
+    @staticmethod
+    def _give_back(state: PartitionState, rest: list[Batch], chunk: Chunk) -> Chunk:
+        """Put back what is left of a chunk; return the part that was taken."""
+        size = sum(len(batch) for _, batch in rest)
+        state.fetched.appendleft(Chunk(rest, (), chunk.next_offset, chunk.next_epoch, size))
+        state.fetched_bytes += size
+        return chunk._replace(next_offset=rest[0][0].base_offset)
+
+    def _make_ready(self, state: PartitionState, raises: bool) -> bool:
+        """Decode until something is ready; return whether something is."""
+        while not state.ready:
+            opened = self._open_next(state, raises)
+            if opened is None:
+                return False
+            batches, chunk = opened
+            records, error = self._decode(state, batches)
+            if error is None:
+                state.set_ready(records, chunk)
+            else:
+                good_to, epoch = state.position, state.epoch
+                if records:
+                    good_to, epoch = records[-1].offset + 1, records[-1].leader_epoch
+                state.set_ready(records, chunk._replace(next_offset=good_to, next_epoch=epoch))
+                state.fetched.appendleft(error)
+        return True
+
+    def _open_next(self, state: PartitionState, raises: bool) -> tuple[list[Batch], Chunk] | None:
+        """Return the visible batches of the next chunk; None if there is none, or it is an error's turn.
+
+        The error is raised if `raises`; else it stays for the next time.
+        """
+        if not state.fetched:
+            return None
+        if isinstance(state.fetched[0], Exception):
+            if raises:
+                self._raise(state)
+            return None
+        chunk = state.pop()
+        assert isinstance(chunk, Chunk)
+        self._on_taken(False)
+        batches: list[Batch] = []
+        seen = visible_batches(
+            state.partition, chunk.batches, state.position, chunk.aborted, check_crcs=self._check_crcs
+        )
+        try:
+            batches.extend(seen)
+        except CorruptMessage as error:
+            state.fetched.appendleft(error)
+            if not batches:
+                return self._open_next(state, raises)
+            chunk = chunk._replace(next_offset=batches[-1][0].next_offset)
+        return batches, chunk
+
+    def _raise(self, state: PartitionState) -> None:
+        error = state.fetched[0]
+        assert isinstance(error, Exception)
+        state.drop_fetched()
+        self._on_taken(True)
+        if isinstance(error, OffsetOutOfRange) and self._resets:
+            state.require(Need.RESET)
+            return
+        raise error
+
+    def _decode(
+        self, state: PartitionState, batches: list[Batch]
+    ) -> tuple[list[ConsumerRecord], Exception | None]:
+        """Return the records of batches; if one is bad, those before it, and what is wrong with it."""
+        try:
+            return self._decoder.decode(state.partition, batches, state.position), None
+        except Exception:
+            return self._decode_carefully(state, batches)
+
+    def _decode_carefully(
+        self, state: PartitionState, batches: list[Batch]
+    ) -> tuple[list[ConsumerRecord], Exception | None]:
+        records: list[ConsumerRecord] = []
+        offset = state.position
+        try:
+            for header, batch in batches:
+                offset = max(header.base_offset, state.position)
+                for record in self._decoder.one_by_one(state.partition, (header, batch), state.position):
+                    records.append(record)
+                    offset = record.offset + 1
+        except (InvalidRecord, CorruptMessage) as error:
+            return records, CorruptMessage(f"{state.partition} at offset {offset}: {error}")
+        except (KafkaError, DeserializationFailed) as error:
+            return records, error
+        return records, None

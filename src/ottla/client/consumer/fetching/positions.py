@@ -1,0 +1,267 @@
+"""Finds out where partitions are to be read from.
+
+    committed   where the group has come to; if it has nothing there, it is a reset
+    reset       the beginning, the end, or a time: the leader knows the offset
+    validation  another leader has taken over: does it still have what was read (KIP-320)?
+
+A leader that answers a validation with an end below the position has a shorter log: records that were read
+are gone (an unclean election). With an `auto_offset_reset` reading goes on from where the logs part;
+without one that is the error LogTruncated, which says where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+
+from ottla.client.cluster import Cluster, passes
+from ottla.client.consumer.assignment import Assignment
+from ottla.client.consumer.fetching.leaders import PASSING, Leaders
+from ottla.client.consumer.fetching.partition_state import Need, PartitionState
+from ottla.client.consumer.membership.commits import Commits
+from ottla.client.consumer.options import ConsumerOptions, duration_ms
+from ottla.client.errors import ClientClosed, ClientError
+from ottla.client.offsets import EARLIEST, LATEST, EpochEnd, ask_epoch_ends, ask_offsets
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import KafkaError, UnsupportedVersion
+
+log = logging.getLogger(__name__)
+
+LONGEST_REST_S = 1.0
+
+
+class NoOffset(ClientError):
+    """There is no committed offset, and `auto_offset_reset` says that this is an error."""
+
+
+class LogTruncated(ClientError):
+    """Records that were read already are not in the log any more; `seek` to say where to go on."""
+
+    def __init__(self, partition: TopicPartition, position: int, diverges_at: int | None) -> None:
+        where = "" if diverges_at is None else f"; the logs part at offset {diverges_at}"
+        super().__init__(
+            f"{partition} has been cut off below offset {position}, which was read already{where}"
+        )
+        self.partition = partition
+        self.position = position
+        self.diverges_at = diverges_at
+
+
+class Positions:
+    """Gives every assigned partition a position."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ConsumerOptions,
+        assignment: Assignment,
+        leaders: Leaders,
+        commits: Commits | None,
+        clock: Clock,
+        *,
+        on_found: Callable[[], None],
+        on_problem: Callable[[Exception], None],
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._assignment = assignment
+        self._leaders = leaders
+        self._commits = commits
+        self._clock = clock
+        self._on_found = on_found
+        self._on_problem = on_problem
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._found = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look again at what has to be found out."""
+        self._wake.set()
+
+    async def found(self) -> None:
+        """Wait until something has been found out."""
+        await self._found.wait()
+
+    async def run(self) -> None:
+        """Find positions until cancelled."""
+        while True:
+            self._wake.clear()
+            rest_s = await self._look()
+            try:
+                async with asyncio.timeout(rest_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self) -> float | None:
+        now = self._loop.time()
+        open_ones = [s for s in self._assignment if s.need is not Need.NOTHING and not s.has_failed]
+        due = [state for state in open_ones if state.retry_at <= now]
+        if due:
+            by_need = defaultdict(list)
+            for state in due:
+                by_need[state.need].append(state)
+            for need, find in (
+                (Need.COMMITTED, self._find_committed),
+                (Need.VALIDATION, self._validate),
+                (Need.RESET, self._reset),
+            ):
+                if by_need[need]:
+                    await self._try(find, by_need[need])
+            self._on_found()
+            open_ones = [s for s in self._assignment if s.need is not Need.NOTHING and not s.has_failed]
+        self._found.set()
+        self._found = asyncio.Event()
+        if not open_ones:
+            return None
+        return max(0.001, min(LONGEST_REST_S, min(s.retry_at for s in open_ones) - self._loop.time()))
+
+    async def _try(
+        self, find: Callable[[list[PartitionState]], Awaitable[None]], states: list[PartitionState]
+    ) -> None:
+        try:
+            await find(states)
+        except ClientClosed:
+            return
+        except (ClientError, KafkaError) as error:
+            for state in states:
+                self._put_off(state)
+            if passes(error):
+                log.warning("positions are not found yet: %s", error)
+                for topic in {state.partition.topic for state in states}:
+                    self._leaders.doubt(topic)  # the broker that did not answer may lead it no longer
+            else:
+                self._on_problem(error)
+
+    def _put_off(self, state: PartitionState) -> None:
+        state.failures += 1
+        state.retry_at = self._loop.time() + self._cluster.backoff.pause_ms(state.failures) / 1000
+
+    async def _find_committed(self, states: list[PartitionState]) -> None:
+        versions = {state: state.version for state in states}
+        found = {}
+        if self._commits is not None:
+            found = await self._commits.fetch([state.partition for state in states])
+        with self._assignment.lock:
+            for state in states:
+                if state.version != versions[state] or state.need is not Need.COMMITTED:
+                    continue  # somebody has been faster: seek
+                committed = found.get(state.partition)
+                if committed is None:
+                    state.require(Need.RESET)
+                else:
+                    state.seek(committed.offset, committed.leader_epoch)
+        self.wake()
+
+    async def _reset(self, states: list[PartitionState]) -> None:
+        wanted: dict[PartitionState, int] = {}
+        for state in states:
+            time = self._time_to_reset_to(state)
+            if time is None:
+                with self._assignment.lock:
+                    state.fail(
+                        NoOffset(f"{state.partition} has no committed offset, and auto_offset_reset is none")
+                    )
+                self._assignment.line_up(state)
+            else:
+                wanted[state] = time
+        for node_id, led in (await self._by_leader(wanted)).items():
+            await self._try(partial(self._reset_at, node_id, wanted), led)
+
+    def _time_to_reset_to(self, state: PartitionState) -> int | None:
+        if state.reset_to is not None:
+            return state.reset_to
+        policy = self._options.auto_offset_reset
+        back_ms = duration_ms(policy)
+        if back_ms is not None:
+            return self._clock.wall_ms() - back_ms
+        return {"earliest": EARLIEST, "latest": LATEST}.get(policy)
+
+    async def _reset_at(
+        self, node_id: int, wanted: dict[PartitionState, int], led: list[PartitionState]
+    ) -> None:
+        versions = {state: state.version for state in led}
+        connection = await self._cluster.broker(node_id)
+        times = {state.partition: (wanted[state], state.seen_epoch) for state in led}
+        found = await ask_offsets(
+            connection, times, int(self._options.reads_committed), self._options.request_timeout_ms
+        )
+        for state in led:
+            answer = found.get(state.partition)
+            if answer is None or state.version != versions[state] or state.need is not Need.RESET:
+                continue
+            if isinstance(answer, KafkaError):
+                self._refused(state, answer)
+            elif answer.offset < 0:
+                state.reset_to = LATEST  # no record is as late as that
+                self.wake()
+            else:
+                with self._assignment.lock:
+                    state.seek(answer.offset)
+                    state.failures = 0
+
+    async def _validate(self, states: list[PartitionState]) -> None:
+        for node_id, led in (await self._by_leader(states)).items():
+            await self._try(partial(self._validate_at, node_id), led)
+
+    async def _validate_at(self, node_id: int, led: list[PartitionState]) -> None:
+        versions = {state: state.version for state in led}
+        connection = await self._cluster.broker(node_id)
+        asked = {state.partition: (state.seen_epoch, state.epoch) for state in led}
+        found: dict[TopicPartition, EpochEnd | KafkaError] = {}
+        try:
+            found = await ask_epoch_ends(connection, asked, self._options.request_timeout_ms)
+        except UnsupportedVersion:  # an old broker: the position is believed
+            found = {state.partition: EpochEnd(state.epoch, state.position) for state in led}
+        for state in led:
+            answer = found.get(state.partition)
+            if answer is None or state.version != versions[state] or state.need is not Need.VALIDATION:
+                continue
+            if isinstance(answer, KafkaError):
+                self._refused(state, answer)
+            else:
+                self._judge(state, answer)
+
+    def _judge(self, state: PartitionState, end: EpochEnd) -> None:
+        """Go on, go back to where the logs part, or say that records are gone."""
+        with self._assignment.lock:
+            state.failures = 0
+            if end.is_known and end.end_offset >= state.position:
+                state.need = Need.NOTHING
+                return
+            diverges_at = end.end_offset if end.is_known else None
+            truncated = LogTruncated(state.partition, state.position, diverges_at)
+            if self._options.auto_offset_reset == "none":
+                state.need = Need.NOTHING
+                state.drop_fetched()
+                state.fail(truncated)
+            elif diverges_at is None:
+                log.warning("%s; going on as auto_offset_reset says", truncated)
+                state.require(Need.RESET)
+                self.wake()
+            else:
+                log.warning("%s; going on from there", truncated)
+                state.seek(diverges_at)
+                state.epoch = end.leader_epoch
+        if state.has_failed:
+            self._assignment.line_up(state)
+
+    def _refused(self, state: PartitionState, error: KafkaError) -> None:
+        self._put_off(state)
+        if passes(error) or error.code in PASSING:
+            self._leaders.doubt(state.partition.topic)
+        else:
+            with self._assignment.lock:
+                state.fail(error)
+            self._assignment.line_up(state)
+
+    async def _by_leader(self, states: Collection[PartitionState]) -> dict[int, list[PartitionState]]:
+        """Group partitions by who leads them; those without a leader are put off."""
+        found, unknown = await self._leaders.by_leader(states)
+        for state in unknown:
+            self._put_off(state)
+        return found

@@ -1,0 +1,42 @@
+"""Broker keys of the controller: how leadership is spread, and how a broker takes its leave."""
+
+from __future__ import annotations
+
+from ottla.common.config.declaration import Config, Importance, Key
+from ottla.common.config.types import BOOLEAN, INT, LONG, at_least
+
+HIGH = Importance.HIGH
+
+
+class ControllerKeys(Config):
+    """Leadership."""
+
+    auto_leader_rebalance_enable = Key(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        True,
+        "Whether brokers are given back the leadership of their partitions after a failover.",
+        importance=HIGH,
+    )
+    leader_imbalance_check_interval_seconds = Key(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        300,
+        "How often the controller looks for brokers that lead too few of their partitions.",
+        check=at_least(1),
+        importance=HIGH,
+    )
+    leader_imbalance_per_broker_percentage = Key(
+        "leader.imbalance.per.broker.percentage",
+        INT,
+        10,
+        "A broker is given its partitions back when others lead more than this part of them.",
+        check=at_least(0),
+        importance=HIGH,
+    )
+    controlled_shutdown_enable = Key(
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        True,
+        "Whether a broker that is told to stop first lets others lead its partitions.",
+    )

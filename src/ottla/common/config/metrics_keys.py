@@ -1,0 +1,91 @@
+"""Broker keys of what can be seen from outside: metrics and the log of slow requests. All are Ottla's."""
+
+from __future__ import annotations
+
+from ottla.common.config.declaration import Config, ConfigError, Key, Update
+from ottla.common.config.types import INT, LONG, STRING, Check, at_least
+from ottla.common.listeners import Listener
+
+CLUSTER_WIDE = Update.CLUSTER_WIDE
+
+METRICS_PORT = 9644
+OFF, AUTO = "off", "auto"
+
+
+def _is_place(text: str) -> bool:
+    try:
+        metrics_place(text, "")
+    except ValueError:
+        return False
+    return True
+
+
+class MetricsKeys(Config):
+    """Metrics over HTTP, how much of it there may be, and what counts as slow."""
+
+    ottla_metrics_listen: Key[str | None] = Key(
+        "ottla.metrics.listen",
+        STRING,
+        None,
+        "Where `/metrics`, `/healthz` and `/readyz` are served: `HOST:PORT`, or `off`. `auto`, as `ottla "
+        f"serve` has it, is port {METRICS_PORT} of the host of the first listener, or nothing if another "
+        "program has that port; `auto:PORT` is the same for another port. If unset: off.",
+        check=Check("HOST:PORT, auto, auto:PORT or off", _is_place),
+    )
+    ottla_metrics_max_topics = Key(
+        "ottla.metrics.max.topics",
+        INT,
+        1_000,
+        "How many topics have metrics of their own; `ottla_metrics_left_out` says how many have not.",
+        check=at_least(0),
+        update=CLUSTER_WIDE,
+    )
+    ottla_metrics_max_partitions = Key(
+        "ottla.metrics.max.partitions",
+        INT,
+        5_000,
+        "How many partitions have metrics of their own, and how many partitions of all groups together.",
+        check=at_least(0),
+        update=CLUSTER_WIDE,
+    )
+    ottla_metrics_max_groups = Key(
+        "ottla.metrics.max.groups",
+        INT,
+        500,
+        "How many consumer groups have metrics of their own.",
+        check=at_least(0),
+        update=CLUSTER_WIDE,
+    )
+    ottla_slow_request_ms = Key(
+        "ottla.slow.request.ms",
+        LONG,
+        1_000,
+        "A request that takes longer is written to the log, with who sent it; a negative number: none is. "
+        "What clients ask to wait for (new records, the other members of a group) does not count.",
+        update=CLUSTER_WIDE,
+    )
+
+
+def metrics_place(text: str, first_host: str) -> tuple[str, int, bool] | None:
+    """Return host, port, and whether it must be that port, of `ottla.metrics.listen`; None if it is off.
+
+    `first_host` is the host of the first listener. ValueError if the text is none of the forms.
+    """
+    word = text.strip()
+    if word == OFF:
+        return None
+    if word == AUTO:
+        return first_host, METRICS_PORT, False
+    host, colon, port = word.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535 or "/" in host:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    if host == AUTO:
+        return first_host, int(port), False
+    return host.strip("[]"), int(port), True
+
+
+def check_metrics(config: MetricsKeys, listeners: tuple[Listener, ...]) -> None:
+    """Refuse the port of a listener: it speaks Kafka's protocol, not HTTP."""
+    place = metrics_place(config.ottla_metrics_listen or OFF, "")
+    if place is not None and place[2] and place[1] and place[1] in {each.port for each in listeners}:
+        raise ConfigError("ottla.metrics.listen", f"port {place[1]} is that of a listener; choose another")

@@ -1,0 +1,203 @@
+"""What can be asked of the controller, on the broker that is it.
+
+Each method asks the machine (pure) and has its decisions carried out by the writer (IO). Requests for many
+things are decided in chunks, with everyone else's work in between; one that is only to be validated is
+decided on images that are then thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar, cast
+
+from ottla.common.clock import Clock
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.ids import TopicPartition, new_uuid
+from ottla.controller import machine
+from ottla.controller.machine import (
+    ConfigAlteration,
+    Decision,
+    IsrChange,
+    NewPartitions,
+    NewTopic,
+    Reassignment,
+    TopicSelector,
+)
+from ottla.controller.writer import MetadataWriter
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.state import ClusterState
+from ottla.protocol.errors import KafkaError, RequestTimedOut
+
+# How a long request is cut up, so that no part of it holds up the loop.
+
+T = TypeVar("T")
+
+ITEMS_PER_CHUNK = 50
+WEIGHT_PER_CHUNK = 100
+
+
+def chunks(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items in order, in lists that are short and light; a heavy item is alone in its list."""
+    chunk: list[T] = []
+    total = 0
+    for item in items:
+        each = weight(item)
+        if chunk and (len(chunk) >= ITEMS_PER_CHUNK or total + each > WEIGHT_PER_CHUNK):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(item)
+        total += each
+    if chunk:
+        yield chunk
+
+
+I = TypeVar("I")  # noqa: E741  an item of a request
+R = TypeVar("R")
+
+PRODUCER_IDS_PER_BLOCK = 1_000
+
+
+class ActiveController:
+    """Changes the cluster. `config` returns the broker's current configuration."""
+
+    def __init__(
+        self, writer: MetadataWriter, state: ClusterState, clock: Clock, config: Callable[[], BrokerConfig]
+    ) -> None:
+        self._writer = writer
+        self._state = state
+        self._clock = clock
+        self._config = config
+
+    # Topics and configs
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 60_000
+    ) -> list[TopicImage | KafkaError]:
+        """Create topics; return each of them, or why not."""
+        refused = machine.refuse_new_topics(topics, self._config())
+
+        def decide(image: ClusterImage, chunk: Sequence[NewTopic]) -> Decision[TopicImage]:
+            return machine.create_topics(image, chunk, [new_uuid() for _ in chunk], self._config())
+
+        def weight(topic: NewTopic) -> int:
+            return max(topic.partition_count, len(topic.assignments), 1)
+
+        return await self._in_chunks(topics, refused, weight, decide, validate_only, timeout_ms)
+
+    async def delete_topics(
+        self, selectors: Sequence[TopicSelector], *, timeout_ms: int = 60_000
+    ) -> list[TopicImage | KafkaError]:
+        """Delete topics; return what each of them was, or why not."""
+        refused = machine.refuse_selectors(self._state.image, selectors, self._config())
+        image = self._state.image
+
+        def weight(selector: TopicSelector) -> int:
+            topic = machine.find_topic(image, selector)
+            return 1 if topic is None else len(topic.partitions)
+
+        return await self._in_chunks(selectors, refused, weight, machine.delete_topics, False, timeout_ms)
+
+    async def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 60_000
+    ) -> list[TopicImage | KafkaError]:
+        """Give topics more partitions; return each topic as it then is, or why not."""
+        refused = machine.refuse_new_partitions(self._state.image, wanted)
+        return await self._in_chunks(
+            wanted,
+            refused,
+            lambda each: max(1, each.count),
+            machine.create_partitions,
+            validate_only,
+            timeout_ms,
+        )
+
+    async def alter_configs(
+        self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False, replacing: bool = False
+    ) -> list[KafkaError | None]:
+        """Change configs of topics and brokers; `replacing` resets those that are not named."""
+        refused = machine.refuse_alterations(alterations)
+        decide_on = machine.replace_configs if replacing else machine.alter_configs
+
+        def decide(image: ClusterImage, chunk: Sequence[ConfigAlteration]) -> Decision[None]:
+            return machine.with_elections(image, decide_on(image, chunk, self._config()), self._config())
+
+        return await self._in_chunks(alterations, refused, lambda _: 1, decide, validate_only, None)
+
+    # Partitions and brokers
+
+    async def alter_partitions(
+        self, node_id: int, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> list[PartitionImage | KafkaError]:
+        """Change ISRs as a leader asks; return each partition as it then is, or why not."""
+        results = await self._writer.change(
+            lambda image: machine.alter_partitions(image, node_id, broker_epoch, changes, self._config())
+        )
+        return list(results)
+
+    async def elect_leaders(
+        self, kind: int, wanted: Sequence[TopicPartition]
+    ) -> list[PartitionImage | KafkaError]:
+        """Elect leaders of these partitions; return each partition as it then is, or why not."""
+        results = await self._writer.change(
+            lambda image: machine.elect_leaders(image, kind, wanted, self._config())
+        )
+        return list(results)
+
+    async def reassign(
+        self, moves: Sequence[Reassignment], *, may_change_factor: bool = True
+    ) -> list[KafkaError | None]:
+        """Begin, replace or cancel moves of replicas."""
+        results = await self._writer.change(
+            lambda image: machine.reassign(image, moves, self._config(), may_change_factor=may_change_factor)
+        )
+        return list(results)
+
+    async def unregister_broker(self, node_id: int) -> None:
+        """Forget a broker that is gone for good."""
+        (result,) = await self._writer.change(lambda image: machine.unregister_broker(image, node_id))
+        if isinstance(result, KafkaError):
+            raise result
+
+    async def allocate_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
+        """Return producer ids that nobody else ever gets."""
+        (result,) = await self._writer.change(lambda image: machine.allocate_producer_ids(image, count))
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
+    # How
+
+    async def _in_chunks(
+        self,
+        items: Sequence[I],
+        refused: Sequence[KafkaError | None],
+        weight: Callable[[I], int],
+        decide: Callable[[ClusterImage, Sequence[I]], Decision[R]],
+        validate_only: bool,
+        timeout_ms: int | None,
+    ) -> list[R | KafkaError]:
+        """Decide what is not refused, a chunk at a time; what has not begun in time has timed out."""
+        results: list[R | KafkaError | None] = list(refused)
+        allowed = [index for index, error in enumerate(refused) if error is None]
+        deadline_ms = None if timeout_ms is None else self._clock.mono_ms() + timeout_ms
+        scratch = self._state.image
+        for chunk in chunks(allowed, lambda index: weight(items[index])):
+            part = [items[index] for index in chunk]
+            if chunk[0] != allowed[0] and deadline_ms is not None and self._clock.mono_ms() >= deadline_ms:
+                decided: Sequence[R | KafkaError] = [RequestTimedOut("not begun in time")] * len(chunk)
+            elif validate_only:
+                decision = decide(scratch, part)
+                scratch, decided = scratch.apply(decision.records), decision.results
+                await asyncio.sleep(0)
+            else:
+                outcome = await self._decide_part(decide, part)
+                decided = outcome
+            for index, result in zip(chunk, decided, strict=True):
+                results[index] = result
+        return cast("list[R | KafkaError]", results)
+
+    async def _decide_part(
+        self, decide: Callable[[ClusterImage, Sequence[I]], Decision[R]], part: Sequence[I]
+    ) -> tuple[R | KafkaError, ...]:
+        return await self._writer.change(lambda image: decide(image, part))

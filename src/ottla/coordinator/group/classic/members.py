@@ -1,0 +1,148 @@
+"""Members of a classic group between rebalances: signs of life, and the end of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.coordinator.effects import Reply, SetTimer, Step
+from ottla.coordinator.group.classic.group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.rebalance import prepare_or_complete, remove_member
+from ottla.coordinator.group.classic.update import GroupUpdate, session_key
+from ottla.coordinator.group.requests import Leaver, Synced, SyncRequest
+from ottla.protocol.errors import (
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    KafkaError,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+
+# SyncGroup in a classic group: the leader's assignment comes in, everybody's own goes out.
+
+
+def sync(turn: GroupUpdate, token: int, request: SyncRequest) -> None:
+    """Give a member its assignment, as soon as the leader has made it."""
+    group = turn.group
+    member = _check(group, request)
+    if group.state is State.PREPARING_REBALANCE:
+        raise RebalanceInProgress(f"{group.group_id} rebalances")
+    group.unsynced.discard(member.member_id)
+    if not group.unsynced:
+        turn.cancel_sync_timer()
+    if group.state is State.STABLE:
+        turn.reply(token, _synced(group, member))
+        return
+    turn.reply(member.sync_token, RebalanceInProgress("the member has sent another SyncGroup"))
+    group.put(replace(member, sync_token=token))
+    if member.member_id == group.leader_id:
+        _assign(turn, dict(request.assignments))
+
+
+def _check(group: ClassicGroup, request: SyncRequest) -> Member:
+    if group.state is State.EMPTY:
+        raise UnknownMemberId(f"{group.group_id} has no members")
+    member = group.check_member(request.member_id, request.instance_id)
+    if request.generation_id != group.generation_id:
+        raise IllegalGeneration(f"{group.group_id} is in generation {group.generation_id}")
+    for asked, is_so in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        if asked is not None and is_so is not None and asked != is_so:
+            raise InconsistentGroupProtocol(f"{group.group_id} has {is_so}, not {asked}")
+    return member
+
+
+def _assign(turn: GroupUpdate, assignments: dict[str, bytes]) -> None:
+    """Keep the leader's assignment, and give it to those who wait for it."""
+    group = turn.group
+    waiting = [each for each in group.members.values() if each.sync_token is not None]
+    group.members = {
+        each.member_id: replace(each, assignment=assignments.get(each.member_id, b""), sync_token=None)
+        for each in group.members.values()
+    }
+    group.move_to(State.STABLE, turn.now_ms)
+    turn.write()
+    for each in waiting:
+        turn.reply(each.sync_token, _synced(group, group.members[each.member_id]))
+        turn.set_session_timer(each)
+
+
+def _synced(group: ClassicGroup, member: Member) -> Synced:
+    return Synced(group.protocol_type, group.protocol_name, member.assignment)
+
+
+def heartbeat(
+    group: ClassicGroup,
+    now_ms: int,
+    token: int,
+    member_id: str,
+    instance_id: str | None,
+    generation_id: int,
+) -> Step:
+    """Extend a member's session, and tell it when to join again. Changes nothing, so needs no turn."""
+    member = group.check_member(member_id, instance_id)
+    if generation_id != group.generation_id:
+        raise IllegalGeneration(f"{group.group_id} is in generation {group.generation_id}")
+    response: KafkaError | None = None
+    if group.state is State.PREPARING_REBALANCE:
+        response = RebalanceInProgress(f"{group.group_id} rebalances")
+    return Step(replies=(Reply(token, response),), timers=(session_timer(group, member, now_ms),))
+
+
+def session_timer(group: ClassicGroup, member: Member, now_ms: int) -> SetTimer:
+    """Return the timer that ends a member's session."""
+    return SetTimer(session_key(group.group_id, member.member_id), now_ms + member.session_timeout_ms)
+
+
+def leave(turn: GroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
+    """Take members out at their own wish, or at an administrator's."""
+    group = turn.group
+    results: list[KafkaError | None] = []
+    has_lost_member = False
+    for leaver in leavers:
+        try:
+            if leaver.member_id in group.pending:
+                group.remove(leaver.member_id)
+                turn.cancel_session_timer(leaver.member_id)
+            else:
+                remove_member(turn, _find(group, leaver))
+                has_lost_member = True
+        except KafkaError as error:
+            results.append(error)
+        else:
+            results.append(None)
+    turn.reply(token, tuple(results))
+    _go_on_without(turn, has_lost_member)
+
+
+def _find(group: ClassicGroup, leaver: Leaver) -> Member:
+    if leaver.member_id:
+        return group.check_member(leaver.member_id, leaver.instance_id)
+    member_id = group.instances.get(leaver.instance_id or "")
+    if member_id is None:
+        raise UnknownMemberId(f"no member has the instance id {leaver.instance_id}")
+    return group.members[member_id]
+
+
+def end_session(turn: GroupUpdate, member_id: str) -> None:
+    """Remove a member that gave no sign of life for too long."""
+    group = turn.group
+    if member_id in group.pending:
+        group.remove(member_id)
+        _go_on_without(turn, has_lost_member=False)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    if not member.is_new and (member.join_token is not None or member.sync_token is not None):
+        return  # a parked request is a sign of life; its answer starts the session anew
+    remove_member(turn, member)
+    _go_on_without(turn, has_lost_member=True)
+
+
+def _go_on_without(turn: GroupUpdate, has_lost_member: bool) -> None:
+    """Rebalance if a member is gone; in a rebalance, see whether it waited for the one who is gone."""
+    state = turn.group.state
+    if state is State.PREPARING_REBALANCE or (has_lost_member and state is not State.EMPTY):
+        prepare_or_complete(turn)

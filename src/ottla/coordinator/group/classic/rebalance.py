@@ -1,0 +1,129 @@
+"""The way from one generation to the next: ask everybody to join, wait, begin the generation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.coordinator.group.classic.group import ClassicGroup, InitialDelay, Member, State
+from ottla.coordinator.group.classic.update import GroupUpdate
+from ottla.coordinator.group.requests import Joined
+from ottla.protocol.errors import RebalanceInProgress, UnknownMemberId
+
+
+def prepare(turn: GroupUpdate) -> None:
+    """Begin a rebalance: members learn of it from their next heartbeat, and join again."""
+    group = turn.group
+    if group.state is State.COMPLETING_REBALANCE:
+        _take_assignments_back(turn)
+    group.unsynced.clear()
+    turn.cancel_sync_timer()
+    if group.state is State.EMPTY:
+        # The members of a new group tend to come within moments of each other.
+        delay_ms = turn.config.group_initial_rebalance_delay_ms
+        group.initial = InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        group.move_to(State.PREPARING_REBALANCE, turn.now_ms)
+        turn.set_join_timer(delay_ms)
+    else:
+        group.move_to(State.PREPARING_REBALANCE, turn.now_ms)
+        if group.has_all_joined:
+            complete_join(turn)
+        else:
+            turn.set_join_timer(group.rebalance_timeout_ms)
+
+
+def prepare_or_complete(turn: GroupUpdate) -> None:
+    """Go on after the members changed: begin a rebalance, or end one that waited for nobody else."""
+    group = turn.group
+    if group.state is not State.PREPARING_REBALANCE:
+        prepare(turn)
+    elif group.initial is None and group.has_all_joined:
+        complete_join(turn)
+
+
+def complete_join(turn: GroupUpdate) -> None:
+    """Begin the next generation with those who joined, and with static members, who may still come."""
+    group = turn.group
+    turn.cancel_join_timer()
+    for member in list(group.members.values()):
+        if member.join_token is None and member.instance_id is None:
+            group.remove(member.member_id)
+            turn.cancel_session_timer(member.member_id)
+    joined = group.awaiting_join
+    if group.members and not joined:
+        # Nobody could lead. Sessions end, or somebody joins, before the time is over once more.
+        turn.set_join_timer(group.rebalance_timeout_ms)
+        return
+    if joined and group.leader_id not in {member.member_id for member in joined}:
+        group.leader_id = joined[0].member_id
+    group.begin_generation(turn.now_ms)
+    if group.members:
+        _announce(turn)
+    else:
+        turn.write()
+
+
+def end_join_phase(turn: GroupUpdate) -> None:
+    """Handle the end of the time for joining; the first rebalance waits while new members keep coming."""
+    group = turn.group
+    if group.state is not State.PREPARING_REBALANCE:
+        return
+    initial = group.initial
+    if initial is None or not initial.has_new_member or initial.remaining_ms == 0:
+        complete_join(turn)
+        return
+    delay_ms = min(turn.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
+    group.initial = InitialDelay(delay_ms, max(initial.remaining_ms - initial.delay_ms, 0))
+    turn.set_join_timer(delay_ms)
+
+
+def end_sync_phase(turn: GroupUpdate) -> None:
+    """Remove those who never asked for their assignment, and rebalance without them."""
+    group = turn.group
+    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.unsynced:
+        return
+    for member_id in list(group.unsynced):
+        remove_member(turn, group.members[member_id])
+    prepare(turn)
+
+
+def remove_member(turn: GroupUpdate, member: Member) -> None:
+    """Take a member out and answer what it still waits for; what becomes of the group is the caller's."""
+    turn.reply(member.join_token, UnknownMemberId("the member has been removed"))
+    turn.reply(member.sync_token, UnknownMemberId("the member has been removed"))
+    turn.group.remove(member.member_id)
+    turn.cancel_session_timer(member.member_id)
+
+
+def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> Joined:
+    """Return what a member learns about the generation that it is in."""
+    return Joined(
+        member_id,
+        group.generation_id,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader_id or "",
+        group.joined_members if member_id == group.leader_id else (),
+        skip_assignment,
+    )
+
+
+def _announce(turn: GroupUpdate) -> None:
+    """Tell everybody about the new generation; now they have to ask for their assignments."""
+    group = turn.group
+    for member in group.members.values():
+        turn.reply(member.join_token, joined(group, member.member_id))
+        turn.set_session_timer(member)
+    group.members = {
+        each.member_id: replace(each, is_new=False, join_token=None) for each in group.members.values()
+    }
+    group.unsynced = set(group.members)
+    turn.set_sync_timer(group.rebalance_timeout_ms)
+
+
+def _take_assignments_back(turn: GroupUpdate) -> None:
+    group = turn.group
+    for member in list(group.members.values()):
+        if member.sync_token is not None:
+            turn.reply(member.sync_token, RebalanceInProgress("the group rebalances once more"))
+            turn.set_session_timer(member)
+        group.put(replace(member, assignment=b"", sync_token=None))

@@ -1,0 +1,40 @@
+"""A consumer group as those see it who watch groups."""
+
+from __future__ import annotations
+
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import ConsumerMember
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, to_record
+from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
+
+
+def describe(group: ConsumerGroup, default_assignor: str) -> ConsumerGroupDescription:
+    """Return everything about a group."""
+    return ConsumerGroupDescription(
+        group.group_id,
+        group.state.value,
+        group.epoch,
+        group.target_epoch,
+        group.assignor(default_assignor),
+        tuple(
+            _described(each, group.targets.get(each.member_id, NO_PARTITIONS))
+            for each in group.members.values()
+        ),
+    )
+
+
+def _described(member: ConsumerMember, target: Partitions) -> ConsumerMemberDescription:
+    wishes = member.wishes
+    return ConsumerMemberDescription(
+        member.member_id,
+        wishes.instance_id,
+        wishes.rack_id,
+        member.holding.epoch,
+        wishes.client_id,
+        wishes.client_host,
+        wishes.subscribed_topics,
+        wishes.subscribed_regex,
+        to_record(member.holding.assigned),
+        to_record(target),
+        member.is_classic,
+    )

@@ -1,0 +1,147 @@
+"""ConsumerGroupHeartbeat: join, stay, learn what changed, and say what one has.
+
+One heartbeat goes all the way: the member's wishes are written, the group's epoch goes up if they changed
+the subscription, the assignment is made for that epoch, and this member (no other) takes its next step
+towards it. Others learn of the new epoch when they are heard of next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import (
+    ConsumerMember,
+    holding_record,
+    new_member,
+    renamed,
+    wishes_record,
+)
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, to_record, without
+from ottla.coordinator.group.consumer.reconcile import Target, reconcile
+from ottla.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE, Heartbeat, HeartbeatRequest
+from ottla.coordinator.group.consumer.subscription import bump, have_topics_changed, subscribe
+from ottla.coordinator.group.consumer.target import update_target
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
+from ottla.coordinator.group.records import (
+    ConsumerMemberValue,
+    ConsumerTargetMemberKey,
+    ConsumerTargetMemberValue,
+    Record,
+)
+from ottla.protocol.errors import FencedMemberEpoch, GroupMaxSizeReached, UnreleasedInstanceId
+
+
+def heartbeat(turn: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) -> None:
+    """Handle a heartbeat that is not the last one."""
+    member = _admit(turn, request)
+    updated = replace(member, wishes=_wishes(member.wishes, request))
+    updated = follow(turn, member, updated, request.owned)
+    turn.set_session_timer(updated)
+    is_news = updated.holding.assigned != member.holding.assigned
+    assignment = None
+    if request.member_epoch == 0 or request.is_full or is_news:
+        assignment = to_record(updated.holding.assigned)
+    interval_ms = turn.group_config.consumer_heartbeat_interval_ms
+    turn.reply(token, Heartbeat(updated.member_id, updated.holding.epoch, interval_ms, assignment))
+
+
+def follow(
+    turn: ConsumerGroupUpdate, member: ConsumerMember, updated: ConsumerMember, owned: Partitions | None
+) -> ConsumerMember:
+    """Write a member's wishes and draw all consequences; return the member after its next step."""
+    if updated.wishes != member.wishes or updated.member_id not in turn.group.members:
+        turn.write(wishes_record(turn.group.group_id, updated))
+    has_new_wishes = subscribe(turn, member, updated)
+    if have_topics_changed(turn) or has_new_wishes or turn.group.epoch == 0:
+        bump(turn)
+    update_target(turn)
+    return step_forward(turn, updated, owned, has_new_wishes)
+
+
+def step_forward(
+    turn: ConsumerGroupUpdate, member: ConsumerMember, owned: Partitions | None, has_new_wishes: bool
+) -> ConsumerMember:
+    """Let a member take its next step towards its target."""
+    group = turn.group
+    if not has_new_wishes and member.holding.is_settled(group.target_epoch):
+        return member
+    target = Target(
+        group.target_epoch,
+        group.targets.get(member.member_id, NO_PARTITIONS),
+        group.topic_ids_of(member.wishes, turn.image.topics),
+        owned,
+        group.is_free,
+    )
+    moved = replace(member, holding=reconcile(member, target, has_new_wishes))
+    turn.put_holding(moved)
+    return moved
+
+
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, max_size: int) -> None:
+    """Refuse a new member if there are enough."""
+    is_known = member_id in group.members or (instance_id or "") in group.instances
+    if len(group.members) >= max_size and not is_known:
+        raise GroupMaxSizeReached(f"{group.group_id} has {max_size} members, which is the most")
+
+
+def take_place(turn: ConsumerGroupUpdate, old: ConsumerMember, member_id: str) -> ConsumerMember:
+    """Give a static member's place, and its partitions, to the process that has its instance id now."""
+    group_id = turn.group.group_id
+    target = turn.group.targets.get(old.member_id, NO_PARTITIONS)
+    new = renamed(old, member_id)
+    turn.remove(old.member_id)
+    turn.write(
+        wishes_record(group_id, new),
+        Record(ConsumerTargetMemberKey(group_id, member_id), ConsumerTargetMemberValue(to_record(target))),
+        holding_record(group_id, new),
+    )
+    return new
+
+
+def _admit(turn: ConsumerGroupUpdate, request: HeartbeatRequest) -> ConsumerMember:
+    """Return the member, old or new; raise if it may not be one."""
+    group = turn.group
+    member_id = request.member_id or request.fresh_id
+    instance_id = request.instance_id
+    check_room(group, member_id, instance_id, turn.config.group_consumer_max_size)
+    if request.member_epoch > 0:
+        member = group.member(member_id, instance_id)
+        _check_epoch(member, request)
+        return member
+    current_id = None if instance_id is None else group.instances.get(instance_id)
+    if current_id is None or current_id == member_id:
+        return group.members.get(member_id) or new_member(member_id)
+    current = group.members[current_id]
+    if not current.is_classic and current.holding.epoch != LEAVING_FOR_A_WHILE:
+        raise UnreleasedInstanceId(f"{instance_id} is in use by {current_id}")
+    return take_place(turn, current, member_id)
+
+
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+    """Fence a member whose epoch is not the one known here, unless it only missed the last answer."""
+    known, claimed = member.holding.epoch, request.member_epoch
+    if claimed == known:
+        return
+    is_last = claimed < known and claimed == member.holding.previous_epoch
+    if is_last and request.owned is not None and not without(request.owned, member.holding.assigned):
+        return
+    raise FencedMemberEpoch(
+        f"the epoch of {member.member_id} is {known}, not {claimed}; it must give up all and join again"
+    )
+
+
+def _wishes(before: ConsumerMemberValue, request: HeartbeatRequest) -> ConsumerMemberValue:
+    """Return what the member wants now; what it does not mention stays as it was."""
+    topics, regex = request.subscribed_topics, request.subscribed_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return ConsumerMemberValue(
+        request.instance_id or before.instance_id,
+        request.rack_id or before.rack_id,
+        request.client_id,
+        request.client_host,
+        before.subscribed_topics if topics is None else tuple(sorted(set(topics))),
+        before.subscribed_regex if regex is None else regex,
+        before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        request.server_assignor or before.server_assignor,
+    )

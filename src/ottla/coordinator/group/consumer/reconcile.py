@@ -1,0 +1,98 @@
+r"""From what a member has to what it is to have, without two members ever having the same partition.
+
+              told to give up                     said that it gave up
+    STABLE --------------------> UNREVOKED ---------------------------+
+      ^  \                                                            |
+      |   +--- others still have what it is to get ---> UNRELEASED <--+
+      |                                                     |
+      +---------------- nothing is missing -----------------+
+
+A member first gives up what it is not to have any more. Meanwhile it stays in its epoch, and the partitions
+stay its own. Only when it says that it does not have them any more does it reach the target's epoch, and gets
+what others have given up by then; for the rest it waits, and gets it piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from ottla.coordinator.group.consumer.member import AssignmentState, ConsumerMember, MemberState
+from ottla.coordinator.group.consumer.partitions import (
+    Partitions,
+    common,
+    each_of,
+    grouped,
+    of_topics,
+    union,
+    without,
+)
+from ottla.protocol.errors import FencedMemberEpoch
+
+
+class Target:
+    """Where the member is to go, and what is known on the way."""
+
+    __slots__ = ("epoch", "is_free", "owned", "partitions", "subscribed")
+
+    def __init__(
+        self,
+        epoch: int,
+        partitions: Partitions,
+        subscribed: frozenset[UUID],
+        owned: Partitions | None,
+        is_free: Callable[[UUID, int], bool],
+    ) -> None:
+        self.epoch = epoch
+        self.partitions = of_topics(partitions, subscribed)
+        """Without topics that the member does not want any more: the target may be older than its wish."""
+        self.subscribed = subscribed
+        self.owned = owned
+        """What the member says that it has; None if it says nothing new."""
+        self.is_free = is_free
+        """Tells whether nobody has a partition."""
+
+    def may_still_have(self, revoking: Partitions) -> bool:
+        """Tell whether the member has not given up all of this, as far as anybody knows."""
+        return self.owned is None or bool(common(revoking, self.owned))
+
+
+def reconcile(member: ConsumerMember, target: Target, has_new_wishes: bool) -> AssignmentState:
+    """Return what the member has next; the same as before if there is nothing to do, or to be done yet."""
+    holding = member.holding
+    match holding.state:
+        case MemberState.STABLE if holding.epoch == target.epoch:
+            return _drop_unwanted(holding, target) if has_new_wishes else holding
+        case MemberState.UNREVOKED_PARTITIONS if target.may_still_have(holding.revoking):
+            return _drop_unwanted(holding, target) if has_new_wishes else holding
+        case MemberState.UNKNOWN if target.owned is None or target.owned:
+            raise FencedMemberEpoch("the member's state is not known; it must give up all and join again")
+    return _next(holding, target)
+
+
+def _next(holding: AssignmentState, target: Target) -> AssignmentState:
+    kept = common(holding.assigned, target.partitions)
+    revoking = without(holding.assigned, kept)
+    if revoking and target.may_still_have(revoking):
+        return holding.moved_to(holding.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    missing = without(target.partitions, kept)
+    free = grouped(
+        (topic_id, index)
+        for topic_id, index in each_of(missing)
+        # What it was told to give up, and did, it may have back.
+        if index in holding.revoking.get(topic_id, ()) or target.is_free(topic_id, index)
+    )
+    is_complete = free == missing
+    state = MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS
+    return holding.moved_to(target.epoch, state, union(kept, free))
+
+
+def _drop_unwanted(holding: AssignmentState, target: Target) -> AssignmentState:
+    """Take away at once what the member does not subscribe to any more, whatever the target says."""
+    kept = of_topics(holding.assigned, target.subscribed)
+    if kept == holding.assigned:
+        return holding
+    revoking = union(holding.revoking, without(holding.assigned, kept))
+    if target.may_still_have(revoking):
+        return holding.moved_to(holding.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    return holding.moved_to(holding.epoch, holding.state, kept, holding.revoking)

@@ -1,0 +1,108 @@
+"""What a group subscribes to, and when its epoch goes up.
+
+It goes up when a member comes, goes or changes its subscription, when a regular expression matches other
+topics than before, and when the subscribed topics themselves change: one is created, deleted, or gets more
+partitions. For the last, the group keeps a hash of what its topics looked like (as Kafka 4.1 does, which
+before kept all of it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import blake2b
+
+from ottla.coordinator.group.consumer.group import Topics
+from ottla.coordinator.group.consumer.member import ConsumerMember
+from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
+from ottla.coordinator.group.records import (
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    ConsumerRegexKey,
+    ConsumerRegexValue,
+    ConsumerTopicsKey,
+    Record,
+)
+from ottla.coordinator.group.regex_program import matching
+from ottla.protocol.errors import InvalidRegularExpression
+
+NAMES_PER_TURN = 50_000
+"""How often a regular expression is compared with a name before somebody else gets a turn."""
+
+
+def metadata_hash(names: Iterable[str], topics: Topics) -> int:
+    """Return a number that changes when a topic is created, deleted or gets more partitions; 0 for none."""
+    digest = blake2b(digest_size=8)
+    count = 0
+    for name in sorted(names):
+        topic = topics.get(name)
+        if topic is not None:
+            count += 1
+            digest.update(b"%s %s %d\n" % (name.encode(), topic.topic_id.bytes, len(topic.partitions)))
+    return int.from_bytes(digest.digest(), "big", signed=True) if count else 0
+
+
+def bump(turn: ConsumerGroupUpdate) -> None:
+    """Begin a new epoch of the group; the next member to be heard of makes the assignment for it."""
+    group = turn.group
+    names = group.subscribed_topics()
+    value = ConsumerGroupValue(group.epoch + 1, metadata_hash(names, turn.image.topics))
+    turn.write(Record(ConsumerGroupKey(group.group_id), value))
+    if group.has_topics_record:
+        turn.write(Record(ConsumerTopicsKey(group.group_id)))
+
+
+def subscribe(turn: ConsumerGroupUpdate, old: ConsumerMember, new: ConsumerMember) -> bool:
+    """Follow a member's new wishes, which are written already; tell whether they change the subscription."""
+    is_changed = set(old.wishes.subscribed_topics) != set(new.wishes.subscribed_topics)
+    if old.regex != new.regex:
+        is_changed = True
+        if new.regex is not None and new.regex not in turn.group.regexes:
+            turn.write(_resolved(turn, new.regex))
+        forget_unused_regexes(turn)
+    return is_changed
+
+
+def forget_unused_regexes(turn: ConsumerGroupUpdate) -> None:
+    """Drop the regular expressions that nobody subscribes to any more."""
+    if not turn.group.regexes:
+        return
+    used = {each.regex for each in turn.group.members.values()}
+    unused = [regex for regex in turn.group.regexes if regex not in used]
+    turn.write(*(Record(ConsumerRegexKey(turn.group.group_id, regex)) for regex in unused))
+
+
+def have_topics_changed(turn: ConsumerGroupUpdate) -> bool:
+    """Tell whether the group has to follow a change of the cluster's topics."""
+    topics = turn.image.topics
+    seen = turn.group.seen_topics
+    if seen is topics:
+        return False
+    is_done = True
+    if turn.group.regexes and (seen is None or seen.keys() != topics.keys()):
+        is_done = _refresh_regexes(turn)
+    if is_done:
+        turn.note().seen_topics = topics
+    return metadata_hash(turn.group.subscribed_topics(), topics) != turn.group.metadata_hash
+
+
+def _refresh_regexes(turn: ConsumerGroupUpdate) -> bool:
+    """Compare regular expressions with the topics anew; tell whether all are done, or some are left."""
+    version = turn.image.version
+    stale = [regex for regex, value in turn.group.regexes.items() if value.version < version]
+    at_once = max(NAMES_PER_TURN // max(len(turn.image.topics), 1), 1)
+    for regex in stale[:at_once]:
+        before = turn.group.regexes[regex]
+        try:
+            record = _resolved(turn, regex)
+        except InvalidRegularExpression:
+            # It has become too expensive; what it matched so far stays.
+            record = Record(ConsumerRegexKey(turn.group.group_id, regex), replace(before, version=version))
+        turn.write(record)
+    return len(stale) <= at_once
+
+
+def _resolved(turn: ConsumerGroupUpdate, regex: str) -> Record:
+    names = tuple(sorted(matching(regex, turn.image.topics)))
+    value = ConsumerRegexValue(names, turn.image.version, turn.now_ms)
+    return Record(ConsumerRegexKey(turn.group.group_id, regex), value)

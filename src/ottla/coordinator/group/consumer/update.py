@@ -1,0 +1,144 @@
+"""One event on one consumer group: the group as it will be, and the effects as they add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.group_keys import GroupConfig
+from ottla.coordinator.effects import NOTHING, CancelTimer, Reply, SetTimer, Step, Timer, TimerKey
+from ottla.coordinator.group.consumer.group import ConsumerGroup, member_tombstones
+from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, holding_record
+from ottla.coordinator.group.records import Record
+from ottla.metadata.image import ClusterImage
+
+MEMBER_TIMERS = ("session", "revoke", "rejoin", "collect")
+"""What members have a limited time for: a sign of life, and giving partitions up; and for classic members,
+joining again, and collecting their assignment. Who does not do it in time is removed."""
+
+
+class ConsumerGroupUpdate:
+    """What a handler works on. Nothing of it has happened before the step is taken.
+
+    A record that a handler writes changes `group` at once, which is a copy from then on. So whatever is
+    decided next sees what has been decided before, and most heartbeats, which decide nothing, copy nothing.
+    """
+
+    __slots__ = (
+        "_is_copy",
+        "_is_noted",
+        "_records",
+        "_replies",
+        "_successor",
+        "_timers",
+        "config",
+        "group",
+        "image",
+        "now_ms",
+    )
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        now_ms: int,
+        config: BrokerConfig,
+        image: ClusterImage,
+        records: Iterable[Record] = (),
+    ) -> None:
+        self.group = group
+        self.now_ms = now_ms
+        self.config = config
+        self.image = image
+        self._is_copy = False
+        self._is_noted = False
+        self._records: list[Record] = list(records)
+        self._replies: list[Reply] = []
+        self._timers: list[Timer] = []
+        self._successor = NOTHING
+
+    def step(self) -> Step:
+        """Return all of it."""
+        after = self._successor
+        changes = (self.group,) if self._is_noted else ()
+        return Step(
+            (*self._records, *after.records),
+            (*changes, *after.changes),
+            (*self._replies, *after.replies),
+            (*self._timers, *after.timers),
+        )
+
+    def write(self, *records: Record) -> None:
+        """Write records, and see the group as it will be by them."""
+        self._copy()
+        self._records.extend(records)
+        for key, value in records:
+            self.group.replay(key, value)
+
+    def note(self) -> ConsumerGroup:
+        """Return the group for a change that need not survive."""
+        self._copy()
+        self._is_noted = True
+        return self.group
+
+    def become(self, step: Step) -> None:
+        """Add the step that goes on where this group ends, as a group of another protocol."""
+        self._is_noted = False
+        self._successor = step
+
+    def _copy(self) -> None:
+        if not self._is_copy:
+            self.group = self.group.copy()
+            self._is_copy = True
+
+    def reply(self, token: int, response: object) -> None:
+        """Answer a request."""
+        self._replies.append(Reply(token, response))
+
+    # Members
+
+    def remove(self, member_id: str) -> None:
+        """Take a member out; what becomes of the group is the caller's affair."""
+        self.write(*member_tombstones(self.group.group_id, member_id))
+        for timer in MEMBER_TIMERS:
+            self.cancel_timer(timer, member_id)
+
+    def put_holding(self, member: ConsumerMember) -> None:
+        """Write what a member has; it gets its rebalance timeout to give up what it is to give up."""
+        before = self.group.members[member.member_id].holding
+        if member.holding == before:
+            return
+        self.write(holding_record(self.group.group_id, member))
+        if member.is_classic:
+            return  # it has timers of its own
+        if member.holding.state is MemberState.UNREVOKED_PARTITIONS:
+            self.set_timer("revoke", member.member_id, member.wishes.rebalance_timeout_ms)
+        elif before.state is MemberState.UNREVOKED_PARTITIONS:
+            self.cancel_timer("revoke", member.member_id)
+
+    @property
+    def group_config(self) -> GroupConfig:
+        """The group's own configs over the broker's."""
+        return GroupConfig.of(self.image.group_overrides(self.group.group_id), self.config)
+
+    # Timers
+
+    def set_session_timer(self, member: ConsumerMember) -> None:
+        """Expect the next sign of life within the member's session timeout."""
+        timeout_ms = member.session_timeout_ms(self.group_config.consumer_session_timeout_ms)
+        self.set_timer("session", member.member_id, timeout_ms)
+
+    def set_timer(self, name: str, member_id: str, timeout_ms: int) -> None:
+        """Remove the member when the time is over."""
+        self._timers.append(SetTimer(self._key(name, member_id), self.now_ms + timeout_ms))
+
+    def cancel_timer(self, name: str, member_id: str) -> None:
+        """Expect nothing any more."""
+        self._timers.append(CancelTimer(self._key(name, member_id)))
+
+    def cancel_group_timers(self) -> None:
+        """Cancel the timers of the classic group that this group was."""
+        self._timers.append(CancelTimer(("join", self.group.group_id)))
+        self._timers.append(CancelTimer(("sync", self.group.group_id)))
+
+    def _key(self, name: str, member_id: str) -> TimerKey:
+        return (name, self.group.group_id, member_id)

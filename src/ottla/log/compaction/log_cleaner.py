@@ -1,0 +1,198 @@
+"""Picks the dirtiest log and has it cleaned: the part of compaction that lives on the loop.
+
+Copying runs in a thread, but Python threads take turns: `Throttle` makes the copying thread step back every
+millisecond, so that the loop never waits longer than that for its turn, and keeps it to
+log.cleaner.io.max.bytes.per.second.
+
+A log that turns out to be damaged is not tried again until the broker restarts; the error is logged once and
+stays in `uncleanable`. A full disk, or a log that changed under the copy, only ends the round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Event
+from uuid import UUID
+
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.log.compaction.cleaner import LogChanged, Round, Uncleanable
+from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR
+from ottla.log.compaction.policy import CleanableStats, measure_dirt
+from ottla.log.directory_checkpoints import DirectoryCheckpoints
+from ottla.log.log import Log
+from ottla.log.slices import in_slices
+from ottla.log.storage import Storage
+from ottla.protocol.errors import KafkaError, KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+_NAP_S = 0.0002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """The log.cleaner.* keys that a round needs."""
+
+    dedupe_buffer_bytes: int = 128 << 20
+    """For one thread."""
+    load_factor: float = DEFAULT_LOAD_FACTOR
+    max_bytes_per_second: float = float("inf")
+
+
+class CleaningStopped(Exception):
+    """The broker is stopping."""
+
+
+class Throttle:
+    """Called by the copying thread after every batch."""
+
+    def __init__(self, clock: Clock, stopping: Event, max_bytes_per_second: float) -> None:
+        self._clock = clock
+        self._stopping = stopping
+        self._rate = max_bytes_per_second / 1000
+        self._started_ms = self._last_ms = clock.mono_ms()
+        self._bytes = 0
+
+    def __call__(self, size: int) -> None:
+        """Step back for a moment if it is time to; CleaningStopped if the round is to end."""
+        self._bytes += size
+        now_ms = self._clock.mono_ms()
+        if now_ms == self._last_ms:
+            return
+        ahead_ms = self._bytes / self._rate - (now_ms - self._started_ms)
+        if self._stopping.wait(max(_NAP_S, ahead_ms / 1000)):
+            raise CleaningStopped
+        self._last_ms = self._clock.mono_ms()
+
+
+class LogCleaner:
+    """Cleans the compacted logs of one log directory."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        checkpoints: DirectoryCheckpoints,
+        logs: Callable[[], Iterable[Log]],
+        clock: Clock,
+        *,
+        stable_offset: Callable[[Log], int],
+        remove_later: Callable[[Iterable[str], int], None],
+        settings: CleanerSettings | None = None,
+    ) -> None:
+        self.settings = settings or CleanerSettings()
+        self.uncleanable: dict[tuple[TopicPartition, UUID | None], str] = {}
+        self.busy: set[TopicPartition] = set()
+        self._storage = storage
+        self._logs = logs
+        self._clock = clock
+        self._stable_offset = stable_offset
+        self._remove_later = remove_later
+        self._stopping = Event()
+        self._checkpoints = checkpoints
+
+    def stop(self) -> None:
+        """End rounds that are running, soon."""
+        self._stopping.set()
+
+    def dirt_of(self, log: Log) -> CleanableStats:
+        """Return how dirty `log` is."""
+        return measure_dirt(
+            log.sealed,
+            log.config,
+            active_base_offset=log.active.base_offset,
+            log_start_offset=log.log_start_offset,
+            cleaned_to=self._checkpoints.cleaned_to.get(log.topic_partition),
+            # A record must not go before the one that supersedes it is sure to survive a power cut.
+            stable_offset=min(self._stable_offset(log), log.recovery_point),
+            now_ms=self._clock.wall_ms(),
+        )
+
+    async def clean_dirtiest(self) -> bool:
+        """Clean the log that needs it most; False if none is worth it or the broker is stopping."""
+        found = await self._find_dirtiest()
+        if found is None or self._stopping.is_set():
+            return False
+        log, dirt = found
+        self.busy.add(log.topic_partition)
+        try:
+            return await self._try_clean(log, dirt)
+        finally:
+            self.busy.discard(log.topic_partition)
+
+    async def _find_dirtiest(self) -> tuple[Log, CleanableStats] | None:
+        best: tuple[Log, CleanableStats] | None = None
+        async for log in in_slices(list(self._logs())):
+            if not log.config.is_compacted or log.topic_partition in self.busy:
+                continue
+            if (log.topic_partition, log.topic_id) in self.uncleanable:
+                continue
+            try:
+                dirt = self.dirt_of(log)
+            except (KafkaError, OSError) as error:
+                self._give_up(log, error)
+                continue
+            worth = dirt.is_worth_cleaning(log.config.min_cleanable_dirty_ratio)
+            if worth and (best is None or dirt.ratio > best[1].ratio):
+                best = log, dirt
+        return best
+
+    async def _try_clean(self, log: Log, dirt: CleanableStats) -> bool:
+        """Clean `log`; False if that could not be finished for a reason that may pass."""
+        try:
+            await self._clean(log, dirt)
+            return True
+        except CleaningStopped:
+            return False
+        except (LogChanged, FileNotFoundError) as change:
+            logger.info(
+                "%s changed while it was compacted, which is tried again: %s", log.topic_partition, change
+            )
+            return False
+        except KafkaStorageError:
+            return False
+        except OSError as error:
+            if not log.is_closed:
+                self._storage.write_failed(f"compacting {log.topic_partition}", error)
+            return False
+        except (KafkaError, Uncleanable) as error:
+            self._give_up(log, error)
+            return True
+
+    async def _clean(self, log: Log, dirt: CleanableStats) -> None:
+        settings = self.settings
+        started_ms = self._clock.mono_ms()
+        work = Round(
+            log,
+            dirt,
+            producers=dict(log.producers.producers),
+            now_ms=self._clock.wall_ms(),
+            map_bytes=settings.dedupe_buffer_bytes,
+            load_factor=settings.load_factor,
+            pace=Throttle(self._clock, self._stopping, settings.max_bytes_per_second),
+        )
+        await asyncio.to_thread(work.prepare)
+        for group in list(work.groups()):
+            cleaned = await asyncio.to_thread(work.copy, group)
+            if cleaned is not None:
+                self._remove_later(work.swap_in(group, cleaned), log.config.file_delete_delay_ms)
+        work.check_unchanged()
+        self._checkpoints.cleaned_to[log.topic_partition] = work.end_offset
+        await asyncio.to_thread(self._checkpoints.capture_cleaned_to())
+        logger.info(
+            "compacted %s up to offset %d: %d bytes in, %d out, %d keys, %d ms%s",
+            log.topic_partition, work.end_offset, work.stats.bytes_read, work.stats.bytes_written,
+            work.keys, self._clock.mono_ms() - started_ms,
+            f"; {work.stats.undecodable_batches} batches cannot be decoded and stay"
+            if work.stats.undecodable_batches else "",
+        )  # fmt: skip
+
+    def _give_up(self, log: Log, error: Exception) -> None:
+        self.uncleanable[log.topic_partition, log.topic_id] = str(error)
+        logger.error(
+            "%s cannot be compacted and will grow until this is repaired and the broker restarted: %s",
+            log.topic_partition, error,
+        )  # fmt: skip

@@ -1,0 +1,375 @@
+"""What the offset index and the time index have in common: ascending entries of a fixed size.
+
+The file holds all entries but the last few hundred: those are a short tail in memory that is
+appended to the file one block at a time. So an index takes a few kilobytes of memory at most, needs
+no descriptor while it is idle, and what a kill -9 leaves behind is a valid, if shorter, index that
+recovery completes. (Kafka maps a preallocated file instead; sealed segments look the same.)
+
+Lookups never trust an entry: who looks one up compares it with the batch it points to, and calls
+for a rebuild with `CorruptIndex` when they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is an exception class
+from typing import ClassVar, Self
+
+from ottla.log.file_pool import PooledFile
+from ottla.protocol.records.batch import BatchHeader
+
+BLOCK_BYTES = 4096
+"""How much is gathered in memory before it is written, and read at once when searching."""
+
+Entry = tuple[int, int]
+
+
+class CorruptIndex(Exception):
+    """The index does not agree with the log, with itself, or is not there; it can be rebuilt."""
+
+
+class SparseIndex:
+    """A sorted file of pairs of numbers with a tail in memory."""
+
+    ENTRY: ClassVar[Struct]
+
+    __slots__ = ("_base", "_file", "_has_excess", "_stored", "_tail")
+
+    def __init__(self, file: PooledFile, base_offset: int, stored_entries: int = 0) -> None:
+        self._file = file
+        self._base = base_offset
+        self._stored = stored_entries
+        self._has_excess = False
+        """The file goes on after `_stored` entries; that part does not count, and will be cut off."""
+        self._tail = bytearray()
+
+    @classmethod
+    def create(cls, file: PooledFile, base_offset: int) -> Self:
+        """Start an empty index; what the file may hold does not count."""
+        index = cls(file, base_offset)
+        index._has_excess = file.create().size() > 0
+        return index
+
+    @classmethod
+    def open(cls, file: PooledFile, base_offset: int) -> Self:
+        """Open the index as it is on disk; CorruptIndex if it is missing or has half an entry."""
+        try:
+            size = file.open().size()
+        except FileNotFoundError:
+            raise CorruptIndex(f"{file.path} is missing") from None
+        if size % cls.ENTRY.size:
+            raise CorruptIndex(f"{file.path} has {size} bytes, not a multiple of {cls.ENTRY.size}")
+        return cls(file, base_offset, size // cls.ENTRY.size)
+
+    def __len__(self) -> int:
+        return self._stored + len(self._tail) // self.ENTRY.size
+
+    def __iter__(self) -> Iterator[Entry]:
+        stored = self._file.open().read_at(0, self._stored * self.ENTRY.size) if self._stored else b""
+        yield from self.ENTRY.iter_unpack(stored + self._tail)
+
+    @property
+    def size_bytes(self) -> int:
+        """All entries, stored or not."""
+        return len(self) * self.ENTRY.size
+
+    def entry(self, slot: int) -> Entry:
+        """Return entry number `slot`; -1 is the last one."""
+        if slot < 0:
+            slot += len(self)
+        size = self.ENTRY.size
+        if slot >= self._stored:
+            a, b = self.ENTRY.unpack_from(self._tail, (slot - self._stored) * size)
+        else:
+            a, b = self._unpack(self._file.open().read_at(slot * size, size), 0)
+        return a, b
+
+    def push(self, a: int, b: int) -> None:
+        """Add an entry. A disk that cannot take a full block now is asked again with the next one."""
+        self._tail += self.ENTRY.pack(a, b)
+        if len(self._tail) >= BLOCK_BYTES:
+            try:
+                self.write_out()
+            except OSError:
+                pass
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether the file is not yet what it should be."""
+        return bool(self._tail) or self._has_excess
+
+    def write_out(self) -> None:
+        """Bring the file up to date."""
+        if self._tail:
+            self._file.create().write_at(self._stored * self.ENTRY.size, self._tail)
+            self._stored = len(self)
+            self._tail = bytearray()
+        if self._has_excess:
+            self._file.create().truncate(self._stored * self.ENTRY.size)
+            self._has_excess = False
+
+    def keep(self, entries: int) -> None:
+        """Drop all entries after the first `entries`.
+
+        The file is cut only when it is next written: by then it often has the same size again, and
+        cutting a file to nothing makes some file systems write it all out when it is closed.
+        """
+        if entries >= self._stored:
+            del self._tail[(entries - self._stored) * self.ENTRY.size :]
+            return
+        self._stored = entries
+        self._has_excess = True
+        self._tail = bytearray()
+
+    def count_up_to(self, field: int, limit: int) -> int:
+        """Return how many entries, from the first on, have `field` <= `limit`."""
+        unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
+        if self._tail and (not self._stored or unpack(self._tail, 0)[field] <= limit):
+            return self._stored + self._count_in(self._tail, len(self._tail) // size, field, limit)
+        low, high = 0, self._stored
+        block_entries = BLOCK_BYTES // size
+        file = self._file.open() if high else None
+        while high - low > block_entries:
+            middle = (low + high) // 2
+            assert file is not None
+            if self._unpack(file.read_at(middle * size, size), 0)[field] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        if file is None or low == high:
+            return low
+        block = file.read_at(low * size, (high - low) * size)
+        return low + self._count_in(block, high - low, field, limit)
+
+    def _count_in(self, block: bytes | bytearray, entries: int, field: int, limit: int) -> int:
+        low, high = 0, entries
+        while low < high:
+            middle = (low + high) // 2
+            if self._unpack(block, middle * self.ENTRY.size)[field] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _unpack(self, block: bytes | bytearray, at: int) -> Entry:
+        try:
+            a, b = self.ENTRY.unpack_from(block, at)
+        except StructError:
+            raise CorruptIndex(f"{self._file.path} is shorter than it was") from None
+        return a, b
+
+
+# The offset index of a segment: from an offset to a position nearby in the .log file.
+#
+# Entry, 8 bytes, big-endian:
+#     at  size  field
+#      0     4  last offset of a batch, minus the segment's base offset
+#      4     4  position of that batch in the .log file
+#
+# There is an entry for the first batch after every `index.interval.bytes` of log. Both columns ascend. To
+# find an offset: take the last entry at or below it, and walk the log from there.
+
+
+class OffsetIndex(SparseIndex):
+    """offset -> position, sparse."""
+
+    ENTRY: ClassVar[Struct] = Struct(">II")
+
+    __slots__ = ()
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add an entry for the batch at `position`."""
+        self.push(last_offset - self._base, position)
+
+    def last(self) -> tuple[int, int] | None:
+        """Return the last (offset, position), or None."""
+        return self._absolute(len(self) - 1)
+
+    def lookup(self, offset: int) -> tuple[int, int] | None:
+        """Return the last (offset, position) at or below `offset`, or None."""
+        return self._absolute(self.count_up_to(0, offset - self._base) - 1)
+
+    def lookup_position(self, position: int) -> tuple[int, int] | None:
+        """Return the last (offset, position) whose batch starts at or before `position`, or None."""
+        return self._absolute(self.count_up_to(1, position) - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after `offset`."""
+        self.keep(self.count_up_to(0, offset - self._base - 1))
+
+    def is_sane_below(self, offset: int, log_bytes: int) -> bool:
+        """Return whether the entries below `offset` ascend in both columns and stay inside the log."""
+        before = (-1, -1)
+        for entry in self:
+            if entry[0] + self._base >= offset:
+                return True
+            if entry[0] <= before[0] or entry[1] <= before[1] or entry[1] >= log_bytes:
+                return False
+            before = entry
+        return True
+
+    def _absolute(self, slot: int) -> tuple[int, int] | None:
+        if slot < 0:
+            return None
+        relative, position = self.entry(slot)
+        return self._base + relative, position
+
+
+# The time index of a segment: from a timestamp to the offset where the log first reached it.
+#
+# Entry, 12 bytes, big-endian:
+#     at  size  field
+#      0     8  the largest timestamp in the segment so far
+#      8     4  last offset of the batch that brought it, minus the segment's base offset
+#
+# An entry is added together with one of the offset index, if the largest timestamp has grown since; a
+# sealed segment always ends with an entry for its largest timestamp. Both columns ascend. No record before
+# an entry's batch is as late as the entry's timestamp.
+
+NO_TIMESTAMP = -1
+
+
+class TimeIndex(SparseIndex):
+    """timestamp -> offset, sparse."""
+
+    ENTRY: ClassVar[Struct] = Struct(">qI")
+
+    __slots__ = ("_last_timestamp",)
+
+    def __init__(self, file: PooledFile, base_offset: int, stored_entries: int = 0) -> None:
+        super().__init__(file, base_offset, stored_entries)
+        last = self.last()
+        self._last_timestamp = NO_TIMESTAMP if last is None else last[0]
+
+    def append_if_later(self, timestamp: int, offset: int) -> None:
+        """Add an entry if `timestamp` is later than the last entry's."""
+        if timestamp > self._last_timestamp:
+            self.push(timestamp, offset - self._base)
+            self._last_timestamp = timestamp
+
+    def last(self) -> tuple[int, int] | None:
+        """Return the last (timestamp, offset), or None."""
+        return self._absolute(len(self) - 1)
+
+    def lookup(self, timestamp: int) -> tuple[int, int] | None:
+        """Return the last (timestamp, offset) at or before `timestamp`, or None."""
+        return self._absolute(self.count_up_to(0, timestamp) - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after `offset`."""
+        self.keep(self.count_up_to(1, offset - self._base - 1))
+        last = self.last()
+        self._last_timestamp = NO_TIMESTAMP if last is None else last[0]
+
+    def is_sane_below(self, offset: int) -> bool:
+        """Return whether the entries below `offset` ascend in both columns."""
+        before = (NO_TIMESTAMP, -1)
+        for entry in self:
+            if entry[1] + self._base >= offset:
+                return True
+            if entry[0] <= before[0] or entry[1] <= before[1]:
+                return False
+            before = entry
+        return True
+
+    def _absolute(self, slot: int) -> tuple[int, int] | None:
+        if slot < 0:
+            return None
+        timestamp, relative = self.entry(slot)
+        return timestamp, self._base + relative
+
+
+# The two indexes of a segment, kept in step, and what is needed to extend them.
+#
+# Whether batches are noted one by one as they are appended or all at once from the log file, the same
+# entries come out: an index that is rebuilt equals the one that was lost.
+
+
+class SegmentIndex:
+    """Offset index, time index, and the running totals from which their next entries follow."""
+
+    __slots__ = ("max_timestamp", "max_timestamp_offset", "offsets", "times", "unindexed_bytes")
+
+    def __init__(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        self.offsets = offsets
+        self.times = times
+        self.unindexed_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = -1
+
+    @classmethod
+    def open(cls, offset_file: PooledFile, time_file: PooledFile, base_offset: int) -> SegmentIndex:
+        """Open both as they are on disk; CorruptIndex if one cannot be."""
+        return cls(OffsetIndex.open(offset_file, base_offset), TimeIndex.open(time_file, base_offset))
+
+    @classmethod
+    def create(cls, offset_file: PooledFile, time_file: PooledFile, base_offset: int) -> SegmentIndex:
+        """Start both anew; whatever the files held is dropped."""
+        return cls(OffsetIndex.create(offset_file, base_offset), TimeIndex.create(time_file, base_offset))
+
+    def note(self, position: int, size: int, last_offset: int, timestamp: int, interval: int) -> None:
+        """Take in a batch: `size` bytes at `position`, `timestamp` the latest of its records."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        if self.unindexed_bytes > interval:
+            self.offsets.append(last_offset, position)
+            self.times.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+            self.unindexed_bytes = 0
+        self.unindexed_bytes += size
+
+    def resume_position(self) -> int:
+        """Return where a walk starts that `catch_up` can take: the last indexed batch, or 0."""
+        last = self.offsets.last()
+        return 0 if last is None else last[1]
+
+    def catch_up(self, batches: Iterable[tuple[int, BatchHeader]], interval: int) -> int:
+        """Restore the totals, and add the entries that are missing, from the batches at `resume_position` on.
+
+        Returns the offset after the last batch, or -1 if there was none.
+        """
+        indexed = self.offsets.last()
+        latest = self.times.last()
+        self.unindexed_bytes = 0
+        self.max_timestamp, self.max_timestamp_offset = latest or (NO_TIMESTAMP, -1)
+        next_offset = -1
+        for position, header in batches:
+            next_offset = header.next_offset
+            if indexed is not None:
+                if indexed != (header.last_offset, position):
+                    raise CorruptIndex(f"its last entry {indexed} names another batch")
+                indexed = None
+            self.note(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+        if indexed is not None:
+            raise CorruptIndex(f"its last entry {indexed} is beyond the log")
+        return next_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what belongs to batches that end at or after `offset`; `catch_up` is due then."""
+        self.offsets.truncate_to(offset)
+        self.times.truncate_to(offset)
+
+    def distrust_from(self, offset: int, log_bytes: int) -> None:
+        """After a crash: keep only entries below `offset`, and those only if they make sense."""
+        if self.offsets.is_sane_below(offset, log_bytes) and self.times.is_sane_below(offset):
+            self.truncate_to(offset)
+        else:
+            self.truncate_to(0)
+        # The time index may be the shorter one: where it ends, nothing is known of later timestamps.
+        latest = self.times.last()
+        self.offsets.truncate_to(0 if latest is None else latest[1] + 1)
+
+    def complete(self) -> None:
+        """The segment is sealed: the time index ends with its largest timestamp."""
+        self.times.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether some entries are only in memory."""
+        return self.offsets.has_unwritten or self.times.has_unwritten
+
+    def write_out(self) -> None:
+        """Write what is only in memory to the files."""
+        self.offsets.write_out()
+        self.times.write_out()

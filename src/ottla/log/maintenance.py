@@ -1,0 +1,259 @@
+"""Keeps a log directory in order while the broker runs: retention, compaction, flush.ms, checkpoints, expiry.
+
+    chore         how often                                       what
+    retention     log.retention.check.interval.ms                 segments that break a rule (retention.py)
+    compaction    log.cleaner.backoff.ms, at once while dirty     the dirtiest log (compactor.py)
+    flush         1 s, or the shortest flush.ms                   logs with something unflushed for too long,
+                                                                  and sealed segments
+    checkpoints   log.flush.offset.checkpoint.interval.ms         recovery points, log starts, high watermarks
+    producers     10 min                                          those idle for producer.id.expiration.ms
+    files         1 s                                             `.deleted` files that are due
+    deleted logs  1 min                                           their directories
+
+Each chore is a task of its own. One that fails is logged and goes on at its next turn. All of them share the
+loop with the clients: what takes long runs in threads, and a sweep over thousands of logs gives the loop back
+after every few dozen. Nothing is written while the log directory is offline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from ottla.common.clock import Clock
+from ottla.log.compaction.log_cleaner import CleanerSettings, LogCleaner
+from ottla.log.disk import Disk
+from ottla.log.flusher import Flusher
+from ottla.log.log import Log
+from ottla.log.log_directory import LogDirectory
+from ottla.log.retention import apply_retention
+from ottla.log.slices import in_slices
+from ottla.protocol.errors import KafkaError
+
+# Removes files some time after they were taken out of a log (file.delete.delay.ms).
+#
+# Readers of ours keep descriptors, not names, and would not notice; the delay is for people and tools that
+# copy a directory, and Kafka has it. Unlinking a large file takes a file system many milliseconds, so it
+# happens in a thread. Files that are still waiting at the stop are removed when their log is opened next.
+
+logger = logging.getLogger(__name__)
+
+BATCH = 256
+"""How many files one call removes at most."""
+
+
+class FileRemover:
+    """Files that wait for their removal."""
+
+    def __init__(self, disk: Disk, clock: Clock) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._waiting: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Remove these files once `delay_ms` have passed."""
+        due_ms = self._clock.mono_ms() + delay_ms
+        for path in paths:
+            heapq.heappush(self._waiting, (due_ms, path))
+
+    async def remove_due(self) -> int:
+        """Remove what is due, a bounded number at a time; return how many files that were."""
+        now_ms = self._clock.mono_ms()
+        due: list[str] = []
+        while self._waiting and self._waiting[0][0] <= now_ms and len(due) < BATCH:
+            due.append(heapq.heappop(self._waiting)[1])
+        if due:
+            await asyncio.to_thread(self._remove, due)
+        return len(due)
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                logger.warning("cannot remove %s; it is tried again at the next start: %s", path, error)
+
+
+_FIRST_RUN_MS = 30_000
+_TICK_MS = 1000
+_SHORTEST_TICK_MS = 10
+_EXPIRY_CHECK_MS = 600_000
+_PURGE_MS = 60_000
+_FLUSHES_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceSettings:
+    """The broker keys that the janitor heeds."""
+
+    retention_check_interval_ms: int = 300_000
+    checkpoint_interval_ms: int = 60_000
+    producer_expiration_ms: int = 86_400_000
+    cleaner_enabled: bool = True
+    cleaner_threads: int = 1
+    cleaner_backoff_ms: int = 15_000
+    cleaner: CleanerSettings = field(default_factory=CleanerSettings)
+
+
+def last_stable_offset(log: Log, high_watermark: int) -> int:
+    """Return where the first transaction starts whose end is not committed; the high watermark if none."""
+    first = log.producers.transactions.first_unstable_offset(high_watermark)
+    return high_watermark if first is None else min(first, high_watermark)
+
+
+class LogMaintenance:
+    """The chores of one log directory; an `async with` service. `settings` may be replaced at any time."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        flusher: Flusher,
+        clock: Clock,
+        settings: MaintenanceSettings | None = None,
+        *,
+        high_watermark: Callable[[Log], int] = lambda log: log.log_end_offset,
+    ) -> None:
+        self.settings = settings or MaintenanceSettings()
+        self.remover = FileRemover(directory.storage.disk, clock)
+        self.compactor = LogCleaner(
+            directory.storage,
+            directory.checkpoints,
+            directory.logs.values,
+            clock,
+            stable_offset=lambda log: last_stable_offset(log, high_watermark(log)),
+            remove_later=self.remover.remove_later,
+            settings=self.settings.cleaner,
+        )
+        self._directory = directory
+        self._flusher = flusher
+        self._clock = clock
+        self._high_watermark = high_watermark
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> LogMaintenance:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def start(self) -> None:
+        """Begin with all chores."""
+        self._task = asyncio.create_task(self._run(), name="janitor")
+
+    async def stop(self) -> None:
+        """End all chores; a compaction that is under way is broken off, what it swapped in stays."""
+        self._stopping.set()
+        self.compactor.stop()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        settings = self.settings
+        async with asyncio.TaskGroup() as tasks:
+
+            def every(chore: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
+                tasks.create_task(self._repeat(chore, interval), name=f"janitor {chore.__name__}")
+
+            every(self.retain, lambda: self.settings.retention_check_interval_ms)
+            every(self.flush, lambda: _TICK_MS)
+            every(self.write_checkpoints, lambda: self.settings.checkpoint_interval_ms)
+            every(self.expire_producers, lambda: _EXPIRY_CHECK_MS)
+            every(self.remove_files, lambda: _TICK_MS)
+            every(self.purge_deleted, lambda: _PURGE_MS)
+            if settings.cleaner_enabled:
+                for _ in range(settings.cleaner_threads):
+                    every(self.compact, lambda: self.settings.cleaner_backoff_ms)
+
+    async def _repeat(self, chore: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
+        """Do `chore` again and again; it may say itself when it wants to be called next."""
+        wait_ms = min(interval(), _FIRST_RUN_MS)
+        while not await self._stops_within(wait_ms):
+            wait_ms = interval()
+            if self._directory.storage.offline_reason is not None:
+                continue
+            try:
+                wait_ms = await chore() or wait_ms
+            except (KafkaError, OSError) as error:
+                logger.error("%s failed: %s", chore.__name__, error)
+            except Exception:
+                logger.exception("%s failed", chore.__name__)
+
+    async def _stops_within(self, wait_ms: int) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), max(wait_ms, 0) / 1000)
+            return True
+        except TimeoutError:
+            return False
+
+    # Chores
+    async def retain(self) -> None:
+        """Remove the segments that break a retention rule, except from logs that are being compacted."""
+        async for log in in_slices(list(self._directory.logs.values())):
+            if log.topic_partition in self.compactor.busy:
+                continue
+            await self._retain(log)
+
+    async def _retain(self, log: Log) -> None:
+        while not log.is_closed:
+            try:
+                renamed = apply_retention(log, self._high_watermark(log), self._clock.wall_ms())
+            except (KafkaError, OSError) as error:
+                logger.error("retention of %s failed: %s", log.topic_partition, error)
+                return
+            if not renamed:
+                return
+            self.remover.remove_later(renamed, log.config.file_delete_delay_ms)
+            await asyncio.sleep(0)
+
+    async def compact(self) -> None:
+        """Compact logs until none is worth it."""
+        self.compactor.settings = self.settings.cleaner
+        while await self.compactor.clean_dirtiest():
+            pass
+
+    async def flush(self) -> int:
+        """Flush the logs that are due; return when to look again: flush.ms may be shorter than a tick."""
+        now_ms = self._clock.wall_ms()
+        shortest_ms = _TICK_MS
+        due: list[Log] = []
+        async for log in in_slices(list(self._directory.logs.values())):
+            shortest_ms = min(shortest_ms, log.config.flush_ms)
+            if not log.is_closed and log.needs_flush(now_ms):
+                due.append(log)
+        for at in range(0, len(due), _FLUSHES_AT_ONCE):
+            some = due[at : at + _FLUSHES_AT_ONCE]
+            flushes = (self._flusher.flushed(log, log.log_end_offset) for log in some)
+            for log, result in zip(some, await asyncio.gather(*flushes, return_exceptions=True), strict=True):
+                if isinstance(result, Exception) and not log.is_closed:
+                    logger.error("flushing %s failed: %s", log.topic_partition, result)
+        return max(shortest_ms, _SHORTEST_TICK_MS)
+
+    async def write_checkpoints(self) -> None:
+        """Write recovery points, log starts and high watermarks."""
+        high_watermarks = {
+            partition: self._high_watermark(log) for partition, log in self._directory.logs.items()
+        }
+        await asyncio.to_thread(self._directory.capture_checkpoints(high_watermarks))
+
+    async def expire_producers(self) -> None:
+        """Forget producers that have been idle for too long."""
+        now_ms = self._clock.wall_ms()
+        async for log in in_slices(list(self._directory.logs.values())):
+            log.expire_producers(now_ms, self.settings.producer_expiration_ms)
+
+    async def remove_files(self) -> None:
+        """Remove the files of segments that were taken out."""
+        while await self.remover.remove_due():
+            pass
+
+    async def purge_deleted(self) -> None:
+        """Remove the directories of deleted logs."""
+        await asyncio.to_thread(self._directory.purge_deleted)

@@ -1,0 +1,324 @@
+"""The metadata log in ZooKeeper.
+
+    /ottla/controller_epoch          the epoch of the newest election
+    /ottla/log/head                  the version of the newest entry
+    /ottla/log/entries/0000000042    one entry (zookeeper_payload.py)
+    /ottla/log/snapshot              which snapshot readers start with, and the oldest entry that is kept
+    /ottla/log/parts/NAME/0000       the parts of an entry or snapshot that is too large for one node
+
+An append is one multi-operation: the epoch is still the controller's, the head moves by one, the entry is
+created. All three or none: that is the fence. When the connection is lost in the middle, the same
+multi-operation is sent again. If the first one happened after all, the second fails on the head, and the
+entry is found to carry our own id.
+
+A snapshot is written beside the log, then made known by one multi-operation; then what nobody needs any
+more is deleted. A reader that had begun with something that is deleted meanwhile starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from crc32c import crc32c
+
+from ottla.common.ids import new_uuid, uuid_text
+from ottla.metadata.records import MetadataError, MetadataRecord, decode_records, encode_records
+from ottla.metadata.store import ControllerFenced, MetadataEntry, StoreUnavailable, VersionConflict
+from ottla.metadata.zookeeper.client import ZooKeeperClient
+from ottla.metadata.zookeeper.types import Check, Create, NoNode, Operation, Put, RolledBack
+
+# How the entries and snapshots of the metadata log are written into nodes of ZooKeeper.
+#
+#   line 1   {"v":1,"controller_epoch":7,"id":"...","encoding":"text","body_bytes":321,"crc":123456,"parts":0}
+#     rest     the records: lines of JSON (records.py), deflated where `encoding` is "zlib"
+#
+# A node may hold 1 MB at most. What is larger is cut into parts, which are nodes of their own, written
+# first; then the node holds only line 1, with the number of parts. `id` is different for every append: it
+# tells a controller that lost the answer whether it was its own append that happened. `body_bytes` and
+# `crc` (CRC32C) are those of the encoded records.
+
+DEFLATE_ABOVE_BYTES = 4096
+PART_BYTES = 512 * 1024
+MOST_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Records on their way to ZooKeeper: a node, and the parts that come before it."""
+
+    node: bytes
+    parts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Line 1 of a node, and the rest of it."""
+
+    controller_epoch: int
+    id: str
+    encoding: str
+    body_bytes: int
+    crc: int
+    parts: int
+    body: bytes
+
+
+def pack(text: str, controller_epoch: int, append_id: str) -> Payload:
+    """Return what to write for records that are written down as `text`."""
+    body, encoding = text.encode(), "text"
+    if len(body) > DEFLATE_ABOVE_BYTES:
+        body, encoding = zlib.compress(body, 1), "zlib"
+    parts: tuple[bytes, ...] = ()
+    if len(body) > PART_BYTES:
+        parts = tuple(body[at : at + PART_BYTES] for at in range(0, len(body), PART_BYTES))
+    header: dict[str, Any] = {"v": 1, "controller_epoch": controller_epoch, "id": append_id}
+    header |= {"encoding": encoding, "body_bytes": len(body), "crc": crc32c(body), "parts": len(parts)}
+    line = json.dumps(header, separators=(",", ":")).encode() + b"\n"
+    return Payload(line if parts else line + body, parts)
+
+
+def read_header(node: bytes, path: str) -> Header:
+    """Return line 1 of the node at `path`."""
+    line, _, body = node.partition(b"\n")
+    try:
+        values: dict[str, Any] = json.loads(line)
+        if values.pop("v") != 1:
+            raise MetadataError(f"{path} was written by a newer Ottla; start that version")
+        return Header(**values, body=body)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetadataError(f"{path} in ZooKeeper is not an entry of Ottla's metadata") from error
+
+
+def unpack(header: Header, body: bytes, path: str) -> str:
+    """Return the text of the records; `body` is the header's, or the parts joined together."""
+    if len(body) != header.body_bytes or crc32c(body) != header.crc:
+        raise MetadataError(f"{path} in ZooKeeper is damaged: it fails its checksum")
+    if header.encoding == "zlib":
+        inflating = zlib.decompressobj()
+        body = inflating.decompress(body, MOST_BYTES)
+        if inflating.unconsumed_tail:
+            raise MetadataError(f"{path} in ZooKeeper is larger than {MOST_BYTES} bytes")
+    return body.decode()
+
+
+ROOT = "/ottla"
+EPOCH = f"{ROOT}/controller_epoch"
+HEAD = f"{ROOT}/log/head"
+ENTRIES = f"{ROOT}/log/entries"
+SNAPSHOT = f"{ROOT}/log/snapshot"
+PARTS = f"{ROOT}/log/parts"
+
+READ_ATTEMPTS = 10
+CALLS_AT_ONCE = 50
+ENTRIES_KEPT = 500
+"""How many entries are kept behind a snapshot, so that brokers that are a little late need not read it."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class _Snapshot(NamedTuple):
+    version: int
+    name: str
+    first_entry: int
+
+
+class ZooKeeperLog:
+    """Appends to the log, reads it and compacts it."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+        # The version that ZooKeeper counts for a node, known for one content of it.
+        self._epoch_node: tuple[int, int] | None = None
+        self._head_node: tuple[int, int] | None = None
+
+    async def prepare(self) -> None:
+        """Create the nodes that are always there."""
+        await self._client.ensure(EPOCH, b"0")
+        await self._client.ensure(HEAD, b"0")
+        await self._client.ensure(ENTRIES)
+        await self._client.ensure(PARTS)
+        await self._client.ensure(SNAPSHOT, json.dumps(_Snapshot(0, "", 1)._asdict()).encode())
+
+    async def version(self, watch: Callable[[], None] | None = None) -> int:
+        """Return the version of the newest entry."""
+        node = await self._client.get(HEAD, watch)
+        self._head_node = (_number(node.data, HEAD), node.version)
+        return self._head_node[0]
+
+    async def append(
+        self, records: Sequence[MetadataRecord], expected_version: int, controller_epoch: int
+    ) -> int:
+        """Append one entry and return its version."""
+        version, append_id = expected_version + 1, uuid_text(new_uuid())
+        payload = pack(encode_records(records), controller_epoch, append_id)
+        epoch_check = await self._fence(controller_epoch)
+        head_at = await self._head_at(expected_version)
+        await self._write_parts(_entry_parts(version, append_id), payload)
+        operations: list[Operation] = [
+            epoch_check,
+            Put(HEAD, b"%d" % version, head_at),
+            Create(_entry_path(version), payload.node),
+        ]
+        try:
+            results = await self._client.all_of(operations, retrying=True)
+            self._head_node = (version, results[1])
+        except RolledBack as error:
+            self._epoch_node = self._head_node = None
+            if await self._is_ours(version, append_id):
+                return version
+            if error.index == 0:
+                raise ControllerFenced(f"controller epoch {controller_epoch} is over") from error
+            raise VersionConflict(f"the metadata has moved on from version {expected_version}") from error
+        return version
+
+    async def read(self, after_version: int) -> list[MetadataEntry]:
+        """Return the entries after `after_version`, oldest first; the first may be a snapshot."""
+        for _ in range(READ_ATTEMPTS):
+            try:
+                return await self._read(after_version)
+            except NoNode:
+                continue  # compacted under our eyes: there is a newer snapshot
+        raise StoreUnavailable("the metadata log is compacted faster than it can be read")
+
+    async def compact(self, version: int, records: Iterable[MetadataRecord], controller_epoch: int) -> None:
+        """Replace the entries up to `version` by a snapshot."""
+        if version > await self.version():
+            raise VersionConflict(f"a snapshot of version {version}, which is not written yet")
+        epoch_check = await self._fence(controller_epoch)
+        loop, snapshot_id = asyncio.get_running_loop(), uuid_text(new_uuid())
+        payload = await loop.run_in_executor(
+            None, lambda: pack(encode_records(records), controller_epoch, snapshot_id)
+        )
+        name = f"snapshot-{version:010}-{snapshot_id}"
+        await self._client.ensure(f"{PARTS}/{name}", payload.node)
+        await self._write_parts(name, payload)
+        node = await self._client.get(SNAPSHOT)
+        first_entry = max(_snapshot(node.data).first_entry, version - ENTRIES_KEPT + 1)
+        pointer = json.dumps(_Snapshot(version, name, first_entry)._asdict()).encode()
+        try:
+            await self._client.all_of([epoch_check, Put(SNAPSHOT, pointer, node.version)])
+        except RolledBack as error:
+            self._epoch_node = None
+            raise ControllerFenced(f"controller epoch {controller_epoch} is over") from error
+        await self._tidy(version, first_entry)
+
+    # How
+
+    async def _read(self, after_version: int) -> list[MetadataEntry]:
+        newest = await self.version()
+        if after_version >= newest:
+            return []
+        start, entries = after_version, []
+        snapshot = _snapshot((await self._client.get(SNAPSHOT)).data)
+        if snapshot.version and (after_version == 0 or after_version < snapshot.first_entry - 1):
+            if after_version >= snapshot.version:
+                raise MetadataError(f"{SNAPSHOT} contradicts itself: {snapshot}")
+            path = f"{PARTS}/{snapshot.name}"
+            entries.append(await self._entry(path, snapshot.name, snapshot.version, is_snapshot=True))
+            start = snapshot.version
+        entries += await _some_at_once(range(start + 1, newest + 1), self._entry_of)
+        return entries
+
+    async def _entry_of(self, version: int) -> MetadataEntry:
+        return await self._entry(_entry_path(version), None, version)
+
+    async def _entry(
+        self, path: str, parts: str | None, version: int, is_snapshot: bool = False
+    ) -> MetadataEntry:
+        header = read_header((await self._client.get(path)).data, path)
+        body = header.body
+        if header.parts:
+            name = parts or _entry_parts(version, header.id)
+            nodes = await _some_at_once(
+                [f"{PARTS}/{name}/{index:04}" for index in range(header.parts)], self._client.get
+            )
+            body = b"".join(node.data for node in nodes)
+        records = tuple(decode_records(unpack(header, body, path)))
+        return MetadataEntry(version, header.controller_epoch, records, is_snapshot)
+
+    async def _is_ours(self, version: int, append_id: str) -> bool:
+        try:
+            node = await self._client.get(_entry_path(version))
+        except NoNode:
+            return False
+        return read_header(node.data, _entry_path(version)).id == append_id
+
+    async def _fence(self, controller_epoch: int) -> Check:
+        """Return the operation that fails when there has been another election."""
+        if self._epoch_node is None or self._epoch_node[0] != controller_epoch:
+            node = await self._client.get(EPOCH)
+            self._epoch_node = (_number(node.data, EPOCH), node.version)
+        newest, version = self._epoch_node
+        if newest != controller_epoch:
+            raise ControllerFenced(f"controller epoch {controller_epoch} is over: epoch {newest} was elected")
+        return Check(EPOCH, version)
+
+    async def _head_at(self, expected_version: int) -> int:
+        """Return ZooKeeper's own version of the head."""
+        if self._head_node is None or self._head_node[0] != expected_version:
+            await self.version()
+        assert self._head_node is not None
+        newest, node_version = self._head_node
+        if newest != expected_version:
+            raise VersionConflict(f"the metadata is at version {newest}, not {expected_version}")
+        return node_version
+
+    async def _write_parts(self, name: str, payload: Payload) -> None:
+        if not payload.parts:
+            return
+        await self._client.ensure(f"{PARTS}/{name}")
+        for index, part in enumerate(payload.parts):
+            await self._client.ensure(f"{PARTS}/{name}/{index:04}", part)
+
+    async def _tidy(self, snapshot_version: int, first_entry: int) -> None:
+        """Delete the entries and parts that no reader looks for any more.
+
+        Only what is older than our own snapshot: another controller may be writing a newer one by now.
+        """
+        entries = await self._client.children(ENTRIES)
+        gone = [f"{ENTRIES}/{name}" for name in entries if int(name) < first_entry]
+        await _some_at_once(gone, self._client.delete)
+        oldest = {"snapshot": snapshot_version, "entry": first_entry}
+        for name in await self._client.children(PARTS):
+            kind, version, _ = name.split("-", 2)
+            if int(version) < oldest[kind]:
+                path = f"{PARTS}/{name}"
+                children = [f"{path}/{child}" for child in await self._client.children(path)]
+                await _some_at_once([*children], self._client.delete)
+                await self._client.delete(path)
+
+
+def _entry_path(version: int) -> str:
+    return f"{ENTRIES}/{version:010}"
+
+
+def _entry_parts(version: int, append_id: str) -> str:
+    return f"entry-{version:010}-{append_id}"
+
+
+def _number(data: bytes, path: str) -> int:
+    try:
+        return int(data)
+    except ValueError as error:
+        raise MetadataError(f"{path} in ZooKeeper holds no number but {data[:50]!r}") from error
+
+
+def _snapshot(data: bytes) -> _Snapshot:
+    try:
+        return _Snapshot(**json.loads(data))
+    except (ValueError, TypeError) as error:
+        raise MetadataError(f"{SNAPSHOT} in ZooKeeper cannot be read: {data[:200]!r}") from error
+
+
+async def _some_at_once(items: Sequence[A], call: Callable[[A], Awaitable[B]]) -> list[B]:
+    """Call for every item, a bounded number of them at a time; return the answers in order."""
+    answers: list[Any] = []
+    for at in range(0, len(items), CALLS_AT_ONCE):
+        answers += await asyncio.gather(*(call(item) for item in items[at : at + CALLS_AT_ONCE]))
+    return answers

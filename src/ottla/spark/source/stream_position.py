@@ -1,0 +1,172 @@
+"""How far a stream can be read now: new partitions, limits, topics that are gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ottla.client.cluster import Cluster
+from ottla.common.clock import Clock
+from ottla.common.ids import TopicPartition
+from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.spark.errors import DataLoss
+from ottla.spark.source.offsets import SourceOffset, count_between, limit_by_lag
+from ottla.spark.source.options import SourceOptions
+from ottla.spark.source.planning import OffsetRange
+from ottla.spark.source.topic_watch import TopicWatch
+
+log = logging.getLogger(__name__)
+
+TOPICS_ANEW_MS = 1_000
+"""How often it is looked for new topics and partitions."""
+
+
+class StreamPosition:
+    """Follows the ends of a stream's topics."""
+
+    def __init__(self, cluster: Cluster, options: SourceOptions, clock: Clock) -> None:
+        self.last_ends: dict[TopicPartition, int] = {}
+        self._watch = TopicWatch(cluster, options)
+        self._options = options
+        self._clock = clock
+        self._looked_ms: int | None = None
+        self._last_batch_ms = clock.mono_ms()
+        self._stop_at: dict[TopicPartition, int] | None = None
+
+    async def first(self) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+        """Return where a new query begins, and the ids of the topics."""
+        await self._look_again()
+        self._watch.check_all_there()
+        return await self._watch.at(self._options.starting, self._watch.partitions), self._watch.topic_ids
+
+    async def stop_at_the_end(self) -> None:
+        """Read no further than to where the topics end now."""
+        await self._look_again()
+        self._stop_at = await self._watch.ends(self._watch.partitions)
+
+    async def next_end(self, start: SourceOffset, most: int | None) -> SourceOffset | None:
+        """Return the end of the next batch; None if there is nothing to read yet."""
+        await self._look_if_it_is_time()
+        try:
+            end = await self._end(start, most)
+        except UnknownTopicOrPartition:  # deleted since we last looked
+            await self._look_again()
+            end = await self._end(start, most)
+        if end is None and self._stop_at is None:
+            await self._watch.wait_for_news(self.last_ends, self._options.wait_ms)
+            end = await self._end(start, most)
+        return end
+
+    async def _end(self, start: SourceOffset, most: int | None) -> SourceOffset | None:
+        begin = await self._still_there(start)
+        ends = await self._ends(begin)
+        if await self._went_back(begin, ends):
+            begin = await self._still_there(start)
+            ends = await self._ends(begin)
+            self._check_not_back(begin, ends)
+        ids = self._watch.topic_ids
+        fresh = [at for at in ends if at not in begin]
+        beginnings = await self._watch.beginnings(fresh)
+        complete = {**begin, **beginnings}
+        if self._is_too_little(complete, ends):
+            return None
+        if most is not None:
+            ends = limit_by_lag(complete, ends, most)
+        if ends == start.positions and ids == start.topic_ids:
+            return None
+        if ends == complete and not fresh and ids == start.topic_ids and len(ends) == len(start.positions):
+            return None
+        self._last_batch_ms = self._clock.mono_ms()
+        return start.advanced_to(ends, ids)
+
+    async def _ends(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        ends = await self._watch.ends(self._watch.partitions)
+        self.last_ends = ends
+        if self._stop_at is not None:
+            ends = {at: min(end, self._stop_at[at]) for at, end in ends.items() if at in self._stop_at}
+            for at, offset in begin.items():  # a run before this one may have read further
+                if at in ends:
+                    ends[at] = max(ends[at], offset)
+        return ends
+
+    def _is_too_little(self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
+        least = self._options.min_offsets
+        if least is None or self._stop_at is not None or count_between(begin, ends) >= least:
+            return False
+        return self._clock.mono_ms() - self._last_batch_ms < self._options.max_delay_ms
+
+    async def _still_there(self, start: SourceOffset) -> dict[TopicPartition, int]:
+        """Return the positions whose topics are still the same; fail, if so wanted, if some are not."""
+        ids = self._watch.topic_ids
+        there = set(self._watch.partitions)
+        kept = {}
+        for at, offset in start.positions.items():
+            if at not in there:
+                self._lost(self._where_it_is(at))
+            elif start.topic_ids.get(at.topic, ids.get(at.topic)) != ids.get(at.topic):
+                self._lost(f"the topic {at.topic} was deleted and created again")
+            else:
+                kept[at] = offset
+        return kept
+
+    async def _went_back(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> bool:
+        """Return whether a partition ends before our position; then look at the topics again."""
+        if all(ends.get(at, offset) >= offset for at, offset in begin.items()):
+            return False
+        await self._look_again()
+        return True
+
+    def _check_not_back(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        for at, offset in begin.items():
+            if ends.get(at, offset) < offset:
+                self._lost(f"{at} ends at offset {ends[at]}, and {offset} was to be read next")
+
+    def _where_it_is(self, at: TopicPartition) -> str:
+        """Return why a partition in which the checkpoint stands is not read any more."""
+        if self._options.topics.include(at):
+            return f"{at} does not exist any more"
+        return (
+            f"the checkpoint stands in {at}, which this query does not read: it is the checkpoint of another "
+            "query, or the topics of this one were changed (then give it a new checkpoint)"
+        )
+
+    def _lost(self, what: str) -> None:
+        if self._options.fails_on_data_loss:
+            raise DataLoss(what)
+        log.warning("%s; the query goes on with what is there (failOnDataLoss is false)", what)
+
+    async def ranges(self, start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
+        """Return what lies between two offsets."""
+        await self._look_if_it_is_time()
+        begin = start.positions if end.began is None else end.began
+        ids = {**self._watch.topic_ids, **end.topic_ids}
+        known = start.topic_ids
+        same = {
+            at: offset
+            for at, offset in begin.items()
+            if known.get(at.topic, ids.get(at.topic)) == ids.get(at.topic)
+        }
+        there = set(self._watch.partitions)
+        fresh = [at for at in end.positions if at not in same and at in there]
+        beginnings = await self._watch.beginnings(fresh)
+        found = []
+        for at, stop in sorted(end.positions.items()):
+            first = same.get(at, beginnings.get(at))
+            if first is None:
+                self._lost(self._where_it_is(at))
+            elif first < stop:
+                found.append(OffsetRange(at.topic, ids.get(at.topic), at.partition, first, stop))
+        return found
+
+    async def _look_if_it_is_time(self) -> None:
+        now = self._clock.mono_ms()
+        if self._looked_ms is None or now - self._looked_ms >= TOPICS_ANEW_MS:
+            await self._look_again()
+
+    async def _look_again(self) -> None:
+        await self._watch.refresh()
+        self._looked_ms = self._clock.mono_ms()

@@ -1,0 +1,134 @@
+"""Bugs to plant in the brokers of a simulation: each takes out one rule that Kafka learned the hard way.
+
+A simulation that does not find them shows nothing. `planted(name)` puts one in for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any
+
+from ottla.api.support.fetch_sessions import FetchPartitionState
+from ottla.api.support.replica_fetch import ReplicaReading
+from ottla.controller.machine import election
+from ottla.controller.membership import Membership
+from ottla.protocol.fetch_codec import FetchPartitionResult
+from ottla.replication import follower, isr
+from ottla.replication.partition import Partition
+from ottla.testing.simulation.delivery_bugs import DELIVERY_BUGS
+from ottla.testing.simulation.transactions.bugs import TRANSACTION_BUGS
+
+Patch = tuple[Any, str, Any]
+
+
+def truncate_to_high_watermark() -> list[Patch]:
+    """A follower cuts its log at its own high watermark, not where its log parts from the leader's."""
+    follow = Partition.follow
+
+    def follow_and_truncate(partition: Partition, leader_epoch: int) -> None:
+        is_new = leader_epoch != partition.leader_epoch or partition.is_leader
+        follow(partition, leader_epoch)
+        if is_new:
+            partition.log.truncate_to(partition.high_watermark)
+            partition.truncated()
+
+    return [
+        (Partition, "follow", follow_and_truncate),
+        (Partition, "diverging_epoch", lambda *_: None),
+    ]
+
+
+def unfenced_fetch() -> list[Patch]:
+    """A fetch that was made for another leader epoch is served and counted, and its answer is used."""
+    read_one = ReplicaReading._read_one
+
+    def read_unfenced(
+        reading: ReplicaReading, partition: Partition, wanted: FetchPartitionState, max_bytes: int
+    ) -> FetchPartitionResult:
+        if wanted.current_leader_epoch != partition.leader_epoch:
+            wanted = copy(wanted)
+            wanted.current_leader_epoch, wanted.last_fetched_epoch = partition.leader_epoch, -1
+        return read_one(reading, partition, wanted, max_bytes)
+
+    return [
+        (Partition, "check_leader_epoch", lambda partition, epoch: None),
+        (ReplicaReading, "_read_one", read_unfenced),
+        (follower, "answers_this_epoch", lambda asked, current: True),
+    ]
+
+
+def early_isr_join() -> list[Patch]:
+    """A follower joins the ISR at the high watermark, though it has not reached the leader epoch's start."""
+    return [(isr, "may_join", lambda end, high_watermark, epoch_start: end >= high_watermark)]
+
+
+def no_maximal_isr() -> list[Patch]:
+    """A leader counts with the ISR that it has asked for, as if it had been granted."""
+    return [
+        (isr, "maximal_isr", lambda agreed, proposed: frozenset(agreed if proposed is None else proposed))
+    ]
+
+
+def unclean_last_replica() -> list[Patch]:
+    """A broker that lost the end of its log stays in the ISR."""
+    return [(election, "without_lost", lambda partition, lost: partition)]
+
+
+def empty_disk_leads() -> list[Patch]:
+    """A broker whose disk was replaced is taken for the one that it was."""
+    return [(election, "lost_directories", lambda old, electorate, replaced: {})]
+
+
+def one_candidacy() -> list[Patch]:
+    """A broker stands for election with a session that is over, and not with the next one."""
+
+    def begin_candidacy(members: Membership) -> None:
+        if members._is_candidate and members._candidacy is None and members._session is not None:
+            members._candidacy = asyncio.create_task(members._run_terms(members._session))
+
+    return [(Membership, "_begin_candidacy", begin_candidacy)]
+
+
+BUGS: dict[str, Callable[[], list[Patch]]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        truncate_to_high_watermark,
+        unfenced_fetch,
+        early_isr_join,
+        no_maximal_isr,
+        unclean_last_replica,
+        empty_disk_leads,
+        one_candidacy,
+    )
+}
+"""By the names that `python -m ottla.testing.simulate --plant` takes."""
+
+ALL_BUGS = BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
+"""With those against the promises of docs/delivery.md, and those that only transactions suffer from."""
+
+
+def plant(name: str) -> Callable[[], None]:
+    """Put a bug in; return what takes it out."""
+    patches = ALL_BUGS[name]()
+    before = [(target, attribute, getattr(target, attribute)) for target, attribute, _ in patches]
+    for target, attribute, value in patches:
+        setattr(target, attribute, value)
+
+    def take_out() -> None:
+        for target, attribute, value in before:
+            setattr(target, attribute, value)
+
+    return take_out
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Put a bug in for a while."""
+    take_out = plant(name)
+    try:
+        yield
+    finally:
+        take_out()

@@ -1,0 +1,123 @@
+"""A reader in a simulation: reads partitions, from their leaders or from replicas in its rack, and notes in
+the history what it gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v12 import FetchRequest
+from kio.schema.fetch.v12.request import FetchPartition, FetchTopic
+
+from ottla.client.connection import milliseconds
+from ottla.common.ids import TopicPartition
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import check_crc, iter_batches
+from ottla.protocol.records.records import decode_records
+from ottla.protocol.types import TopicName, i32, i64
+from ottla.testing.history import History, Read
+from ottla.testing.simulation.client import SimClient
+
+FETCH_VERSION = 12
+MAX_WAIT_MS = 500
+MAX_BYTES = 1 << 20
+ASK_LEADER = 0.1
+"""How often a reader in a rack asks the leader again where to read."""
+SHORT_BYTES = 200
+"""Some fetches ask for little, so that they end in the middle of what there is."""
+
+
+class SimConsumer:
+    """Reads until it is told to stop."""
+
+    def __init__(
+        self, client: SimClient, history: History, name: str, positions: Mapping[TopicPartition, int]
+    ) -> None:
+        self.problems: list[str] = []
+        """Answers that no reader should ever get."""
+        self.positions = dict(positions)
+        self.records: dict[TopicPartition, list[Read]] = {place: [] for place in positions}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.is_stopping = False
+        self._client = client
+        self._history = history
+        self._name = name
+
+    async def run(self) -> None:
+        """Read every partition, until `is_stopping`."""
+        await asyncio.gather(*(self._follow(place) for place in self.positions))
+
+    async def _follow(self, place: TopicPartition) -> None:
+        client = self._client
+        self._history.sought(self._name, place, self.positions[place])
+        replica = -1
+        while not self.is_stopping:
+            try:
+                leader = await client.leader(place)
+                node_id = replica if replica >= 0 else leader.node_id
+                answer = await self._fetch(place, node_id, leader.epoch)
+            except KafkaError:
+                answer = None
+            if answer is None:
+                replica = -1
+                client.forget(place)
+                await client.pause()
+            elif answer.preferred_read_replica >= 0:
+                replica = answer.preferred_read_replica
+            else:
+                # What a follower knows to be committed may be less than what its leader has said before.
+                self._take(place, answer, leader.epoch if replica < 0 else -1)
+                if client.chance.random() < ASK_LEADER:
+                    replica = -1
+
+    async def _fetch(self, place: TopicPartition, node_id: int, leader_epoch: int) -> Any:
+        """Fetch once; return what came, or None if it has to be tried again."""
+        request = FetchRequest(
+            max_wait=milliseconds(MAX_WAIT_MS),
+            min_bytes=i32(1),
+            max_bytes=i32(MAX_BYTES),
+            topics=(
+                FetchTopic(
+                    topic=TopicName(place.topic),
+                    partitions=(
+                        FetchPartition(
+                            partition=i32(place.partition),
+                            current_leader_epoch=i32(leader_epoch),
+                            fetch_offset=i64(self.positions[place]),
+                            partition_max_bytes=i32(self._client.chance.choice((SHORT_BYTES, MAX_BYTES))),
+                        ),
+                    ),
+                ),
+            ),
+            forgotten_topics_data=(),
+            rack_id=self._client.rack,
+        )
+        channel = f"{self._name}-{place.partition}"
+        response = await self._client.call(node_id, ApiKey.FETCH, FETCH_VERSION, request, channel)
+        if response.error_code is not ErrorCode.none or not response.responses:
+            return None
+        answer = response.responses[0].partitions[0]
+        if answer.error_code is ErrorCode.offset_out_of_range:
+            self.problems.append(
+                f"{self._name}: broker {node_id} says that {place} has no offset {self.positions[place]}"
+            )
+        return answer if answer.error_code is ErrorCode.none else None
+
+    def _take(self, place: TopicPartition, answer: Any, leader_epoch: int) -> None:
+        position = self.positions[place]
+        records: list[Read] = []
+        for header, batch in iter_batches(memoryview(answer.records or b"")):
+            check_crc(batch, header)
+            records += [
+                (each.offset, each.value or b"") for each in decode_records(batch) if each.offset >= position
+            ]
+        if records:
+            self.positions[place] = records[-1][0] + 1
+            self.records[place] += records
+        if records or self.high_watermarks.get(place) != answer.high_watermark:
+            self._history.polled(self._name, place, position, records, answer.high_watermark, leader_epoch)
+        self.high_watermarks[place] = answer.high_watermark

@@ -1,0 +1,92 @@
+"""Looks into the brokers of a running simulation, every few milliseconds, for what must hold at every moment.
+
+    two-leaders         two brokers led a partition in one leader epoch
+    isr-not-replica     an in-sync replica, or the leader, is none of the replicas
+    isr-behind          an in-sync replica lacks what is committed
+    backward-leader     a leader's high watermark fell, or is beyond its log
+
+What is committed is the highest high watermark that any leader ever had: whoever may lead next must have
+all below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.common.ids import TopicPartition
+from ottla.metadata.entities import PartitionImage
+from ottla.replication.partition import Partition
+from ottla.testing.checker import Violation
+from ottla.testing.simulation.cluster import SimCluster
+from ottla.testing.simulation.node import SimNode
+
+LOOK_EVERY_S = 0.015
+ENOUGH = 5
+"""Violations after which nobody needs to look any more."""
+
+
+class Probe:
+    """Watches a cluster; `violations` is what it saw."""
+
+    def __init__(self, cluster: SimCluster, topic: str) -> None:
+        self.violations: list[Violation] = []
+        self._cluster = cluster
+        self._topic = topic
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._watermarks: dict[tuple[TopicPartition, int], int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while len(self.violations) < ENOUGH:
+            self.look()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def look(self) -> None:
+        """Look once."""
+        for node in self._cluster.nodes.values():
+            if node.broker is not None:
+                for partition in node.broker.partitions:
+                    if partition.is_leader and partition.topic_partition.topic == self._topic:
+                        self._look_at_leader(node.node_id, partition)
+        image = self._cluster.image
+        topic = image.topics.get(self._topic)
+        for each in topic.partitions if topic is not None else ():
+            self._look_at_members(TopicPartition(self._topic, each.index), each)
+
+    def _look_at_leader(self, node_id: int, partition: Partition) -> None:
+        place, epoch = partition.topic_partition, partition.leader_epoch
+        known = self._leaders.setdefault((place, epoch), node_id)
+        if known != node_id:
+            self._report("two-leaders", f"{place} epoch {epoch}: brokers {known} and {node_id}")
+        watermark, end = partition.high_watermark, partition.log.log_end_offset
+        before = self._watermarks.get((place, epoch), 0)
+        if watermark < before or watermark > end:
+            detail = f"{place} epoch {epoch} on {node_id}: {watermark} after {before}, the log ends at {end}"
+            self._report("backward-leader", detail)
+        self._watermarks[place, epoch] = watermark
+        self._committed[place] = max(watermark, self._committed.get(place, 0))
+
+    def _look_at_members(self, place: TopicPartition, image: PartitionImage) -> None:
+        if not set(image.isr) <= set(image.replicas) or image.leader not in (-1, *image.isr):
+            self._report("isr-not-replica", f"{place}: {image}")
+        committed = self._committed.get(place, 0)
+        for node_id in image.isr:
+            node = self._cluster.nodes[node_id]
+            if self._is_registered(node):
+                assert node.broker is not None
+                log = node.broker.log_directory.get(place)
+                end = 0 if log is None else log.log_end_offset
+                if end < committed:
+                    detail = f"{place}: broker {node_id} ends at {end}, {committed} is committed; {image}"
+                    self._report("isr-behind", detail)
+
+    def _is_registered(self, node: SimNode) -> bool:
+        """Return whether the cluster counts on the broker as it is now, not as it was before a restart."""
+        if node.broker is None:
+            return False
+        known = self._cluster.image.brokers.get(node.node_id)
+        return known is not None and not known.fenced and known.epoch == node.broker.controller.broker_epoch
+
+    def _report(self, name: str, detail: str) -> None:
+        self.violations.append(Violation(name, f"at {self._cluster.loop.now:.3f} s: {detail}"))

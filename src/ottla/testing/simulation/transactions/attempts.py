@@ -1,0 +1,93 @@
+"""What clients of a simulation tried in their transactions, and what they were told became of each.
+
+Every value says which transaction it belongs to: `12.0.3` is the third of transaction 12 in partition 0. Of
+the transactions of one transactional id only one can be open at a time, so those that are committed are
+in the order of their numbers; that is also the offset that a transaction commits for its group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ottla.common.ids import TopicPartition
+
+SOURCE = TopicPartition("t", 0)
+"""The partition whose offset transactions commit, for the group that has the name of the transactional id."""
+
+
+class TransactionOutcome(Enum):
+    """What must become of a transaction, as far as its client knows."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass
+class Attempt:
+    """One transaction of one client."""
+
+    number: int
+    transactional_id: str
+    began_s: float
+    values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
+    """All that was sent, by partition and in order."""
+    has_offset: bool = False
+    is_commit_asked: bool = False
+    is_commit_confirmed: bool = False
+    is_commit_refused: bool = False
+    """For certain, so that it can never happen."""
+    is_prepared: bool = False
+
+    @property
+    def fate(self) -> TransactionOutcome:
+        """Say what must become of it. Nobody commits for a client that has not asked for it."""
+        if self.is_commit_confirmed:
+            return TransactionOutcome.COMMITTED
+        if self.is_commit_asked and not self.is_commit_refused:
+            return TransactionOutcome.UNKNOWN
+        return TransactionOutcome.ABORTED
+
+    def new_values(self, place: TopicPartition, count: int) -> list[bytes]:
+        """Make values that are about to be sent."""
+        sent = self.values.setdefault(place, [])
+        made = [f"{self.number}.{place.partition}.{len(sent) + at}".encode() for at in range(count)]
+        sent += made
+        return made
+
+
+class Ledger:
+    """All transactions of a simulation, and the stable offsets that were seen meanwhile."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.attempts: list[Attempt] = []
+        self.offsets_seen: dict[str, set[int]] = {}
+        """By group: every offset that was told to be stable."""
+        self._now = now
+
+    def begin(self, transactional_id: str) -> Attempt:
+        """Note a new transaction, before anything of it is sent."""
+        attempt = Attempt(len(self.attempts), transactional_id, self._now())
+        self.attempts.append(attempt)
+        return attempt
+
+    def attempt_of(self, value: bytes) -> Attempt | None:
+        """Return the transaction that a value belongs to."""
+        number = int(value.split(b".")[0])
+        return self.attempts[number] if number < len(self.attempts) else None
+
+    def has_committed_since(self, transactional_id: str, since_s: float) -> bool:
+        """Return whether a transaction that began later was committed."""
+        return any(
+            each.is_commit_confirmed and each.began_s >= since_s and each.transactional_id == transactional_id
+            for each in reversed(self.attempts)
+        )
+
+    def summary(self) -> str:
+        """Return how many transactions became what."""
+        counts = Counter(each.fate.value for each in self.attempts)
+        prepared = sum(each.is_prepared for each in self.attempts)
+        return ", ".join([*(f"{count} {fate}" for fate, count in counts.items()), f"{prepared} prepared"])

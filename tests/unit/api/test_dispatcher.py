@@ -1,0 +1,38 @@
+"""Who a request comes from, as far as its header tells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.api.dispatcher import Dispatcher
+from ottla.common.clock import ManualClock
+from ottla.common.config.broker import BrokerConfig
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.frames import RequestHeader, encode_request_header
+
+
+@pytest.mark.parametrize(
+    "client_id",
+    [
+        "broker-2",
+        "broker-1",
+        "broker-9",
+        "broker--1",
+        "broker-",
+        "broker-2x",
+        "Broker-2",
+        "rdkafka",
+        "",
+        None,
+    ],
+)
+def test_another_broker_is_known_by_its_client_id(client_id: str | None) -> None:
+    image = SimpleNamespace(brokers={1: "this one", 2: "another"})
+    services: Any = SimpleNamespace(
+        node_id=1, clock=ManualClock(), config=BrokerConfig({}), cluster=SimpleNamespace(image=image)
+    )
+    header = encode_request_header(RequestHeader(ApiKey.FETCH, 17, 1, cast(Any, client_id)))
+    assert Dispatcher(services).is_from_broker(memoryview(header)) is (client_id == "broker-2")

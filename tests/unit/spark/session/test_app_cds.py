@@ -1,0 +1,90 @@
+"""Which archive of Spark's classes a JVM is given, and when one is made."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.spark.session.app_cds import SWITCH, WRITE_TO, AppCdsArchive
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> AppCdsArchive:
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch()
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17"')
+    (tmp_path / "jdk" / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "jdk" / "lib" / "server" / "classes.jsa").touch()
+    (tmp_path / "jars").mkdir()
+    return AppCdsArchive(tmp_path / "cache", java, tmp_path / "jars")
+
+
+def option(archive: AppCdsArchive, **environment: str) -> str:
+    """Return what the script gives to Java."""
+    script = archive.script_lines() + 'echo "$classes"'
+    return subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_a_jvm_uses_the_archive_once_it_is_there(archive: AppCdsArchive) -> None:
+    assert option(archive) == "-Xshare:auto"
+    archive.path.parent.mkdir()
+    archive.path.touch()
+    assert option(archive) == f"-XX:SharedArchiveFile={archive.path}"
+    assert option(archive, **{SWITCH: "off"}) == "-Xshare:auto"
+    assert option(archive, **{WRITE_TO: "/there"}) == "-XX:ArchiveClassesAtExit=/there"
+
+
+def test_another_java_or_other_jars_have_another_archive(archive: AppCdsArchive, tmp_path: Path) -> None:
+    java, jars = tmp_path / "jdk/bin/java", tmp_path / "jars"
+    assert AppCdsArchive(tmp_path / "cache", java, jars).path == archive.path
+    os.utime(jars, ns=(1, 1))
+    assert AppCdsArchive(tmp_path / "cache", java, jars).path != archive.path
+    (tmp_path / "jdk/release").write_text('JAVA_VERSION="21"')
+    assert len({AppCdsArchive(tmp_path / "cache", java, jars).path, archive.path}) == 2
+
+
+def test_it_is_made_once_and_not_tried_again_where_it_cannot_be(
+    archive: AppCdsArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[Path] = []
+
+    def train(self: AppCdsArchive, written: Path) -> bool:
+        tries.append(written)
+        written.write_bytes(b"classes")
+        return len(tries) > 1
+
+    monkeypatch.setattr(AppCdsArchive, "_train", train)
+    assert not archive.make()
+    assert not archive.make()
+    assert len(tries) == 1
+    archive.path.with_suffix(".failed").unlink()
+    assert archive.make()
+    assert archive.make()
+    assert len(tries) == 2
+    assert archive.path.read_bytes() == b"classes"
+
+
+def test_while_another_process_makes_it_nobody_waits(archive: AppCdsArchive) -> None:
+    archive.path.parent.mkdir()
+    with archive.path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not archive.make()
+
+
+def test_a_java_without_an_archive_of_its_own_gets_none(archive: AppCdsArchive, tmp_path: Path) -> None:
+    (tmp_path / "jdk" / "lib" / "server" / "classes.jsa").unlink()
+    assert not archive.is_wanted
+    assert not archive.make()
+
+
+def test_training_itself_makes_none(archive: AppCdsArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert archive.is_wanted
+    monkeypatch.setenv(WRITE_TO, "/there")
+    assert not archive.is_wanted
