@@ -67,6 +67,8 @@ class LoaderBase:
         if self._depth > MAX_DEPTH:
             raise InvalidSchema(f"subschemas are nested deeper than {MAX_DEPTH} levels")
         node = self._loaded[id(schema)] = self.load_object(schema)
+        if node.source is None:
+            node.source = schema
         self._depth -= 1
         return node
 
