@@ -1,7 +1,8 @@
 """Finds the objects and properties of a JSON Schema that can have tags, by Confluent's paths.
 
 A path is like `object.address.object.street`, `object.list.array.object.name` or
-`object.definitions.x.object.y`. Members of combinations are numbered (`oneof.0`) in an order that does not depend on the text.
+`object.definitions.x.object.y`. Members of combinations are numbered (`oneof.0`) in an order that does not
+depend on the text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ottla.registry.formats.parsed import Entity
 
 
 class EntityWalk:
-    """Yields the entities of a schema with their nodes; `load` loads definitions, but follows no reference."""
+    """Yields the entities of a schema with their nodes; `load` loads definitions, following no reference."""
 
     def __init__(self, load: Callable[[Json], Node]) -> None:
         self._load = load
