@@ -145,7 +145,7 @@ class Loader(LoaderBase):
 
     def _of_type(self, kind: Json, source: dict[str, Json], left: dict[str, Json]) -> Node:
         """Build the node of a type from `source`, and consume its keywords from `left`."""
-        if kind not in TYPES:
+        if not isinstance(kind, str) or kind not in TYPES:
             raise InvalidSchema(f"unknown type: [{shorten(kind)}]")
         if kind in ("boolean", "null"):
             return Node(kind)

@@ -197,7 +197,7 @@ def _types(value: Json) -> Node:
 
 
 def _type(name: Json) -> Node:
-    if name not in TYPES:
+    if not isinstance(name, str) or name not in TYPES:
         raise InvalidSchema(f"unknown type: [{shorten(name)}]")
     return Node("number", integer=True, typed=True) if name == "integer" else Node(name, typed=True)
 
