@@ -81,8 +81,8 @@ def topics(view: BrokerView, samples: Samples) -> Iterator[None]:
     traffic, limit = partitions.traffic, view.services.config.ottla_metrics_max_topics
     total = traffic.total()
     _put_traffic(samples, total)
-    samples.put(jmx_metrics.REPLICATION_BYTES_IN, total.copied_bytes_in)
-    samples.put(jmx_metrics.REPLICATION_BYTES_OUT, total.copied_bytes_out)
+    samples.put(jmx_metrics.REPLICATION_BYTES_IN, total.replicated_bytes_in)
+    samples.put(jmx_metrics.REPLICATION_BYTES_OUT, total.replicated_bytes_out)
     samples.put(own_metrics.LEFT_OUT, max(0, len(traffic.topics) - limit), "topics")
     for name, each in list(traffic.topics.items())[:limit]:
         _put_traffic(samples, each, name)

@@ -11,23 +11,123 @@ nor a future.
 from __future__ import annotations
 
 import asyncio
+import struct
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ottla.network.budget import Budget, LargeFrame
-from ottla.network.frame_reader import (
-    HEAD,
-    HEAD_BYTES,
-    MIN_FRAME_BYTES,
-    NOTHING,
-    SIZE_BYTES,
-    SMALL_FRAME_BYTES,
-    FrameReader,
-)
 from ottla.network.handler import Reply
+from ottla.network.limits import NetworkStats
 from ottla.network.reply_writer import ReplyWriter
 from ottla.protocol.errors import KafkaError
+
+# From bytes to frames, with one copy of small frames, hardly any of large ones, and no trust in lengths.
+#
+# A frame on the wire:
+#
+#     size      int32   number of bytes that follow
+#     api_key   int16   the first field of every request header, which is 8 bytes at least
+#
+# Bytes arrive in a scratch buffer that all connections of a server share: a transport asks for it, fills it
+# and reports back with nothing in between. Frames that are complete there are copied out. What is left of
+# the last one is kept aside and put back in front of the next bytes, until SMALL_FRAME_BYTES of a larger
+# frame have really come; only then does it get memory of its own, charged to the broker's budget, and the
+# rest is received straight into that. So a lying length costs nothing.
+
+HEAD = struct.Struct(">ih")
+HEAD_BYTES = HEAD.size
+SIZE_BYTES = 4
+MIN_FRAME_BYTES = 8
+SMALL_FRAME_BYTES = 16 << 10
+SCRATCH_BYTES = 128 << 10
+
+NOTHING = bytearray()
+
+
+class FrameReader(asyncio.BufferedProtocol, ABC):
+    """The receiving half of a connection."""
+
+    __slots__ = (
+        "_filled",
+        "_frame",
+        "_frame_bytes",
+        "_frames_begun",
+        "_leftover",
+        "_received",
+        "_scratch",
+        "_stats",
+    )
+
+    def __init__(self, scratch: bytearray, frame_bytes: Budget, stats: NetworkStats) -> None:
+        self._scratch = scratch
+        self._frame_bytes = frame_bytes
+        self._stats = stats
+        self._leftover = NOTHING  # received, not dispatched
+        self._frame: LargeFrame | None = None  # being received
+        self._filled = 0  # how much of it
+        self._frames_begun = 0
+        self._received = 0
+
+    @abstractmethod
+    def _dispatch(self, buffer: bytearray, end: int) -> None:
+        """Deal with the frames in `buffer[:end]`, and `_keep` the rest."""
+
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:
+        """Return where the next bytes go."""
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        if not self._leftover:
+            return self._scratch
+        kept = len(self._leftover)
+        self._scratch[:kept] = self._leftover
+        return memoryview(self._scratch)[kept:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take note of the bytes that came."""
+        self._received += nbytes
+        self._stats.bytes_in += nbytes
+        frame = self._frame
+        if frame is None:
+            end = nbytes
+            if self._leftover:
+                end += len(self._leftover)
+                self._leftover = NOTHING
+            self._dispatch(self._scratch, end)
+        else:
+            self._filled += nbytes
+            if self._filled == len(frame):
+                self._frame = None
+                self._dispatch(frame, self._filled)
+
+    def _large_frame(self, buffer: bytearray, at: int, end: int, size: int) -> LargeFrame:
+        """Give a large frame its memory, holding what came of it; if that is not all, receive the rest."""
+        if type(buffer) is LargeFrame:
+            return buffer
+        frame = LargeFrame(self._frame_bytes, SIZE_BYTES + size)
+        here = min(end - at, len(frame))
+        frame[:here] = memoryview(buffer)[at : at + here]
+        if here < len(frame):
+            self._frame, self._filled = frame, here
+            self._frames_begun += 1
+        return frame
+
+    def _keep(self, buffer: bytearray, at: int, end: int) -> None:
+        """Keep `buffer[at:end]` until more comes or until its turn has come."""
+        if at == end:
+            return
+        if buffer is self._scratch:
+            self._leftover = buffer[at:end]
+        else:
+            if at:
+                del buffer[:at]  # moves no bytes
+            self._leftover = buffer
+
+    def _drop_input(self) -> None:
+        """Forget what was received and not dispatched."""
+        self._frame, self._leftover = None, NOTHING
+
 
 # The requests of one connection that are not answered yet, in the order they came.
 
@@ -118,8 +218,8 @@ class Connection(FrameReader):
     __slots__ = (
         "_handler",
         "_holds",
+        "_idle_tracker",
         "_is_open",
-        "_patience",
         "_paused",
         "_requests",
         "_server",
@@ -129,11 +229,11 @@ class Connection(FrameReader):
         "host",
         "is_client",
         "is_closing",
-        "is_unproven",
+        "is_unidentified",
         "listener_name",
         "peer",
+        "pending_responses",
         "software",
-        "unanswered",
     )
 
     _transport: asyncio.Transport
@@ -146,15 +246,15 @@ class Connection(FrameReader):
         self.software = ""  # what the client calls itself, when the handler was told
         self.has_fetched = False  # noted by the handler
         self.is_closing = False
-        self.is_client = self.is_unproven = False  # noted by the table of connections
+        self.is_client = self.is_unidentified = False  # noted by the table of connections
         self._is_open = False
         self._server = server
         self._handler = server.handler
         self._requests = server.requests
         self._paused = False  # a request waits in _leftover, and the socket is left unread
-        self._holds = 0  # handlers of unanswered requests that want no more of them now
-        self.unanswered = PendingResponses(server.requests)
-        self._patience = IdleTracker(server.clock.mono_ms())
+        self._holds = 0  # handlers of pending_responses requests that want no more of them now
+        self.pending_responses = PendingResponses(server.requests)
+        self._idle_tracker = IdleTracker(server.clock.mono_ms())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve, unless there are too many connections."""
@@ -192,9 +292,9 @@ class Connection(FrameReader):
         self._writer.resume()
 
     @property
-    def is_held_up(self) -> bool:
+    def has_queued_request(self) -> bool:
         """Return whether a request waits here for the answer to an earlier one."""
-        return self._paused and bool(self.unanswered.line)
+        return self._paused and bool(self.pending_responses.line)
 
     # Requests in, replies out
 
@@ -203,7 +303,7 @@ class Connection(FrameReader):
         at = 0
         replies: list[Reply] = []
         room = COALESCE_BYTES
-        writer, unanswered = self._writer, self.unanswered.line
+        writer, pending_responses = self._writer, self.pending_responses.line
         try:
             for _ in range(TURN_REQUESTS):
                 if end - at < HEAD_BYTES:
@@ -212,7 +312,11 @@ class Connection(FrameReader):
                 stop = at + SIZE_BYTES + size
                 is_plain = MIN_FRAME_BYTES <= size <= SMALL_FRAME_BYTES and stop <= end
                 if (
-                    not is_plain or unanswered or writer.busy or self._requests.is_full or self.is_closing
+                    not is_plain
+                    or pending_responses
+                    or writer.busy
+                    or self._requests.is_full
+                    or self.is_closing
                 ) and not self._is_ready(buffer, at, end, size, api_key):
                     break
                 if size <= SMALL_FRAME_BYTES:
@@ -220,11 +324,11 @@ class Connection(FrameReader):
                 else:
                     frame = memoryview(self._large_frame(buffer, at, end, size))[SIZE_BYTES:]
                 at = stop
-                if self.is_unproven and not self._server.may_stay(self, frame):
+                if self.is_unidentified and not self._server.may_stay(self, frame):
                     return
                 self._stats.requests += 1
                 reply = self._handler.handle(self, frame)
-                if type(reply) is bytes and not unanswered:
+                if type(reply) is bytes and not pending_responses:
                     replies.append(reply)
                     room -= len(reply)
                     if room > 0:
@@ -280,7 +384,7 @@ class Connection(FrameReader):
         if self._writer.busy or self._holds:
             return True
         overlaps = self._handler.may_overlap(api_key)
-        if self.unanswered.holds_back(overlaps, self._server.limits.max_requests_per_connection):
+        if self.pending_responses.holds_back(overlaps, self._server.limits.max_requests_per_connection):
             return True
         if overlaps and self._requests.is_full:
             self._requests.wait(self._proceed)
@@ -294,16 +398,16 @@ class Connection(FrameReader):
         if reply is None:
             return False
         if isinstance(reply, (bytes, list, tuple)):
-            is_next = not self.unanswered.line
-            (replies if is_next else self.unanswered.line).append(reply)
+            is_next = not self.pending_responses.line
+            (replies if is_next else self.pending_responses.line).append(reply)
             return is_next
         answer = asyncio.ensure_future(cast(Awaitable[Reply | None], reply), loop=self._server.loop)
-        self.unanswered.add(answer, self._handler.may_overlap(api_key))
+        self.pending_responses.add(answer, self._handler.may_overlap(api_key))
         answer.add_done_callback(self._answered)
         return False
 
     def _answered(self, _: asyncio.Future[Reply | None]) -> None:
-        replies, failure = self.unanswered.take_answered()
+        replies, failure = self.pending_responses.take_answered()
         if self._is_open and replies:
             self._writer.send(replies)
         if failure is not None:
@@ -365,13 +469,13 @@ class Connection(FrameReader):
 
     def _finish(self) -> None:
         """Close if nothing is left to be answered or sent."""
-        if self.unanswered.line:
+        if self.pending_responses.line:
             return
         if not self._is_open:
             self._server.forget(self)
         elif not self._writer.busy:
             # Unread bytes in the socket would turn the close into a reset, and lose replies on their way.
-            self._writer.end(linger=not self._patience.is_quiet(self._activity(False)))
+            self._writer.end(linger=not self._idle_tracker.is_quiet(self._activity(False)))
 
     def check(self, now_ms: int, is_pressed: bool) -> None:
         """Close if the peer has been idle or stuck for too long; called for all, every second or so.
@@ -381,8 +485,8 @@ class Connection(FrameReader):
         """
         if not self._is_open:
             return
-        waits_for_us = not self._writer.busy and (self._paused or bool(self.unanswered.line))
-        quiet_ms = self._patience.quiet_ms(self._activity(is_pressed), now_ms, waits_for_us)
+        waits_for_us = not self._writer.busy and (self._paused or bool(self.pending_responses.line))
+        quiet_ms = self._idle_tracker.quiet_ms(self._activity(is_pressed), now_ms, waits_for_us)
         limits = self._server.limits
         holds_others_up = is_pressed and self._frame is not None
         if quiet_ms >= (limits.pressed_ms if holds_others_up else limits.stall_ms):

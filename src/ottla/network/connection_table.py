@@ -36,7 +36,7 @@ class ConnectionTable:
             self._add_client(connection)
         elif len(self._brokers) + len(self._unproven) < limits.broker_reserve:
             self._unproven[connection] = now_ms
-            connection.is_unproven = True
+            connection.is_unidentified = True
         else:
             return reason
         self.all[connection] = None
@@ -86,7 +86,7 @@ class ConnectionTable:
         self._per_host[connection.host] = self._per_host.get(connection.host, 0) + 1
 
     def _leave_reserve(self, connection: Connection) -> None:
-        connection.is_unproven = False
+        connection.is_unidentified = False
         self._unproven.pop(connection, None)
 
     def _refusal(self, host: str, limits: NetworkLimits) -> str | None:

@@ -11,9 +11,8 @@ from dataclasses import replace
 from ottla.common.clock import Clock
 from ottla.common.listeners import Listener
 from ottla.network.budget import Budget
-from ottla.network.connection import Connection
+from ottla.network.connection import SCRATCH_BYTES, Connection
 from ottla.network.connection_table import ConnectionTable
-from ottla.network.frame_reader import SCRATCH_BYTES
 from ottla.network.handler import RequestHandler
 from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.peer_log import PeerLog, logger
@@ -78,7 +77,7 @@ class Server:
             logger.warning("%d connections are cut off, not answered in time", len(self._table.all))
             for connection in list(self._table.all):
                 connection.abort("closed: the broker stops")
-                connection.unanswered.cancel()
+                connection.pending_responses.cancel()
             await self._is_empty_within(CANCEL_S)
 
     def change_limits(self, limits: NetworkLimits) -> None:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.network.harness import ECHO, PARKED, PRODUCE, PRODUCE_NOW, SILENT, ScriptedHandler, request
 
 from ottla.common.clock import ManualClock
-from ottla.network.connection import Connection
-from ottla.network.frame_reader import SCRATCH_BYTES, SMALL_FRAME_BYTES
+from ottla.network.connection import SCRATCH_BYTES, SMALL_FRAME_BYTES, Connection
 from ottla.network.limits import NetworkLimits
 from ottla.network.server import Server
 

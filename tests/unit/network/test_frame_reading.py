@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 from tests.unit.network.harness import ECHO, PARKED, PRODUCE, SWALLOW, Client, Harness, request, until
 
-from ottla.network.frame_reader import SCRATCH_BYTES, SMALL_FRAME_BYTES
+from ottla.network.connection import SCRATCH_BYTES, SMALL_FRAME_BYTES
 
 MIB = 1 << 20
 
