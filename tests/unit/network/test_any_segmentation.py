@@ -96,8 +96,8 @@ def test_replies_do_not_depend_on_how_requests_are_cut(requests, pieces, random,
             replied.append(correlation_id)
             position += 4 + size
         assert replied == [number for number, (kind, _) in enumerate(requests) if kind != SILENT]
-        assert server.requests.held == 0
-        assert server.frame_bytes.held == 0
+        assert server.requests.used == 0
+        assert server.frame_bytes.used == 0
         assert not connection.is_closing
 
     asyncio.run(run())
