@@ -36,7 +36,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> Cr
     """Create the topics and tell what became of each."""
     # The first of those that share a name answers for all of them: each of them is refused alike.
     wanted = [_wanted(each) for each in request.topics]
-    results = await ctx.services.controller.office.create_topics(
+    results = await ctx.services.controller.active_controller.create_topics(
         wanted, validate_only=request.validate_only, timeout_ms=milliseconds(request.timeout)
     )
     with_configs = ctx.version >= FIRST_WITH_CONFIGS and len(wanted) <= MAX_TOPICS_WITH_CONFIGS

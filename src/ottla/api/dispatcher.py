@@ -188,7 +188,7 @@ class Dispatcher:
 
     def connection_lost(self, connection: Peer) -> None:
         """Stop waiting on behalf of a client that is gone."""
-        self._services.purgatory.leave(connection)
+        self._services.purgatory.cancel(connection)
         self._services.groups.leave(connection)
 
     async def _await_response(

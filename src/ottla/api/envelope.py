@@ -26,7 +26,7 @@ class ForwardedClient:
         self.peer = f"{self.host} by way of {ctx.connection.peer}"
         self.listener_name = ctx.connection.listener_name
         self.software = ""
-        self.has_fetched = self.is_held_up = False
+        self.has_fetched = self.has_queued_request = False
 
     def hold(self) -> None:
         """Do nothing: what is forwarded does not have to be held up."""

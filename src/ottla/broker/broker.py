@@ -179,8 +179,8 @@ class Broker:
             cluster_id=image.cluster_id,
             directory_id=known,
         )
-        full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
-        self.log_directory.storage.on_full = full_disk.notice
+        full_disk = FullDisk(self.disk, str(data), self.controller.set_draining)
+        self.log_directory.storage.on_disk_full = full_disk.notice
         if self.config.zookeeper_connect is not None:
             self.log_directory.storage.on_offline = self._on_offline(asyncio.get_running_loop())
         self.flusher = Flusher()
@@ -244,8 +244,10 @@ class Broker:
         await self.replicator.start()
         self.controller.on_session_lost = self._fence
         self._stack.callback(await self.controller.follow(self._on_change))
-        self.log_directory.note_boot()
-        await self.partitions.settle()  # or clients would see high watermarks below those of before the crash
+        self.log_directory.write_boot_id()
+        await (
+            self.partitions.wait_for_flushes()
+        )  # or clients would see high watermarks below those of before the crash
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
@@ -352,7 +354,7 @@ class Broker:
     async def _leave(self) -> None:
         """Let others lead before this broker stops; from then on its leaders are found elsewhere."""
         if self.config.controlled_shutdown_enable:
-            await self.controller.leave()
+            await self.controller.move_leaders_away()
 
     def _take_over_dynamic_config(self, image: ClusterImage) -> None:
         dynamic = image.broker_overrides(self.config.node_id), image.broker_overrides()

@@ -129,7 +129,7 @@ class Peer(Protocol):
         ...
 
     @property
-    def is_held_up(self) -> bool:
+    def has_queued_request(self) -> bool:
         """Return whether another request of this connection waits for the answer to an earlier one."""
         ...
 

@@ -52,7 +52,7 @@ class ReplicaReading(Reading):
         if partition is not None:
             records = data.records
             size = len(records) if isinstance(records, bytes) else records.size
-            partition.traffic.copied_bytes_out += size
+            partition.traffic.replicated_bytes_out += size
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions
@@ -61,7 +61,7 @@ class ReplicaReading(Reading):
     def _read_one(
         self, partition: Partition, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
-        request, leading, log = self._request, partition.replication, partition.log
+        request, leading, log = self._request, partition.leader_state, partition.log
         if leading is None:
             raise NotLeaderOrFollower(f"{partition.topic_partition} has no followers")
         check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
@@ -106,7 +106,7 @@ class ReplicaReading(Reading):
         return (
             partition.throttled_as_leader
             and self._request.replica_id not in leading.state.isr
-            and self._ctx.services.replicator.leader_rate.is_spent
+            and self._ctx.services.replicator.leader_rate.is_exhausted
         )
 
     def _result(
