@@ -226,7 +226,7 @@ class Broker:
             self.partitions,
             lambda: self.config,
             self.clock,
-            self.producer_ids.next_soon,
+            self.producer_ids.try_next,
             TransactionPeers(lambda: self.services),
         )
 
@@ -275,16 +275,16 @@ class Broker:
         place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
         if place is None:
             return
-        host, port, must_be_there = place
+        host, port, is_required = place
         self._metrics = MetricsService()
         self._stack.push_async_callback(self._metrics.stop)
-        await bind_metrics(self._metrics, host, port, must_be_there=must_be_there)
+        await bind_metrics(self._metrics, host, port, is_required=is_required)
 
     def _show_metrics(self, address: str) -> None:
         """Tell everything, now that there is everything."""
         metrics = self._metrics
         if metrics is not None:
-            metrics.show(
+            metrics.publish(
                 BrokerView(self.services, self.server, self.dispatcher, self.flusher, __version__, address)
             )
             self._stack.callback(setattr, metrics, "phase", STOPPING)
@@ -299,7 +299,7 @@ class Broker:
             partitions=self.partitions,
             log_directory=self.log_directory,
             encoded_metadata=EncodedMetadata(),
-            departed_brokers=RecentlyFencedBrokers(self.clock),
+            recently_fenced_brokers=RecentlyFencedBrokers(self.clock),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
             producer_ids=self.producer_ids,
@@ -335,7 +335,7 @@ class Broker:
             self._take_over_dynamic_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
-            self.services.departed_brokers.note(new)
+            self.services.recently_fenced_brokers.note(new)
         if old is EMPTY:
             set_stray_logs_aside(self.log_directory, new, self.config.node_id)
         if not self.controller.is_registered:

@@ -112,8 +112,8 @@ class CoordinatorBench:
             groups=self.groups,
             transactions=self.transactions,
             producer_ids=self.producer_ids,
-            produce_turns=ProduceScheduler(),
-            departed_brokers=RecentlyFencedBrokers(self.clock),
+            produce_scheduler=ProduceScheduler(),
+            recently_fenced_brokers=RecentlyFencedBrokers(self.clock),
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
         await self.transactions.start()
