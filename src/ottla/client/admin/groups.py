@@ -35,11 +35,11 @@ from ottla.client.admin.group_types import (
 )
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, find_coordinator
 from ottla.client.errors import error_for, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from ottla.protocol.errors import GroupIdNotFound, InvalidRequest, KafkaError
 from ottla.protocol.types import GroupId, TopicName, i32, i64
 
@@ -221,7 +221,7 @@ def _assigned(group: DescribedGroup, assignment: bytes) -> tuple[TopicPartition,
     if group.protocol_type != PROTOCOL_TYPE:
         return None
     try:
-        return decode_assignment(assignment)
+        return decode_assignment(assignment).partitions
     except InvalidRequest:
         return None
 

@@ -37,18 +37,18 @@ from ottla.client.consumer.membership.assignors import ASSIGNORS, Member
 from ottla.client.consumer.membership.membership import GroupEvents, Membership
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
-from ottla.client.consumer_protocol import (
-    PROTOCOL_TYPE,
-    Subscription,
-    decode_assignment,
-    decode_whole_subscription,
-    encode_assignment,
-    encode_whole_subscription,
-)
 from ottla.client.coordinators import Coordinators
 from ottla.client.errors import ClientError, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from ottla.protocol.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -171,7 +171,7 @@ class ClassicProtocolMembership(Membership):
         protocols = tuple(
             JoinGroupRequestProtocol(
                 name=each.name,
-                metadata=encode_whole_subscription(
+                metadata=encode_subscription(
                     Subscription(
                         tuple(names),
                         each.user_data(*self._last_owned),
@@ -209,9 +209,7 @@ class ClassicProtocolMembership(Membership):
         if joined.leader != self._member_id:
             return {}
         members = {
-            each.member_id: Member(
-                each.member_id, decode_whole_subscription(each.metadata), each.group_instance_id
-            )
+            each.member_id: Member(each.member_id, decode_subscription(each.metadata), each.group_instance_id)
             for each in joined.members
         }
         topics = frozenset(name for each in members.values() for name in each.subscription.topics)
@@ -242,7 +240,7 @@ class ClassicProtocolMembership(Membership):
         patience_ms = max(options.request_timeout_ms, options.max_poll_interval_ms + GRACE_MS)
         answer = await self._ask(request, SyncGroupResponse, patience_ms)
         raise_for(answer.error_code, f"group {self._group_id}")
-        return frozenset(decode_assignment(answer.assignment))
+        return frozenset(decode_assignment(answer.assignment).partitions)
 
     async def _stay(self) -> None:
         """Return when it is time to join again."""
