@@ -14,8 +14,6 @@ from kio.schema.leave_group.v5.request import MemberIdentity
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
-from ottla.client.address import Address
-from ottla.client.connection import Connection, milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -27,6 +25,8 @@ from ottla.protocol.consumer_protocol import (
 from ottla.protocol.types import GroupId, i32
 from ottla.testing.group_member import PASSING, RETRY_S, Fenced, GroupMember, check
 from ottla.testing.ownership import Ownership
+from ottla.wire.address import Address
+from ottla.wire.connection import Connection, milliseconds
 
 PROTOCOL_NAME = "in-turn"
 PATIENCE_MS = 120_000

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from ottla.client.admin.group_types import OffsetAndMetadata
-from ottla.client.backoff import within
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.fetching.partition_state import Need
 from ottla.client.consumer.membership.commits import CommitCallback
 from ottla.client.offsets import OffsetAndTime, list_offsets
 from ottla.common.ids import TopicPartition
+from ottla.wire.backoff import within
 
 Given = Mapping[TopicPartition, int | OffsetAndMetadata]
 

@@ -23,7 +23,6 @@ from kio.schema.offset_fetch.v8.request import OffsetFetchRequestGroup, OffsetFe
 from kio.schema.sync_group.v5 import SyncGroupRequest
 from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
-from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.consumer_protocol import (
@@ -38,6 +37,7 @@ from ottla.protocol.types import GroupId, TopicName, i8, i32, i64
 from ottla.testing.history import History
 from ottla.testing.simulation.client import SimClient
 from ottla.testing.simulation.consumer import SimConsumer
+from ottla.wire.connection import milliseconds
 
 GROUP = "g"
 FIND, JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 4, 9, 5, 4, 8, 8

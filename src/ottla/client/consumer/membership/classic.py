@@ -32,7 +32,6 @@ from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
-from ottla.client.connection import milliseconds
 from ottla.client.consumer.membership.assignors import ASSIGNORS, Member
 from ottla.client.consumer.membership.membership import GroupEvents, Membership
 from ottla.client.consumer.options import ConsumerOptions
@@ -58,6 +57,7 @@ from ottla.protocol.errors import (
     UnknownMemberId,
 )
 from ottla.protocol.types import GroupId, i32
+from ottla.wire.connection import milliseconds
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,7 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.backoff import within
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
 from ottla.client.consumer.options import CONSUMER, ConsumerOptions
 from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, Coordinators
 from ottla.client.errors import ClientError, ConnectionLost, raise_for
@@ -27,6 +25,8 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import FencedInstanceId, KafkaError
 from ottla.protocol.types import GroupId, TopicName, i32, i64
+from ottla.wire.backoff import within
+from ottla.wire.connection import Connection
 
 FIRST_FETCH_OF_MANY = 8
 

@@ -24,7 +24,6 @@ from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
-from ottla.client.connection import milliseconds
 from ottla.client.consumer.membership.membership import GroupEvents, Membership
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
@@ -33,6 +32,7 @@ from ottla.client.errors import ClientError, raise_for
 from ottla.common.ids import TopicPartition, new_uuid, uuid_text
 from ottla.protocol.errors import FencedMemberEpoch, KafkaError, UnknownMemberId
 from ottla.protocol.types import GroupId, TopicName, i32
+from ottla.wire.connection import milliseconds
 
 log = logging.getLogger(__name__)
 

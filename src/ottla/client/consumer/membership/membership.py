@@ -17,7 +17,6 @@ from kio.static.protocol import Payload
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster, passes
-from ottla.client.connection import Connection
 from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.consumer.membership.commits import ANOTHER_COORDINATOR
 from ottla.client.consumer.options import ConsumerOptions
@@ -26,6 +25,7 @@ from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, Coordina
 from ottla.client.errors import ClientClosed, ClientError
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
+from ottla.wire.connection import Connection
 
 log = logging.getLogger(__name__)
 

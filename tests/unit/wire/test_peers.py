@@ -10,12 +10,12 @@ from kio.schema.types import GroupId
 from tests.unit.network.harness import until
 
 from ottla.common.clock import SystemClock
-from ottla.network.peer import PeerAddress, Peers
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import BrokerNotAvailable, NetworkException, RequestTimedOut
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.schema.messages import request_decoder, response_encoder
 from ottla.protocol.types import NO_THROTTLE, i32
+from ottla.wire.peers import PeerAddress, Peers
 
 NODE = 7
 
