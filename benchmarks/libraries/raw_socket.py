@@ -71,7 +71,7 @@ def _fetch_request(job: Job, offset: int) -> bytes:
 
 
 def _framed(api: ApiKey, version: int, body: bytes) -> bytes:
-    return RequestFramer("raw").encode_header(int(api), version, 0, len(body)) + body
+    return b"".join(RequestFramer("raw").frame(int(api), version, 0, (body,)))
 
 
 def latency(job: Job) -> list[float]:

@@ -216,7 +216,7 @@ class Cluster:
 
     def open_connection(self, node_id: int) -> Connection | None:
         """Return the connection to one broker if it can be used at once."""
-        broker = self.brokers.get(node_id)
+        broker = self.metadata.brokers.get(node_id)
         return None if broker is None else self.connections.get_open(broker.address)
 
     async def controller(self) -> Connection:

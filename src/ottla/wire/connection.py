@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from ottla.common.listeners import Address
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError, UnsupportedVersion
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.wire.errors import (
@@ -152,11 +152,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """The number of requests that wait for their response."""
-        return len(self._in_flight)
+        return len(self._in_flight.requests)
 
-    def idle_s(self) -> float:
-        """Return for how long nothing was sent or received."""
-        return self._loop.time() - self.last_used
+    def is_usable(self, max_idle_s: float) -> bool:
+        """Return whether it is open; close it first if it was idle for longer than `max_idle_s`."""
+        if not self._in_flight.requests and self._loop.time() - self.last_used > max_idle_s:
+            self.close()
+        return self._failure is None
 
     def close(self, reason: str = "closed on this side") -> None:
         """Close the socket when all written data has left; requests in flight fail with ConnectionLost."""
@@ -177,7 +179,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def version_of(self, api_key: int, newest: int) -> int:
         """Return the newest version of an API, up to `newest`, that the broker serves."""
-        return self.session.version_of(self.address, api_key, newest)
+        oldest_served, newest_served = self.session.versions.get(api_key, (0, -1))
+        version = min(newest, newest_served)
+        if version < oldest_served:
+            served = f"only versions {oldest_served}-{newest_served}" if newest_served >= 0 else "no version"
+            raise UnsupportedVersion(
+                f"{self.address} serves {served} of {api_name(api_key)}, this client speaks {newest}"
+            )
+        return version
 
     async def request(
         self,
@@ -186,24 +195,18 @@ class Connection(asyncio.BufferedProtocol):
         *,
         timeout_ms: float | None = None,
         version: int | None = None,
+        is_handshake: bool = False,
     ) -> Message:
         """Send `request` and return its response; in `version`, or the newest that both sides know.
 
-        The default timeout is `request_timeout_ms`.
+        The default timeout is `request_timeout_ms`. Requests of the handshake do not wait for it to end.
         """
         timeout_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
         api_key = int(request.__api_key__)
         if version is None:
             version = self.version_of(api_key, request.__version__)
-        if not self.is_ready:
+        if not is_handshake and not self.is_ready:
             await self.ready()
-        return await self.exchange(request, version, response_type, timeout_ms)
-
-    async def exchange(
-        self, request: Payload, version: int, response_type: type[Message], timeout_ms: float
-    ) -> Message:
-        """Send `request` in this version, without waiting until the connection is ready."""
-        api_key = int(request.__api_key__)
         body = request_encoder(api_key, version, int(request.__version__))(request)
         frame, position = await self.send(api_key, version, (body,), timeout_ms)
         return self.decode(frame, position, api_key, version, response_type)
@@ -211,11 +214,22 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_ready(self) -> bool:
         """Whether a request can be sent now: open, writable, authenticated."""
-        return self._is_writable and self._failure is None and not self.session.is_expired(self._loop.time())
+        expires_at = self.session.reauthenticate_at
+        return (
+            self._is_writable
+            and self._failure is None
+            and (expires_at is None or self._loop.time() < expires_at)
+        )
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it is time to authenticate again."""
+        expires_at = self.session.reauthenticate_at
+        return expires_at is not None and self._loop.time() >= expires_at
 
     async def ready(self) -> None:
         """Wait until the socket is writable; authenticate again if that is due."""
-        if self.session.is_expired(self._loop.time()):
+        if self.is_expired:
             await self._reauthenticate()
         await self._writable.wait()
 
@@ -270,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _reauthenticate(self) -> None:
         """Authenticate again on the same connection (KIP-368); other senders wait."""
         async with self._authenticating:
-            if not self.session.is_expired(self._loop.time()):
+            if not self.is_expired:
                 return
             try:
                 self.session = await perform_handshake(self, self._security)

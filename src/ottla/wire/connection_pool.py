@@ -49,7 +49,7 @@ class ConnectionPool:
 
     def least_busy(self) -> Connection | None:
         """Return the open connection with the fewest in-flight requests: a broker that hangs has some."""
-        usable = [each for each in self._open.values() if self._is_usable(each)]
+        usable = [each for each in self._open.values() if each.is_usable(self._max_idle_s)]
         return min(usable, key=lambda each: each.in_flight, default=None)
 
     async def get(self, address: Address) -> Connection:
@@ -65,7 +65,7 @@ class ConnectionPool:
     def get_open(self, address: Address) -> Connection | None:
         """Return the connection to an address if it is open."""
         connection = self._open.get(address)
-        return connection if connection is not None and self._is_usable(connection) else None
+        return connection if connection is not None and connection.is_usable(self._max_idle_s) else None
 
     async def close(self) -> None:
         """Close all connections; return when all that was written has left."""
@@ -75,11 +75,6 @@ class ConnectionPool:
         for connection in connections:
             connection.close()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
-
-    def _is_usable(self, connection: Connection) -> bool:
-        if connection.in_flight == 0 and connection.idle_s() > self._max_idle_s:
-            connection.close()
-        return connection.is_open
 
     async def _connect(self, address: Address) -> Connection:
         self._check_not_closed()

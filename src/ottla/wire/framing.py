@@ -40,19 +40,15 @@ class RequestFramer:
     def frame(
         self, api_key: int, version: int, correlation_id: int, body: Sequence[Buffer]
     ) -> tuple[Buffer, ...]:
-        """Return a request with its header, in one piece if it is small."""
-        size = sum(map(len, body))
-        head = self.encode_header(api_key, version, correlation_id, size)
-        return (head, *body) if size > JOINED_BYTES else (b"".join((head, *body)),)
-
-    def encode_header(self, api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-        """Return the header of a request, with the size of the frame in front."""
+        """Return a request with its size and header, in one piece if it is small."""
+        body_bytes = sum(map(len, body))
         tail = self._tails.get((api_key, version))
         if tail is None:
             header = encode_request_header(RequestHeader(api_key, version, 0, self._client_id))
             tail = self._tails[api_key, version] = header[_IDS_BYTES:]
         size = _IDS_BYTES + len(tail) + body_bytes
-        return _SIZE_AND_IDS.pack(size, api_key, version, correlation_id) + tail
+        head = _SIZE_AND_IDS.pack(size, api_key, version, correlation_id) + tail
+        return (head, *body) if body_bytes > JOINED_BYTES else (b"".join((head, *body)),)
 
 
 class BadFrame(Exception):
@@ -83,15 +79,15 @@ class ResponseReader:
                 return []
             whole, self._frame = self._frame, None
             return [whole]
-        self._filled += count
+        self._filled = filled = self._filled + count
+        if filled >= 8 and SIZE.unpack_from(self._scratch)[0] == filled - 4:  # usually it is one whole frame
+            self._filled = 0
+            return [memoryview(bytes(self._scratch[4:filled]))]
         return self._split()
 
     def _split(self) -> list[memoryview]:
         frames = []
         scratch, filled, position = self._scratch, self._filled, 0
-        if filled >= 8 and SIZE.unpack_from(scratch)[0] == filled - 4:  # the usual case: exactly one frame
-            self._filled = 0
-            return [memoryview(bytes(scratch[4:filled]))]
         while filled - position >= 4:
             (size,) = SIZE.unpack_from(scratch, position)
             if not MIN_RESPONSE_BYTES <= size <= MAX_RESPONSE_BYTES:

@@ -20,19 +20,14 @@ from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthent
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
 
 from ottla import __version__
-from ottla.common.listeners import Address
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.schema.messages import request_encoder
-from ottla.wire.errors import AuthenticationFailed, api_name, raise_for
+from ottla.wire.errors import AuthenticationFailed, raise_for
 from ottla.wire.sasl import SaslError, SaslExchange
 
 if TYPE_CHECKING:
     from ottla.wire.connection import Connection
     from ottla.wire.security import Security
-
-STEP_TIMEOUT_MS = 30_000
-"""Of each request; the connect timeout bounds the whole handshake."""
 
 REAUTHENTICATE_AFTER = 0.85
 """The part of a session's lifetime after which the client authenticates again."""
@@ -50,21 +45,6 @@ class Session:
     """The cluster's finalized features, such as `transaction.version`, and their levels."""
     reauthenticate_at: float | None = None
     """When, by the loop's clock, to authenticate again; None: never."""
-
-    def version_of(self, address: Address, api_key: int, newest: int) -> int:
-        """Return the newest version of an API, up to `newest`, that the broker at `address` serves."""
-        oldest_served, newest_served = self.versions.get(api_key, (0, -1))
-        version = min(newest, newest_served)
-        if version < oldest_served:
-            served = f"only versions {oldest_served}-{newest_served}" if newest_served >= 0 else "no version"
-            raise UnsupportedVersion(
-                f"{address} serves {served} of {api_name(api_key)}, this client speaks {newest}"
-            )
-        return version
-
-    def is_expired(self, now: float) -> bool:
-        """Return whether it is time to authenticate again."""
-        return self.reauthenticate_at is not None and now >= self.reauthenticate_at
 
 
 async def perform_handshake(connection: Connection, security: Security | None) -> Session:
@@ -89,13 +69,13 @@ async def _negotiate_versions(
 ) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
     body = request_encoder(ApiKey.API_VERSIONS, 3, 3)(request)
-    frame, position = await connection.send(ApiKey.API_VERSIONS, 3, (body,), STEP_TIMEOUT_MS)
+    frame, position = await connection.send(ApiKey.API_VERSIONS, 3, (body,), connection.request_timeout_ms)
     response: ApiVersionsResponse | OldApiVersionsResponse
     features: dict[str, int] = {}
     error_code = int.from_bytes(frame[4:6], "big", signed=True)
     if error_code == ErrorCode.unsupported_version:  # then the rest is in version 0
-        response = await connection.exchange(
-            OldApiVersionsRequest(), 0, OldApiVersionsResponse, STEP_TIMEOUT_MS
+        response = await connection.request(
+            OldApiVersionsRequest(), OldApiVersionsResponse, version=0, is_handshake=True
         )
     else:
         response = connection.decode(frame, position, ApiKey.API_VERSIONS, 3, ApiVersionsResponse)
@@ -110,7 +90,7 @@ async def _authenticate(
     """Authenticate and return for how many milliseconds that is valid; 0: for ever."""
     address = connection.address
     hello = SaslHandshakeRequest(mechanism=exchange.mechanism)
-    offered = await connection.exchange(hello, 1, SaslHandshakeResponse, STEP_TIMEOUT_MS)
+    offered = await connection.request(hello, SaslHandshakeResponse, version=1, is_handshake=True)
     if offered.error_code == ErrorCode.unsupported_sasl_mechanism:
         known = ", ".join(offered.mechanisms) or "none"
         raise AuthenticationFailed(address, f"it does not know {exchange.mechanism}, only {known}")
@@ -122,7 +102,9 @@ async def _authenticate(
         if message is None:
             return lifetime_ms
         request = SaslAuthenticateRequest(auth_bytes=message)
-        response = await connection.exchange(request, version, SaslAuthenticateResponse, STEP_TIMEOUT_MS)
+        response = await connection.request(
+            request, SaslAuthenticateResponse, version=version, is_handshake=True
+        )
         if response.error_code:
             raise AuthenticationFailed(address, response.error_message or ErrorCode(response.error_code).name)
         lifetime_ms = int(response.session_lifetime.total_seconds() * 1000)

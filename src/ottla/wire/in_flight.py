@@ -97,11 +97,9 @@ class InFlightRequests:
     ) -> None:
         self._loop = loop
         self._on_timeout = on_timeout
-        self._requests: dict[int, InFlightRequest] = {}
+        self.requests: dict[int, InFlightRequest] = {}
+        """By correlation id."""
         self._timer = DeadlineTimer(loop, self._check_deadlines)
-
-    def __len__(self) -> int:
-        return len(self._requests)
 
     def add(
         self,
@@ -115,20 +113,22 @@ class InFlightRequests:
     ) -> None:
         """Wait for a response, with a future or with a callback."""
         deadline = now + timeout_ms / 1000
-        self._requests[correlation_id] = InFlightRequest(
+        self.requests[correlation_id] = InFlightRequest(
             future, callback, api_key, version, timeout_ms, deadline
         )
         self._timer.set(deadline)
 
     def pop(self, frame: memoryview) -> InFlightRequest | None:
         """Return the request that a frame responds to; None if its caller no longer waits."""
-        request = self._requests.pop(SIZE.unpack_from(frame)[0], None)
-        return None if request is None or (request.callback is None and request.is_cancelled) else request
+        request = self.requests.pop(SIZE.unpack_from(frame)[0], None)
+        if request is None or (request.future is not None and request.future.done()):
+            return None
+        return request
 
     def fail(self, error: ClientError) -> None:
         """Complete all requests with an error."""
         self._timer.cancel()
-        requests, self._requests = self._requests, {}
+        requests, self.requests = self.requests, {}
         for each in requests.values():
             if each.callback is not None:  # later: the caller that closes the connection expects no callback
                 self._loop.call_soon(each.callback, None, error)
@@ -137,9 +137,9 @@ class InFlightRequests:
 
     def _check_deadlines(self) -> None:
         now = self._loop.time()
-        self._requests = {number: each for number, each in self._requests.items() if not each.is_cancelled}
-        late = [number for number, each in self._requests.items() if each.deadline <= now]
+        self.requests = {number: each for number, each in self.requests.items() if not each.is_cancelled}
+        late = [number for number, each in self.requests.items() if each.deadline <= now]
         if late:
-            self._on_timeout([self._requests.pop(number) for number in late])
-        elif self._requests:
-            self._timer.set(min(each.deadline for each in self._requests.values()))
+            self._on_timeout([self.requests.pop(number) for number in late])
+        elif self.requests:
+            self._timer.set(min(each.deadline for each in self.requests.values()))

@@ -192,7 +192,7 @@ class _Channel:
             try:
                 if connection is None or not connection.is_open:
                     connection = self.connection = await self._open()
-                elif connection.session.is_expired(asyncio.get_running_loop().time()):
+                elif connection.is_expired:
                     await connection.ready()
             except ClientError as error:
                 raise NetworkException(str(error)) from error
