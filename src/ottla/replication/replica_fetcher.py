@@ -216,7 +216,8 @@ class ReplicaFetcher:
         if not unflushed:
             return
         flushes = [
-            self._flusher.flushed(each.partition.log, each.partition.log.log_end_offset) for each in unflushed
+            self._flusher.flush_up_to(each.partition.log, each.partition.log.log_end_offset)
+            for each in unflushed
         ]
         results = await asyncio.gather(*flushes, return_exceptions=True)
         for following, result in zip(unflushed, results, strict=True):

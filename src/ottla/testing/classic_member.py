@@ -29,7 +29,7 @@ from ottla.wire.address import Address
 from ottla.wire.connection import Connection, milliseconds
 
 PROTOCOL_NAME = "in-turn"
-PATIENCE_MS = 120_000
+TIMEOUT_MS = 120_000
 """How long to wait for the others to join; longer than any rebalance timeout here."""
 
 
@@ -77,7 +77,7 @@ class ClassicMember(GroupMember):
                 ),
             ),
         )
-        answer = await connection.request(request, JoinGroupResponse, timeout_ms=PATIENCE_MS)
+        answer = await connection.request(request, JoinGroupResponse, timeout_ms=TIMEOUT_MS)
         code = check(answer.error_code, also=[ErrorCode.member_id_required, ErrorCode.rebalance_in_progress])
         if code in (ErrorCode.none, ErrorCode.member_id_required):
             self.member_id = answer.member_id
@@ -101,7 +101,7 @@ class ClassicMember(GroupMember):
                 for member_id, partitions in dealt.items()
             ),
         )
-        answer = await connection.request(request, SyncGroupResponse, timeout_ms=PATIENCE_MS)
+        answer = await connection.request(request, SyncGroupResponse, timeout_ms=TIMEOUT_MS)
         if check(answer.error_code, also=[ErrorCode.rebalance_in_progress]) is not ErrorCode.none:
             return False
         self._own(decode_assignment(answer.assignment).partitions)
