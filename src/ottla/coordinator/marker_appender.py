@@ -55,7 +55,7 @@ class MarkerAppender:
                 return self._groups.end_transaction(index, marker)
             partition = self._partitions.get(topic, index)
             partition.check_in_sync()
-            return partition.committed(partition.append_marker(marker).last_offset + 1)
+            return partition.when_committed(partition.append_marker(marker).last_offset + 1)
         except (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator) as error:
             # Senders of markers expect the errors of partitions, and retry.
             return NotLeaderOrFollower(str(error))
@@ -72,7 +72,7 @@ class MarkerAppender:
             topic, index = topic_partition
             try:
                 partition = self._partitions.get(topic, index)
-                if not partition.commits_at_once:
+                if not partition.commits_immediately:
                     continue
                 if topic == CONSUMER_OFFSETS_TOPIC:
                     if self._groups.end_transaction(index, marker) is not None:

@@ -17,7 +17,7 @@ from ottla.protocol.errors import InvalidRecord, KafkaError
 from ottla.protocol.records.batch import BatchHeader, decode_header, iter_batches
 from ottla.protocol.records.control import Marker, decode_marker
 from ottla.protocol.records.records import Record as LogRecord
-from ottla.protocol.records.records import encode_batch, encode_lone_record, iter_records
+from ottla.protocol.records.records import encode_batch, encode_single_record, iter_records
 from ottla.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class PartitionWriter:
         decode: Decode = record_codec.decode_record,
     ) -> None:
         self._partition = partition
-        self.committed = partition.committed
+        self.committed = partition.when_committed
         self._clock = clock
         self._codec = codec
         self._encode = encode
@@ -61,7 +61,7 @@ class PartitionWriter:
             return self._partition.append_marker(first).last_offset + 1, 1
         if len(records) == 1 and self._codec == 0 and not isinstance(first, InTransaction):
             key, value = self._encode(first)
-            return self._append(encode_lone_record(self._clock.wall_ms(), key, value)), 1
+            return self._append(encode_single_record(self._clock.wall_ms(), key, value)), 1
         producer: dict[str, Any] = {}
         if isinstance(first, InTransaction):
             records = tuple(each.record for each in records)
@@ -87,7 +87,7 @@ class PartitionWriter:
         header = decode_header(encoded)
         # Keys and timestamps are our own: the records need no inspection.
         as_wanted = not recompresses(header, self._partition.log.config)
-        return self._partition.append(encoded, header, is_inspected=as_wanted).last_offset + 1
+        return self._partition.append(encoded, header, is_validated=as_wanted).last_offset + 1
 
     async def load(self, replay: Callable[[Any], None]) -> int:
         """Replay the whole partition, and return where it ends.

@@ -76,12 +76,12 @@ def encode_subscription(given: Subscription, version: int = NEWEST_VERSION) -> b
         generation_id=i32(given.generation_id),
         rack_id=given.rack_id,
     )
-    return pack(">h", version) + _encoder("subscription", version)(message)
+    return pack(">h", version) + _encoder("subscription", min(version, NEWEST_VERSION))(message)
 
 
 def decode_subscription(data: bytes) -> Subscription:
     """Return the subscription of a member."""
-    read = _decoder("subscription", read_version(data))(data, _VERSION_BYTES)
+    read = _decoder("subscription", min(read_version(data), NEWEST_VERSION))(data, _VERSION_BYTES)
     owned = _flattened(read.owned_partitions)
     return Subscription(read.topics, read.user_data, owned, read.generation_id, read.rack_id)
 
@@ -93,14 +93,14 @@ def encode_assignment(
     message = assignment.ConsumerProtocolAssignment(
         assigned_partitions=_grouped(partitions, assignment_fields.TopicPartition), user_data=user_data
     )
-    return pack(">h", version) + _encoder("assignment", version)(message)
+    return pack(">h", version) + _encoder("assignment", min(version, NEWEST_VERSION))(message)
 
 
 def decode_assignment(data: bytes) -> Assignment:
     """Return the assignment of one member; empty if the group's leader has not sent one yet."""
     if not data:
         return Assignment(())
-    read = _decoder("assignment", read_version(data))(data, _VERSION_BYTES)
+    read = _decoder("assignment", min(read_version(data), NEWEST_VERSION))(data, _VERSION_BYTES)
     return Assignment(_flattened(read.assigned_partitions), read.user_data)
 
 
@@ -142,7 +142,7 @@ def _flattened(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
 
 
 def _message_class(name: str, version: int) -> Any:
-    module = import_module(f"kio.schema.consumer_protocol_{name}.v{min(version, NEWEST_VERSION)}")
+    module = import_module(f"kio.schema.consumer_protocol_{name}.v{version}")
     return getattr(module, f"ConsumerProtocol{name.capitalize()}")
 
 

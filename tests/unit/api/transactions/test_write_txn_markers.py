@@ -146,7 +146,7 @@ async def test_producers_are_described_with_their_open_transactions(client: Tran
 async def test_of_too_many_producers_those_with_open_transactions_are_described(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.api.describe_producers.MOST_PRODUCERS", 2)
+    monkeypatch.setattr("ottla.api.describe_producers.MAX_PRODUCERS", 2)
     for producer_id in (50, 51, 52):
         fields = {"producer_id": producer_id, "base_sequence": 0, "transactional": False, "named": False}
         assert await client.produce(0, **fields) == [OK]
@@ -169,7 +169,7 @@ async def test_a_coordinator_that_has_been_replaced_waits_for_its_markers_no_mor
         waiting.append(asyncio.get_running_loop().create_future())
         return waiting[-1]
 
-    monkeypatch.setattr(Partition, "committed", never)
+    monkeypatch.setattr(Partition, "when_committed", never)
     marker = Marker(client.producer_id, client.epoch, True, 0, 0)
     partitions = [TopicPartition("orders", index) for index in (0, 1)]
     appender = client.bench.transactions.marker_appender
