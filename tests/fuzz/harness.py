@@ -72,7 +72,7 @@ class Client:
 
     listener_name = "PLAINTEXT"
     software = ""
-    has_fetched = is_held_up = False
+    has_fetched = has_queued_request = False
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
 
@@ -155,8 +155,10 @@ class FuzzBroker:
         controller, image = self.broker.controller, self.broker.cluster.image
         for resource, name in list(image.configs):
             if resource != ConfigResource.TOPIC:
-                await controller.office.alter_configs([ConfigAlteration(resource, name, ())], replacing=True)
-        await controller.office.delete_topics([TopicSelector(name=name) for name in image.topics])
+                await controller.active_controller.alter_configs(
+                    [ConfigAlteration(resource, name, ())], replacing=True
+                )
+        await controller.active_controller.delete_topics([TopicSelector(name=name) for name in image.topics])
         self._ids.seed("ids")
         await self.create_topics(TOPICS)
         self._resets += 1

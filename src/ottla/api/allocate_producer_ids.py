@@ -22,7 +22,7 @@ async def allocate_producer_ids(
         raise BrokerIdNotRegistered(f"unknown broker id {request.broker_id}")
     if broker.epoch != request.broker_epoch:
         raise StaleBrokerEpoch(f"broker {request.broker_id} has epoch {broker.epoch}")
-    block = await ctx.services.controller.office.allocate_producer_ids()
+    block = await ctx.services.controller.active_controller.allocate_producer_ids()
     return AllocateProducerIdsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

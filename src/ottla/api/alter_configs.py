@@ -25,7 +25,7 @@ async def alter_configs(request: AlterConfigsRequest, ctx: RequestContext) -> Al
         )
         for each in request.resources
     ]
-    results = await ctx.services.controller.office.alter_configs(
+    results = await ctx.services.controller.active_controller.alter_configs(
         alterations, validate_only=request.validate_only, replacing=True
     )
     responses = tuple(

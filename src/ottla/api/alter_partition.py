@@ -35,7 +35,7 @@ async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -
         for topic in request.topics
         for each in topic.partitions
     ]
-    office = ctx.services.controller.office
+    office = ctx.services.controller.active_controller
     results = await office.alter_partitions(request.broker_id, request.broker_epoch, changes)
     if results and all(isinstance(each, StaleBrokerEpoch) for each in results):
         raise StaleBrokerEpoch(str(results[0]))

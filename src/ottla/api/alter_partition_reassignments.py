@@ -36,7 +36,7 @@ async def alter_partition_reassignments(
         for topic in request.topics
         for each in topic.partitions
     ]
-    office = ctx.services.controller.office
+    office = ctx.services.controller.active_controller
     answers: dict[str, list[ReassignablePartitionResponse]] = {each.name: [] for each in request.topics}
     for first in range(0, len(moves), MOVES_AT_ONCE):
         part = moves[first : first + MOVES_AT_ONCE]

@@ -20,7 +20,7 @@ async def create_partitions(
     request: CreatePartitionsRequest, ctx: RequestContext
 ) -> CreatePartitionsResponse:
     """Add the partitions; return one result per topic."""
-    results = await ctx.services.controller.office.create_partitions(
+    results = await ctx.services.controller.active_controller.create_partitions(
         [_wanted(each) for each in request.topics],
         validate_only=request.validate_only,
         timeout_ms=milliseconds(request.timeout),

@@ -36,7 +36,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> Cr
     """Create the topics; return one result per topic."""
     # Topics with the same name share the result of the first: all of them are rejected.
     wanted = [_wanted(each) for each in request.topics]
-    results = await ctx.services.controller.office.create_topics(
+    results = await ctx.services.controller.active_controller.create_topics(
         wanted, validate_only=request.validate_only, timeout_ms=milliseconds(request.timeout)
     )
     with_configs = ctx.version >= FIRST_WITH_CONFIGS and len(wanted) <= MAX_TOPICS_WITH_CONFIGS

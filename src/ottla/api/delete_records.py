@@ -59,8 +59,8 @@ async def _when_followers_did(
         for each in topic.partitions:
             leading = None
             if each.error_code == ErrorCode.none:
-                leading = ctx.services.partitions.get(topic.name, each.partition_index).replication
-            done = None if leading is None else leading.deleted(each.low_watermark)
+                leading = ctx.services.partitions.get(topic.name, each.partition_index).leader_state
+            done = None if leading is None else leading.when_deleted(each.low_watermark)
             if done is not None:
                 waiting[topic.name, each.partition_index] = done
     if not waiting:

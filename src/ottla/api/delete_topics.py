@@ -47,7 +47,7 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: RequestContext) -> De
 
 
 async def _delete(selectors: Sequence[TopicSelector], timeout_ms: int, ctx: RequestContext) -> list[Result]:
-    results = await ctx.services.controller.office.delete_topics(selectors, timeout_ms=timeout_ms)
+    results = await ctx.services.controller.active_controller.delete_topics(selectors, timeout_ms=timeout_ms)
     if ctx.version < FIRST_WITH_DELETION_DISABLED:
         return [
             InvalidRequest(str(each)) if isinstance(each, TopicDeletionDisabled) else each for each in results

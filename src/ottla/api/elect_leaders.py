@@ -21,7 +21,7 @@ PARTITIONS_AT_ONCE = 1_000
 
 async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> ElectLeadersResponse:
     """Elect the leaders; return one result per election."""
-    office = ctx.services.controller.office
+    office = ctx.services.controller.active_controller
     wanted = _wanted(request, ctx)
     answers: dict[str, list[PartitionResult]] = {}
     for first in range(0, len(wanted), PARTITIONS_AT_ONCE):

@@ -26,7 +26,7 @@ class ForwardedClient:
         self.peer = f"{self.host} via {ctx.connection.peer}"
         self.listener_name = ctx.connection.listener_name
         self.software = ""
-        self.has_fetched = self.is_held_up = False
+        self.has_fetched = self.has_queued_request = False
 
     def hold(self) -> None:
         """Do nothing: a forwarded request does not block the connection between the brokers."""

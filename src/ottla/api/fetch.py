@@ -205,7 +205,7 @@ class FetchOperation:
             end_offset if committed_only else partition.last_stable_offset,
             partition.log_start_offset,
             found.records,
-            partition.aborted_in(wanted.fetch_offset, found) if committed_only else None,
+            partition.aborted_transactions_in(wanted.fetch_offset, found) if committed_only else None,
         )
 
 

@@ -32,7 +32,7 @@ async def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    results = await ctx.services.controller.office.alter_configs(
+    results = await ctx.services.controller.active_controller.alter_configs(
         alterations, validate_only=request.validate_only
     )
     responses = tuple(

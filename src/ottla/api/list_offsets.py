@@ -45,7 +45,7 @@ OFFSET_NOT_AVAILABLE_FROM = 5
 
 def end_not_known(partition: Partition, version: int) -> KafkaError | None:
     """Return the error if the end offset is not known yet after a failover; None if it is."""
-    if partition.is_end_known:
+    if partition.is_high_watermark_valid:
         return None
     error = OffsetNotAvailable if version >= OFFSET_NOT_AVAILABLE_FROM else LeaderNotAvailable
     return error(f"{partition.topic_partition}: the high watermark is not known yet after a leader change")
@@ -157,13 +157,13 @@ def _look_up(
             return _found(index, -1, end, partition.leader_epoch)
         case -2 | -4:
             offset = partition.log_start_offset
-            return _found(index, -1, offset, partition.epoch_at(offset))
+            return _found(index, -1, offset, partition.epoch_for_offset(offset))
         case -5 | -6:
             return _found(index)
         case -3:
-            return _Lookup(index, partition.log.max_time_lookup(), end, not_known)
+            return _Lookup(index, partition.log.max_timestamp_lookup(), end, not_known)
         case _:
-            return _Lookup(index, partition.log.time_lookup(timestamp), end, not_known)
+            return _Lookup(index, partition.log.timestamp_lookup(timestamp), end, not_known)
 
 
 def _found(

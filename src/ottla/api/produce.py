@@ -26,7 +26,7 @@ from ottla.api.support.transaction_verification import Failures, verify_partitio
 from ottla.api.support.yielding import yield_to_loop
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
-from ottla.log.validator import is_costly, look_inside
+from ottla.log.validator import is_expensive_to_validate, validate_records
 from ottla.protocol.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
@@ -129,17 +129,17 @@ def _append_all(
                     _check_attributes(header, ctx.version, request.transactional_id)
                 if unverified and (error := unverified.get((topic_id or name, index))) is not None:
                     raise error
-                is_inspected = False
-                if partition.log.inspects:
+                is_validated = False
+                if partition.log.validates_records:
                     room -= RECORDS_COST
                     config = partition.log.config
-                    if is_costly(header, config):
+                    if is_expensive_to_validate(header, config):
                         now_ms = ctx.services.clock.wall_ms()
                         batch, header = yield partial(
-                            look_inside, batch, header, config, now_ms, yield_to_loop
+                            validate_records, batch, header, config, now_ms, yield_to_loop
                         )
-                        is_inspected = True
-                leading = partition.replication
+                        is_validated = True
+                leading = partition.leader_state
                 if leading is not None and (full := leading.full_backlog(request.acks)) is not None:
                     yield from _wait_for_room(ctx, request, full, len(batch))
                 if request.acks < 0:
@@ -149,7 +149,7 @@ def _append_all(
                     services.first_sequence_guard.check(
                         topic_id or name, index, header, services.clock.mono_ms()
                     )
-                results.append(_append(partition, index, batch, header, is_inspected, waiting, request.acks))
+                results.append(_append(partition, index, batch, header, is_validated, waiting, request.acks))
             except KafkaError as error:
                 _count_failure(ctx, topic_id or name, batch)
                 hint = leader_hint(ctx, error, topic_id or name, index)
@@ -197,21 +197,21 @@ def _append(
     index: int,
     batch: memoryview,
     header: BatchHeader,
-    is_inspected: bool,
+    is_validated: bool,
     waiting: Waiting,
     acks: int,
 ) -> ProducePartitionResult:
-    appended = partition.append(batch, header, is_inspected)
+    appended = partition.append(batch, header, is_validated)
     result = ProducePartitionResult(
         index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
     )
     if acks:
         end_offset = appended.last_offset + 1
-        done = partition.committed(end_offset) if acks < 0 else partition.written(end_offset)
+        done = partition.when_committed(end_offset) if acks < 0 else partition.when_durable(end_offset)
         if done is not None:
             waiting.append((result, done))
-            if acks < 0 and partition.replication is not None and not appended.is_duplicate:
-                partition.replication.acks_all_backlog.add(end_offset, len(batch))
+            if acks < 0 and partition.leader_state is not None and not appended.is_duplicate:
+                partition.leader_state.acks_all_backlog.add(end_offset, len(batch))
     return result
 
 

@@ -16,5 +16,5 @@ async def unregister_broker(
     request: UnregisterBrokerRequest, ctx: RequestContext
 ) -> UnregisterBrokerResponse:
     """Unregister the broker."""
-    await ctx.services.controller.office.unregister_broker(request.broker_id)
+    await ctx.services.controller.active_controller.unregister_broker(request.broker_id)
     return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)

@@ -24,7 +24,6 @@ from ottla.broker.addresses import BrokerAddresses, advertised, bind_listeners, 
 from ottla.broker.data_directory import StartError, make_directory, owner_of_logs, set_stray_logs_aside
 from ottla.broker.full_disk import FullDisk
 from ottla.broker.stores import janitor_settings, metadata_store, network_limits
-from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError
@@ -32,6 +31,7 @@ from ottla.common.config.metrics_keys import OFF, metrics_place
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
+from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
@@ -44,12 +44,12 @@ from ottla.metadata.store import MetadataStore, StoreUnavailable
 from ottla.metrics.health import STOPPING
 from ottla.metrics.service import MetricsService
 from ottla.metrics.view import BrokerView
-from ottla.network.peer import Peers
 from ottla.network.server import Server
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.replication.replicator import Replicator
+from ottla.wire.peers import Peers
 
 log = logging.getLogger(__name__)
 
@@ -179,8 +179,8 @@ class Broker:
             cluster_id=image.cluster_id,
             directory_id=known,
         )
-        full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
-        self.log_directory.storage.on_full = full_disk.notice
+        full_disk = FullDisk(self.disk, str(data), self.controller.set_draining)
+        self.log_directory.storage.on_disk_full = full_disk.notice
         if self.config.zookeeper_connect is not None:
             self.log_directory.storage.on_offline = self._on_offline(asyncio.get_running_loop())
         self.flusher = Flusher()
@@ -227,7 +227,8 @@ class Broker:
             lambda: self.config,
             self.clock,
             self.producer_ids.try_next,
-            TransactionPeers(lambda: self.services),
+            MarkerAppender(self.partitions, self.groups),
+            self.peers,
         )
 
     async def _join_cluster(self) -> None:
@@ -244,8 +245,10 @@ class Broker:
         await self.replicator.start()
         self.controller.on_session_lost = self._fence
         self._stack.callback(await self.controller.follow(self._on_change))
-        self.log_directory.note_boot()
-        await self.partitions.settle()  # or clients would see high watermarks below those of before the crash
+        self.log_directory.write_boot_id()
+        await (
+            self.partitions.wait_for_flushes()
+        )  # or clients would see high watermarks below those of before the crash
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
@@ -352,7 +355,7 @@ class Broker:
     async def _leave(self) -> None:
         """Let others lead before this broker stops; from then on its leaders are found elsewhere."""
         if self.config.controlled_shutdown_enable:
-            await self.controller.leave()
+            await self.controller.move_leaders_away()
 
     def _take_over_dynamic_config(self, image: ClusterImage) -> None:
         dynamic = image.broker_overrides(self.config.node_id), image.broker_overrides()

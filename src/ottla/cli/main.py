@@ -26,6 +26,7 @@ COMMANDS = {
     "consume": ("ottla.cli.consume", "Read records from a topic."),
     "group": ("ottla.cli.group.command", "List, describe, reset and delete consumer groups."),
     "txn": ("ottla.cli.txn.command", "List, describe and abort transactions; find hanging ones."),
+    "registry": ("ottla.cli.registry.command", "Run a schema registry; list, show and change schemas."),
     "pipeline": (
         "ottla.cli.pipeline.command",
         "Run, inspect and test pipelines on Spark; copy in bulk.",
@@ -51,6 +52,10 @@ EXTRAS = {
     "numpy": "spark",
     "fastavro": "avro",
     "psycopg": "postgres",
+    "starlette": "registry",
+    "uvicorn": "registry",
+    "jsonschema_rs": "registry",
+    "grpc_tools": "registry",
 }
 """The extra of Ottla that installs each package."""
 

@@ -25,7 +25,7 @@ from ottla.coordinator.lag import LatestOffsets, PartitionLag, Readable, RecordT
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.coordinator.partitions import Shard, Shards
 from ottla.coordinator.runtime import Runtime
-from ottla.metadata.image import ClusterImage, changes
+from ottla.metadata.image import ClusterImage, diff_images
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError, NotCoordinator
 from ottla.protocol.records.control import Marker
@@ -33,6 +33,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
 
 P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 LAGS_PER_TURN = 50
@@ -97,10 +98,10 @@ class GroupCoordinator:
     def call(
         self,
         group_id: str,
-        event: Callable[Concatenate[GroupMachine, int, int, P], Step],
+        event: Callable[Concatenate[GroupMachine, int, int, P], Step[R]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> Any:
+    ) -> R | asyncio.Future[R]:
         """Run an event on the machine of a group; return its reply, or a future for it."""
         return self._shards.of(group_id).runtime.call(event, *args, **kwargs)
 
@@ -117,15 +118,14 @@ class GroupCoordinator:
         shard = self._shards.at(index)
         if shard is None:
             raise NotCoordinator(f"{CONSUMER_OFFSETS_TOPIC}-{index} is led elsewhere")
-        committed: asyncio.Future[None] | None = shard.runtime.call(GroupMachine.end_transaction, marker)
-        return committed
+        return shard.runtime.call(GroupMachine.end_transaction, marker)
 
     async def call_all(
         self,
-        event: Callable[Concatenate[GroupMachine, int, int, P], Step],
+        event: Callable[Concatenate[GroupMachine, int, int, P], Step[R]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> list[Any]:
+    ) -> list[R]:
         """Run an event on every machine here, and return all replies."""
         self._shards.check_started()
         replies = []
@@ -192,7 +192,7 @@ class GroupCoordinator:
         replica = ReplicaToRead(partition, self._times)
         start, end = replica.start_offset, replica.end_offset
         first = first_unread(offset, start, end)
-        return LatestOffsets(start, end, None if first is None else replica.time_from(first))
+        return LatestOffsets(start, end, None if first is None else replica.timestamp_from(first))
 
     def has_replica(self, topic: str, index: int) -> bool:
         """Return whether this broker leads or follows a partition."""
@@ -243,7 +243,7 @@ class GroupCoordinator:
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """Tell every machine what has changed."""
-        difference = changes(old, new)
+        difference = diff_images(old, new)
         for shard in self._shards:
             if shard.runtime.is_active:
                 shard.runtime.tell(GroupMachine.new_image, new, difference)

@@ -35,17 +35,17 @@ def network(view: BrokerView, samples: Samples) -> None:
     put(own_metrics.NETWORK_BYTES, stats.bytes_in, "in")
     put(own_metrics.NETWORK_BYTES, stats.bytes_out, "out")
     put(own_metrics.READ_PAUSES, stats.waits)
-    put(own_metrics.IN_FLIGHT, server.requests.held)
+    put(own_metrics.IN_FLIGHT, server.requests.used)
     put(own_metrics.IN_FLIGHT_LIMIT, server.requests.limit)
     memory = server.frame_bytes
-    put(own_metrics.MEMORY, memory.held)
+    put(own_metrics.MEMORY, memory.used)
     put(own_metrics.MEMORY_LIMIT, memory.limit)
     put(own_metrics.FETCH_SESSIONS, len(services.fetch_sessions))
-    put(jmx_metrics.MEMORY_USED, memory.held)
-    put(jmx_metrics.MEMORY_AVAILABLE, max(0, memory.limit - memory.held))
+    put(jmx_metrics.MEMORY_USED, memory.used)
+    put(jmx_metrics.MEMORY_AVAILABLE, max(0, memory.limit - memory.used))
     put(jmx_metrics.REQUEST_QUEUE, server.requests.waiting + memory.waiting)
     put(jmx_metrics.PURGATORY, len(services.purgatory), "Fetch")
-    put(jmx_metrics.PURGATORY, server.requests.held, "Produce")
+    put(jmx_metrics.PURGATORY, server.requests.used, "Produce")
     put(jmx_metrics.PURGATORY, services.groups.parked_count, "Rebalance")
 
 
@@ -81,8 +81,8 @@ def topics(view: BrokerView, samples: Samples) -> Iterator[None]:
     traffic, limit = partitions.traffic, view.services.config.ottla_metrics_max_topics
     total = traffic.total()
     _put_traffic(samples, total)
-    samples.put(jmx_metrics.REPLICATION_BYTES_IN, total.copied_bytes_in)
-    samples.put(jmx_metrics.REPLICATION_BYTES_OUT, total.copied_bytes_out)
+    samples.put(jmx_metrics.REPLICATION_BYTES_IN, total.replicated_bytes_in)
+    samples.put(jmx_metrics.REPLICATION_BYTES_OUT, total.replicated_bytes_out)
     samples.put(own_metrics.LEFT_OUT, max(0, len(traffic.topics) - limit), "topics")
     for name, each in list(traffic.topics.items())[:limit]:
         _put_traffic(samples, each, name)

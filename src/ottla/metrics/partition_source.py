@@ -63,10 +63,10 @@ def is_under_replicated(image: PartitionImage) -> bool:
 
 def _replica_lag(partition: Partition) -> int:
     """Return how many records the slowest follower is behind; one that has never fetched is behind by all."""
-    if partition.replication is None:
+    if partition.leader_state is None:
         return 0
     end = partition.log.log_end_offset
-    ends = [max(0, each.log_end_offset) for each in partition.replication.state.followers.values()]
+    ends = [max(0, each.log_end_offset) for each in partition.leader_state.state.followers.values()]
     return max(0, end - min(ends, default=end))
 
 

@@ -18,7 +18,6 @@ from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.entities import IsrChange, PartitionImage
 from ottla.metadata.state import ClusterState
-from ottla.network.peer import Peers
 from ottla.protocol.errors import KafkaError
 from ottla.replication.backlog import BrokerBacklog
 from ottla.replication.follower import FollowerState
@@ -26,6 +25,7 @@ from ottla.replication.leader import LeaderState
 from ottla.replication.partition import Partition
 from ottla.replication.replica_fetcher import ReplicaFetcher
 from ottla.replication.throttle import Rate
+from ottla.wire.peers import Peers
 
 # Carries proposed in-sync replicas to the controller: all that have gathered in one request.
 #
@@ -229,7 +229,7 @@ class Replicator:
 
     def holds(self, partition: Partition) -> bool:
         """Return whether a partition that is not in sync must not be fetched now."""
-        return partition.throttled_as_follower and self.follower_rate.is_spent
+        return partition.throttled_as_follower and self.follower_rate.is_exhausted
 
     def took(self, partition: Partition, size_bytes: int) -> None:
         """Count what was fetched of a partition that is not in sync."""
@@ -277,9 +277,9 @@ class Replicator:
         while True:
             await asyncio.sleep(self.lag_max_ms / 2000)
             for number, partition in enumerate(self.partitions):
-                if partition.replication is not None:
+                if partition.leader_state is not None:
                     try:
-                        partition.replication.tick()
+                        partition.leader_state.tick()
                     except Exception:
                         log.exception("%s cannot be reviewed", partition.topic_partition)
                 if number % PARTITIONS_PER_TURN == 0:
@@ -292,7 +292,7 @@ class Replicator:
             marks = {each.topic_partition: each.high_watermark for each in self.partitions}
             if self._log_directory.storage.offline_reason is not None or marks == self._written:
                 continue
-            if all(each.is_leader and each.replication is None for each in self.partitions):
+            if all(each.is_leader and each.leader_state is None for each in self.partitions):
                 continue  # the janitor does, for partitions with one replica
             try:
                 await asyncio.to_thread(self._log_directory.capture_high_watermarks(marks))

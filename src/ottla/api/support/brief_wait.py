@@ -38,7 +38,7 @@ class BriefWait:
     def is_over(self) -> bool:
         """Whether the request must be answered now."""
         now_s = self._now()
-        if self._connection.is_held_up:
+        if self._connection.has_queued_request:
             self._deadline_s = min(self._deadline_s, now_s + self._max_hold_s)
         return now_s >= self._deadline_s
 

@@ -14,7 +14,7 @@ def preferred_replica(ctx: RequestContext, partition: Partition, offset: int, ra
     """Return the replica that a consumer in `rack` should read from; None for this one."""
     services = ctx.services
     selector = services.config.replica_selector_class
-    leading = partition.replication
+    leading = partition.leader_state
     if selector is None or leading is None or selector.rsplit(".", 1)[-1] != RACK_AWARE:
         return None
     brokers = services.cluster.image.brokers

@@ -54,7 +54,7 @@ class ReplicaFetchOperation(FetchOperation):
         if partition is not None:
             records = data.records
             size = len(records) if isinstance(records, bytes) else records.size
-            partition.traffic.copied_bytes_out += size
+            partition.traffic.replicated_bytes_out += size
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions
@@ -63,7 +63,7 @@ class ReplicaFetchOperation(FetchOperation):
     def _read_one(
         self, partition: Partition, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
-        request, leading, log = self._request, partition.replication, partition.log
+        request, leading, log = self._request, partition.leader_state, partition.log
         if leading is None:
             raise NotLeaderOrFollower(f"{partition.topic_partition} has no followers")
         check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
@@ -110,7 +110,7 @@ class ReplicaFetchOperation(FetchOperation):
         return (
             partition.throttled_as_leader
             and self._request.replica_id not in leading.state.isr
-            and self._ctx.services.replicator.leader_rate.is_spent
+            and self._ctx.services.replicator.leader_rate.is_exhausted
         )
 
     def _result(

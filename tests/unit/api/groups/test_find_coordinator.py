@@ -92,7 +92,7 @@ async def test_nobody_waits_for_ever_for_another_coordinator(
 ) -> None:
     """Nor does a request behind it, as long as it could."""
     monkeypatch.setattr(brief_wait, limit, 0)
-    monkeypatch.setattr(bench.client, "is_held_up", limit == "MAX_HOLD_S", raising=False)
+    monkeypatch.setattr(bench.client, "has_queued_request", limit == "MAX_HOLD_S", raising=False)
     bench.services.peers = Peers(times=1_000)
     await bench.ask(find("g"))
 

@@ -4,7 +4,7 @@
     unstable-end         a last stable offset is beyond the high watermark
 
 What is stable is what any leader has ever told readers. A new leader may not know yet how much is committed
-(`is_end_known`); as soon as it does, nothing below may be undecided.
+(`is_high_watermark_valid`); as soon as it does, nothing below may be undecided.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TransactionProbe:
         if stable > partition.high_watermark:
             detail = f"{where}: {stable} is stable, {partition.high_watermark} committed"
             self.violations.append(Violation("unstable-end", detail))
-        if partition.is_end_known and stable < before and place.topic not in self._unsafe:
+        if partition.is_high_watermark_valid and stable < before and place.topic not in self._unsafe:
             self.violations.append(Violation("backward-stable", f"{where}: {stable} after {before}"))
         self._stable[place] = max(stable, before)
 
