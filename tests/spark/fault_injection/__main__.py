@@ -37,7 +37,7 @@ def main() -> None:
             folder,
             options.records,
             faults,
-            road=options.format,
+            connector=options.format,
             brokers=options.brokers,
             per_trigger=options.per_trigger,
             seconds=options.seconds,
@@ -49,9 +49,9 @@ def main() -> None:
     sys.exit(not report.verdict.is_exact)
 
 
-def shares_for(road: str) -> dict[Kind, int]:
+def shares_for(connector: str) -> dict[Kind, int]:
     """Return how often each kind strikes; Spark's own connector has no Python workers to kill."""
-    return {kind: share for kind, share in SHARES.items() if road == "ottla" or kind is not Kind.WORKER}
+    return {kind: share for kind, share in SHARES.items() if connector == "ottla" or kind is not Kind.WORKER}
 
 
 def show(report: Report) -> None:

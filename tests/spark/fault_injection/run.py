@@ -45,7 +45,7 @@ class FaultInjectionRun:
     folder: Path
     records: int
     faults: Sequence[Fault]
-    road: str = "ottla"
+    connector: str = "ottla"
     brokers: int = 1
     per_trigger: int = 20_000
     seconds: float = inf
@@ -85,7 +85,7 @@ class Pipeline:
         root = plan.folder / "checkpoints"
         self.checkpoints = [Checkpoint(root / COPIES), Checkpoint(root / WINDOWS)]
         self.feed = Feed(brokers.bootstrap, brokers.replicas)
-        arguments = ["--bootstrap", brokers.bootstrap, "--format", plan.road, "--checkpoints", str(root)]
+        arguments = ["--bootstrap", brokers.bootstrap, "--format", plan.connector, "--checkpoints", str(root)]
         arguments += ["--per-trigger", str(plan.per_trigger)]
         self.driver = Driver(arguments, plan.folder / "driver.log")
 

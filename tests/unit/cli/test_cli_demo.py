@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from ottla.cli.demo.sales import pipeline_text
+from ottla.cli.demo.pipeline import pipeline_text
 from ottla.cli.demo.screen import as_line, as_panel, ending
 from ottla.cli.demo.state import COUNTRIES, DemoState, Names, free_names, orders
 

@@ -1,5 +1,4 @@
-"""Fetch requests of followers: they read to the end of the log, and each request reports the follower's
-position.
+"""Fetch requests of followers: they read to the log end, and each reports the follower's position.
 
 A fetch is rejected unless it carries the current leader epoch, and the epoch of the broker's newest
 registration. Only after that, and after the check that the follower's log does not diverge, does its position

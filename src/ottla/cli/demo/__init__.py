@@ -4,6 +4,5 @@ command      the command, and the run from start to end
 own_broker   a temporary broker, if none runs
 state        the feed of orders, the topics, and the state of the run: rates, lag, results
 pipeline     sums up the orders: Spark in a process of its own, or a consumer group in this one
-sales        the pipeline file for Spark
 screen       shows the state on a terminal
 """

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from ottla.cli.demo.sales import pipeline_text
 from ottla.cli.demo.state import Names
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.session import connection_settings
@@ -24,6 +23,44 @@ from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.producer import AsyncProducer
 from ottla.common.config.properties import as_properties
 from ottla.common.processes import die_with_parent
+
+# The pipeline file of the demo, for `ottla pipeline run`.
+
+FLOW = "sales"
+TEXT = '''"""What each country has ordered so far; written by `ottla demo`."""
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from ottla.spark import pipelines as dp
+
+spark = SparkSession.active()
+
+
+@dp.temporary_view
+def orders():
+    return dp.read_topic("{orders}", schema="country STRING, cents BIGINT")
+
+
+@dp.table(
+    format="ottla",
+    options={{"topic": "{results}", "key": "country"}},
+    output_mode="update",
+    trigger="1 second",
+)
+def {flow}():
+    return (
+        spark.readStream.table("orders")
+        .groupBy("country")
+        .agg(sf.count("*").alias("orders"), sf.sum("cents").alias("cents"))
+    )
+'''
+
+
+def pipeline_text(names: Names) -> str:
+    """Return the file for the topics of a run."""
+    return TEXT.format(orders=names.orders, results=names.results, flow=FLOW)
+
 
 SPARK_SETTINGS = ("--set", "spark.sql.shuffle.partitions=2", "--set", "spark.ui.enabled=false")
 STOPPED_WITHIN_S = 20.0

@@ -1,5 +1,4 @@
-"""The writers that Spark calls: of a stream, or of a batch (which may be one of a stream, in
-foreachBatch).
+"""The writers that Spark calls: of a stream, or of a batch (perhaps of a stream, in foreachBatch).
 
 Spark creates these objects in a process of their own, only to pickle them: so modules are imported where they
 are used.

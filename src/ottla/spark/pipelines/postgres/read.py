@@ -1,6 +1,4 @@
-"""Read PostgreSQL tables as DataFrames: with Spark's JDBC reader if its driver is available, else with
-psycopg.
-"""
+"""Read PostgreSQL tables as DataFrames: with Spark's JDBC reader if it has the driver, else with psycopg."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Run a pipeline: start each flow as a streaming query, restart failed ones, recompute views, stop
-gracefully.
+"""Run a pipeline: start flows as streaming queries, restart failed ones, recompute views, stop cleanly.
 
 One loop, in the thread that called `run`: poll every flow, restart what is due, recompute what is due, write
 the state file, sleep. The event `stopping` may be set by a signal handler or another thread.
