@@ -43,3 +43,8 @@ def test_decisions_are_cited_in_one_form() -> None:
             if label != f"decision {int(number)}":
                 found.append(f"{page.name}: [{label}] is decision {int(number)}")
     assert found == []
+
+
+def test_every_module_of_the_architecture_page_exists() -> None:
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]+(?:\.py|/))`", (DOCS / "architecture.md").read_text()))
+    assert sorted(each for each in named if not (ROOT / "src" / "ottla" / each).exists()) == []
