@@ -179,8 +179,8 @@ class Broker:
             cluster_id=image.cluster_id,
             directory_id=known,
         )
-        full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
-        self.log_directory.storage.on_full = full_disk.notice
+        full_disk = FullDisk(self.disk, str(data), self.controller.set_draining)
+        self.log_directory.storage.on_disk_full = full_disk.notice
         if self.config.zookeeper_connect is not None:
             self.log_directory.storage.on_offline = self._on_offline(asyncio.get_running_loop())
         self.flusher = Flusher()
@@ -226,7 +226,7 @@ class Broker:
             self.partitions,
             lambda: self.config,
             self.clock,
-            self.producer_ids.next_soon,
+            self.producer_ids.try_next,
             TransactionPeers(lambda: self.services),
         )
 
@@ -244,8 +244,10 @@ class Broker:
         await self.replicator.start()
         self.controller.on_session_lost = self._fence
         self._stack.callback(await self.controller.follow(self._on_change))
-        self.log_directory.note_boot()
-        await self.partitions.settle()  # or clients would see high watermarks below those of before the crash
+        self.log_directory.write_boot_id()
+        await (
+            self.partitions.wait_for_flushes()
+        )  # or clients would see high watermarks below those of before the crash
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
@@ -273,16 +275,16 @@ class Broker:
         place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
         if place is None:
             return
-        host, port, must_be_there = place
+        host, port, is_required = place
         self._metrics = MetricsService()
         self._stack.push_async_callback(self._metrics.stop)
-        await bind_metrics(self._metrics, host, port, must_be_there=must_be_there)
+        await bind_metrics(self._metrics, host, port, is_required=is_required)
 
     def _show_metrics(self, address: str) -> None:
         """Tell everything, now that there is everything."""
         metrics = self._metrics
         if metrics is not None:
-            metrics.show(
+            metrics.publish(
                 BrokerView(self.services, self.server, self.dispatcher, self.flusher, __version__, address)
             )
             self._stack.callback(setattr, metrics, "phase", STOPPING)
@@ -297,7 +299,7 @@ class Broker:
             partitions=self.partitions,
             log_directory=self.log_directory,
             encoded_metadata=EncodedMetadata(),
-            departed_brokers=RecentlyFencedBrokers(self.clock),
+            recently_fenced_brokers=RecentlyFencedBrokers(self.clock),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
             producer_ids=self.producer_ids,
@@ -333,7 +335,7 @@ class Broker:
             self._take_over_dynamic_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
-            self.services.departed_brokers.note(new)
+            self.services.recently_fenced_brokers.note(new)
         if old is EMPTY:
             set_stray_logs_aside(self.log_directory, new, self.config.node_id)
         if not self.controller.is_registered:
@@ -352,7 +354,7 @@ class Broker:
     async def _leave(self) -> None:
         """Let others lead before this broker stops; from then on its leaders are found elsewhere."""
         if self.config.controlled_shutdown_enable:
-            await self.controller.leave()
+            await self.controller.move_leaders_away()
 
     def _take_over_dynamic_config(self, image: ClusterImage) -> None:
         dynamic = image.broker_overrides(self.config.node_id), image.broker_overrides()

@@ -51,7 +51,7 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrP
 Result = TypeVar("Result")
 AnyOptions = TypeVar("AnyOptions", bound=ClientOptions)
 
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 HINTS = {
     ErrorCode.topic_already_exists: "look at it: ottla topic describe {topic}",
     ErrorCode.invalid_topic_exception: "a name has 1 to 249 letters, digits, dots, dashes or underscores",
@@ -84,7 +84,7 @@ CLIENT_KINDS: dict[type[ClientError], Kind] = {
 }
 
 
-def options_of(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> ClientOptions:
+def options_of(bootstrap: str, *, patience_ms: int = TIMEOUT_MS) -> ClientOptions:
     """Return how to connect, by the address and this command's settings; UsageError if they do not fit."""
     try:
         parse_addresses(bootstrap)
@@ -154,6 +154,23 @@ def run(
         raise unanswered(error) from None
     except KafkaError as error:
         raise refused(error, topic) from None
+
+
+def run_service(service: Callable[[], Awaitable[int]]) -> int:
+    """Run a service until it ends; raise Problem for a cluster that it cannot reach or may not use."""
+    import uvloop
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_awaited(service))
+    except ClientError as error:
+        raise unanswered(error) from None
+    except KafkaError as error:
+        raise refused(error) from None
+
+
+async def _awaited(service: Callable[[], Awaitable[int]]) -> int:
+    return await service()
 
 
 def refused(error: KafkaError, topic: str | None = None) -> Problem:
