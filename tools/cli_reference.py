@@ -1,4 +1,4 @@
-"""docs/cli.md: every command of `ottla` with its options and an example, from the click commands themselves."""
+"""docs/cli.md: every command of `ottla` with its options and an example, from the click commands."""
 
 from __future__ import annotations
 
@@ -45,15 +45,19 @@ HEAD = """\
 
 <!-- Made from the commands of ottla by: make docs -->
 
-`ottla COMMAND --help` prints the same text. Commands that connect to a cluster find it by `-b HOST:PORT`, else `--profile`, else the
-environment variables `OTTLA_BOOTSTRAP` and `OTTLA_PROFILE`, else the default profile, else `127.0.0.1:9092`. Destructive commands ask for
-confirmation on a terminal; scripts pass `--yes`, and `--dry-run` previews the change. The exit code is 0 for success, 1 for a failure,
-2 for a usage error and 130 after Ctrl-C. Errors carry a code: [problems](problems.md).
+`ottla COMMAND --help` prints the same text.
+
+| | |
+|---|---|
+| cluster | `-b`, else `--profile`, `OTTLA_BOOTSTRAP`, `OTTLA_PROFILE`, default profile, `127.0.0.1:9092` |
+| confirmation | destructive commands ask for it; scripts pass `--yes`; `--dry-run` previews the change |
+| exit code | 0 success, 1 failure, 2 usage error, 130 after Ctrl-C |
+| errors | carry a code: [problems](problems.md) |
 
 | option of every command that connects | |
 |---|---|
 | `-b, --bootstrap-server HOST:PORT` | addresses of brokers, separated by commas |
-| `--profile NAME` | a cluster from `~/.config/ottla/profiles.toml` ([several clusters](operations.md#several-clusters)) |
+| `--profile NAME` | a cluster of the profiles file ([several clusters](operations.md#several-clusters)) |
 | `-X KEY=VALUE` | any [client option](client-options.md), repeatable |
 | `--help` | print the help of the command |
 """
@@ -123,7 +127,10 @@ def _examples(context: click.Context) -> list[str]:
     command = context.command
     blocks = [*inspect.cleandoc(command.help or "").split("\n\n"), inspect.cleandoc(command.epilog or "")]
     found = [
-        line for each in blocks if each.startswith("\b") for line in each.removeprefix("\b").strip().splitlines()
+        line
+        for each in blocks
+        if each.startswith("\b")
+        for line in each.removeprefix("\b").strip().splitlines()
     ]
     own = EXAMPLES.get(context.command_path)
     return [*found, *([own] if own and own not in found else [])]

@@ -20,8 +20,8 @@ Each page is half a page long: context, decision, consequence. Cite a decision b
 | amended by N | the code does this, except for the part that decision N changes |
 | superseded by N | the code does what decision N says; the page is kept for the reason |
 
-Numbers follow the order in time and are never reused. A branch reserves its numbers before the work starts. A number that its branch
-did not need stays empty, which explains the gaps.
+Numbers follow the order in time and are never reused. A branch reserves its numbers before the work starts.
+A number that its branch did not need stays empty, which explains the gaps.
 
 | number | decision | status |
 |---:|---|---|
