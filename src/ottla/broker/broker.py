@@ -44,12 +44,12 @@ from ottla.metadata.store import MetadataStore, StoreUnavailable
 from ottla.metrics.health import STOPPING
 from ottla.metrics.service import MetricsService
 from ottla.metrics.view import BrokerView
-from ottla.network.peer import Peers
 from ottla.network.server import Server
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.replication.replicator import Replicator
+from ottla.wire.peers import Peers
 
 log = logging.getLogger(__name__)
 

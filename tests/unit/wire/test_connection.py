@@ -4,11 +4,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
 
-from ottla.client.address import Address
-from ottla.client.connection import Connection
 from ottla.client.errors import BrokerUnreachable, ConnectionLost, NotKafka
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, UnsupportedVersion
+from ottla.wire.address import Address
+from ottla.wire.connection import Connection
 
 EVERYTHING = MetadataRequest(topics=None, include_topic_authorized_operations=False)
 
@@ -32,7 +32,7 @@ async def test_an_older_broker_is_spoken_to_in_its_own_version(peer):
 async def test_a_broker_that_knows_only_old_api_versions_is_asked_again_in_version_0(peer):
     peer.versions[ApiKey.API_VERSIONS] = (0, 2)
     connection = await Connection.open(peer.address)
-    assert connection.versions[ApiKey.METADATA] == (0, 12)
+    assert connection.session.versions[ApiKey.METADATA] == (0, 12)
     assert peer.requests[0][:2] == (18, 0)
 
 
@@ -120,7 +120,7 @@ async def test_a_broker_that_refuses_to_name_its_versions_is_not_used(peer, netw
         return bytes(reply)
 
     network.listening[peer.address] = refuse
-    with pytest.raises(KafkaError, match="refused to say which versions it speaks") as caught:
+    with pytest.raises(KafkaError, match="rejected ApiVersions") as caught:
         await Connection.open(peer.address)
     assert caught.value.code is ErrorCode.cluster_authorization_failed
     assert network.connections[0].is_closing()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.response_reader import SCRATCH_BYTES, BadFrame, ResponseReader
+from ottla.wire.framing import SCRATCH_BYTES, BadFrame, ResponseReader
 
 
 def framed(body):

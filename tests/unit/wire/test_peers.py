@@ -2,22 +2,49 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from kio.schema.api_versions.v3 import ApiVersionsResponse
+from kio.schema.api_versions.v3.response import ApiVersion
 from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
+from kio.schema.sasl_authenticate.v2 import SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1 import SaslHandshakeResponse
 from kio.schema.types import GroupId
 from tests.unit.network.harness import until
 
 from ottla.common.clock import SystemClock
-from ottla.network.peer import PeerAddress, Peers
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import BrokerNotAvailable, NetworkException, RequestTimedOut
-from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
+from ottla.protocol.frames import (
+    SIZE,
+    RequestHeader,
+    decode_request_header,
+    encode_frame,
+    encode_response_header,
+)
 from ottla.protocol.schema.messages import request_decoder, response_encoder
-from ottla.protocol.types import NO_THROTTLE, i32
+from ottla.protocol.types import NO_THROTTLE, i16, i32
+from ottla.wire.connection import milliseconds
+from ottla.wire.peers import PeerAddress, Peers
+from ottla.wire.security import Security, SecurityOptions
 
 NODE = 7
+HANDSHAKE: dict[ApiKey, Any] = {
+    ApiKey.API_VERSIONS: ApiVersionsResponse(
+        error_code=0,  # type: ignore[arg-type]
+        api_keys=(ApiVersion(api_key=i16(ApiKey.SASL_AUTHENTICATE), min_version=i16(0), max_version=i16(2)),),
+        throttle_time=NO_THROTTLE,
+    ),
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)),  # type: ignore[arg-type]
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse(
+        error_code=0,  # type: ignore[arg-type]
+        error_message=None,
+        auth_bytes=b"",
+        session_lifetime=milliseconds(0),
+    ),
+}
 
 
 class Broker(asyncio.Protocol):
@@ -40,17 +67,28 @@ class Broker(asyncio.Protocol):
             self._handle(bytes(self._received[4 : 4 + size]))
             del self._received[: 4 + size]
 
+    def _respond(self, header: RequestHeader, response: Any) -> None:
+        version = header.api_version
+        body = response_encoder(header.api_key, version, response.__version__)(response)
+        answer = encode_response_header(header.api_key, version, header.correlation_id)
+        self._transport.write(encode_frame(answer, body))
+
     def _handle(self, frame: bytes) -> None:
         header, at = decode_request_header(frame)
+        if header.api_key in HANDSHAKE:
+            self._owner.handshake.append(header.api_key)
+            response = HANDSHAKE[ApiKey(header.api_key)]
+            if header.api_key == ApiKey.SASL_AUTHENTICATE:
+                given = request_decoder(header.api_key, header.api_version, 2)(frame, at).auth_bytes
+                response = replace(response, error_code=0 if given == b"\0broker\0secret" else 58)
+            self._respond(header, response)
+            return
         request = request_decoder(header.api_key, header.api_version, 4)(frame, at)
         self._owner.seen.append(request.group_id)
         if request.group_id == "garbage":
             self._transport.write(b"\x7f\xff\xff\xff")
         elif request.group_id != "silence":
-            response = HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=0)  # type: ignore[arg-type]
-            body = response_encoder(header.api_key, header.api_version, 4)(response)
-            answer = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-            self._transport.write(encode_frame(answer, body))
+            self._respond(header, HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=0))  # type: ignore[arg-type]
 
 
 class Cluster:
@@ -58,9 +96,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.handshake: list[int] = []
         self.connections: list[Any] = []
         self.address: PeerAddress | None = None
-        self.peers = Peers(1, lambda node_id: self.address if node_id == NODE else None, SystemClock())
+        self.peers = self.connect_as(None)
+
+    def connect_as(self, security: Security | None) -> Peers:
+        return Peers(1, lambda node_id: self.address if node_id == NODE else None, SystemClock(), security)
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -168,3 +210,26 @@ async def test_nothing_is_sent_any_more_after_the_stop(cluster: Cluster) -> None
         await waiting
     with pytest.raises(NetworkException):
         await cluster.ask()
+
+
+def sasl(password: str) -> Security:
+    return Security(SecurityOptions(sasl_mechanism="PLAIN", sasl_username="broker", sasl_password=password))
+
+
+async def test_brokers_among_themselves_need_no_handshake(cluster: Cluster) -> None:
+    await cluster.ask()
+    assert cluster.handshake == []
+
+
+async def test_brokers_authenticate_to_each_other_by_the_clients_code(cluster: Cluster) -> None:
+    cluster.peers = cluster.connect_as(sasl("secret"))
+    await asyncio.gather(*(cluster.ask() for _ in range(3)))
+    assert cluster.handshake == [ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+    assert cluster.seen == ["answer"] * 3
+
+
+async def test_a_broker_whose_credentials_are_rejected_sends_nothing(cluster: Cluster) -> None:
+    cluster.peers = cluster.connect_as(sasl("guess"))
+    with pytest.raises(NetworkException, match="refused the login: sasl_authentication_failed"):
+        await cluster.ask()
+    assert cluster.seen == []

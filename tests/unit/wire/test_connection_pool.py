@@ -2,17 +2,17 @@ import asyncio
 
 import pytest
 
-from ottla.client.address import Address
-from ottla.client.backoff import Backoff
 from ottla.client.client_options import ClientOptions
-from ottla.client.connections import Connections
 from ottla.client.errors import BrokerUnreachable, ClientClosed
 from ottla.protocol.api_keys import ApiKey
+from ottla.wire.address import Address
+from ottla.wire.backoff import Backoff
+from ottla.wire.connection_pool import ConnectionPool
 
 
 async def test_one_connection_is_shared_by_all_who_ask(peer, network):
-    connections = Connections(ClientOptions())
-    found = await asyncio.gather(*(connections.to(peer.address) for _ in range(10)))
+    connections = ConnectionPool(ClientOptions().pool())
+    found = await asyncio.gather(*(connections.get(peer.address) for _ in range(10)))
     assert len({id(each) for each in found}) == len(network.connections) == 1
     await connections.close()
 
@@ -25,23 +25,25 @@ async def test_a_broker_that_refused_is_left_alone_for_a_while(network):
         raise ConnectionRefusedError(111, "refused")
 
     network.connect = refuse
-    connections = Connections(ClientOptions(reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000))
+    connections = ConnectionPool(
+        ClientOptions(reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000).pool()
+    )
     for _ in range(5):
         with pytest.raises(BrokerUnreachable, match="connection refused"):
-            await connections.to(Address("gone", 1))
+            await connections.get(Address("gone", 1))
     assert attempts == ["gone"]
 
 
 async def test_a_broker_that_comes_back_is_found_after_the_pause(peer, network):
     answer = network.listening.pop(peer.address)
-    connections = Connections(ClientOptions(reconnect_backoff_ms=1, reconnect_backoff_max_ms=2))
+    connections = ConnectionPool(ClientOptions(reconnect_backoff_ms=1, reconnect_backoff_max_ms=2).pool())
     with pytest.raises(BrokerUnreachable):
-        await connections.to(peer.address)
+        await connections.get(peer.address)
     network.listening[peer.address] = answer
     async with asyncio.timeout(5):
         while True:
             try:
-                connection = await connections.to(peer.address)
+                connection = await connections.get(peer.address)
                 break
             except BrokerUnreachable:
                 await asyncio.sleep(0.001)
@@ -50,10 +52,10 @@ async def test_a_broker_that_comes_back_is_found_after_the_pause(peer, network):
 
 
 async def test_an_idle_connection_is_replaced_before_it_is_used_again(peer, network):
-    connections = Connections(ClientOptions(connections_max_idle_ms=1))
-    first = await connections.to(peer.address)
+    connections = ConnectionPool(ClientOptions(connections_max_idle_ms=1).pool())
+    first = await connections.get(peer.address)
     await asyncio.sleep(0.005)
-    second = await connections.to(peer.address)
+    second = await connections.get(peer.address)
     assert not first.is_open
     assert second.is_open
     await connections.close()
@@ -62,21 +64,21 @@ async def test_an_idle_connection_is_replaced_before_it_is_used_again(peer, netw
 async def test_whoever_has_the_fewest_unanswered_requests_is_asked(peer, network):
     other = type(peer)(2, Address("other", 1))
     network.start(other)
-    connections = Connections(ClientOptions())
-    hanging = await connections.to(peer.address)
-    idle = await connections.to(other.address)
+    connections = ConnectionPool(ClientOptions().pool())
+    hanging = await connections.get(peer.address)
+    idle = await connections.get(other.address)
     peer.fail(ApiKey.METADATA, "silent")
-    reply = hanging.post(ApiKey.METADATA, 1, [b"\0\0\0\0"], 60_000)
+    reply = hanging.send(ApiKey.METADATA, 1, [b"\0\0\0\0"], 60_000)
     assert connections.least_busy() is idle
     reply.cancel()
     await connections.close()
 
 
 async def test_after_closing_nothing_is_opened(peer):
-    connections = Connections(ClientOptions())
+    connections = ConnectionPool(ClientOptions().pool())
     await connections.close()
     with pytest.raises(ClientClosed):
-        await connections.to(peer.address)
+        await connections.get(peer.address)
 
 
 async def test_a_broker_that_hangs_up_in_the_handshake_makes_one_think_of_the_protocol(peer):
@@ -84,13 +86,13 @@ async def test_a_broker_that_hangs_up_in_the_handshake_makes_one_think_of_the_pr
     with pytest.raises(
         BrokerUnreachable, match=r"during the handshake \(if that stays so: is security_protocol"
     ):
-        await Connections(ClientOptions()).to(peer.address)
+        await ConnectionPool(ClientOptions().pool()).get(peer.address)
 
 
 async def test_a_broker_that_says_nothing_in_the_handshake_is_not_waited_for(peer):
     peer.fail(ApiKey.API_VERSIONS, "silent")
     with pytest.raises(BrokerUnreachable, match=r"no answer within 0\.02 s"):
-        await Connections(ClientOptions(socket_connection_setup_timeout_ms=20)).to(peer.address)
+        await ConnectionPool(ClientOptions(socket_connection_setup_timeout_ms=20).pool()).get(peer.address)
 
 
 def test_pauses_double_up_to_the_longest_and_are_spread():

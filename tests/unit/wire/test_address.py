@@ -1,6 +1,6 @@
 import pytest
 
-from ottla.client.address import Address, parse_address, parse_addresses
+from ottla.wire.address import Address, parse_address, parse_addresses
 
 
 @pytest.mark.parametrize(
