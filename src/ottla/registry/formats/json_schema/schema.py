@@ -98,7 +98,7 @@ class JsonSchema:
         """Return why this schema does not accept all that `previous` accepts."""
         before = cast("JsonSchema", previous)
         if before.normalized == self.normalized and before._references == self._references:
-            return []  # the order of keys decides nothing, also where combinations are compared member by member
+            return []  # the order of keys decides nothing
         return messages(before.node, self.node, words)
 
     def inline_tags(self) -> list[str]:
