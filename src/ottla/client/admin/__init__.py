@@ -1,10 +1,13 @@
-"""The admin clients: topics, configs, groups, brokers, transactions; to look at, and to change.
+"""The admin clients: describe and change topics, configs, groups, brokers and transactions.
 
-    async_admin.py     `AsyncAdmin`, the core
-    sync_admin.py      `Admin`, its twin without asyncio
+Reading order:
 
-What they ask is next door, by subject: topic_admin, config_admin, records_admin, groups, group_members,
-cluster_admin, log_directories, transactions, partition_producers.
+    async_admin, sync_admin, options   the public classes
+    topic_admin, config_admin          topics, partitions and records; configs
+    groups, group_types, lag           groups and their offsets; their lag in records and seconds
+    cluster_admin                      brokers, log directories, reassignments
+    moves, reassignment_planner        moves replicas; plans where to
+    transactions                       open transactions and producers
 """
 
 from __future__ import annotations
