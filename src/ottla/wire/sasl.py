@@ -84,7 +84,7 @@ class Scram:
     """Proves that the client knows the password without sending it, and has the broker prove the same."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
-        from scramp import ScramClient, ScramException  # 20 ms, which only users of SCRAM pay
+        from scramp import ScramClient, ScramException  # loaded only where SCRAM is used
 
         self.mechanism = mechanism
         self._invalid = ScramException

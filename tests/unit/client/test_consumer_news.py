@@ -4,7 +4,7 @@ import asyncio
 
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetching.partition_state import Need
-from ottla.client.consumer.wakeups import WakeupEvent
+from ottla.client.consumer.waiting import WakeupEvent
 from ottla.common.ids import TopicPartition
 
 

@@ -12,7 +12,7 @@ Reading order:
 
 from __future__ import annotations
 
-from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.async_admin import AdminOptions, AsyncAdmin
 from ottla.client.admin.cluster_admin import (
     BrokerInfo,
     ClusterInfo,
@@ -24,7 +24,6 @@ from ottla.client.admin.cluster_admin import (
 from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, GroupMember, ListedGroup
 from ottla.client.admin.lag import Measured
-from ottla.client.admin.options import AdminOptions
 from ottla.client.admin.sync_admin import Admin
 from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.client.admin.transactions import (

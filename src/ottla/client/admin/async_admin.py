@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +20,6 @@ from ottla.client.admin.cluster_admin import (
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
 from ottla.client.admin.groups import Groups, remove_members
 from ottla.client.admin.lag import Measured, measure
-from ottla.client.admin.options import AdminOptions
 from ottla.client.admin.topic_admin import TopicAdmin, delete_records
 from ottla.client.admin.transactions import (
     ListedTransaction,
@@ -29,11 +29,19 @@ from ottla.client.admin.transactions import (
     Transactions,
     describe_producers,
 )
+from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
+
+# What can be told to an admin client.
+
+
+@dataclass(frozen=True)
+class AdminOptions(ClientOptions):
+    """Where the cluster is, how patient to be, how to prove who one is."""
 
 
 class AsyncAdmin(TopicAdmin):

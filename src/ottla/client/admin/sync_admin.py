@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.async_admin import AdminOptions, AsyncAdmin
 from ottla.client.admin.cluster_admin import (
     ClusterInfo,
     LogDirectory,
@@ -19,7 +19,6 @@ from ottla.client.admin.cluster_admin import (
 from ottla.client.admin.config_admin import ConfigEntry
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
 from ottla.client.admin.lag import Measured
-from ottla.client.admin.options import AdminOptions
 from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.client.admin.transactions import (
     ListedTransaction,

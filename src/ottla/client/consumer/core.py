@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.direct import WaitingThreads
 from ottla.client.consumer.fetching.collector import Collector
 from ottla.client.consumer.fetching.fetcher import Fetcher
 from ottla.client.consumer.fetching.leaders import Leaders
@@ -31,7 +30,7 @@ from ottla.client.consumer.membership.group import LEAVE_TIMEOUT_S, Group
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse, call_here
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
-from ottla.client.consumer.wakeups import WakeupEvent
+from ottla.client.consumer.waiting import WaitingThreads, WakeupEvent
 from ottla.client.errors import ClientClosed
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse
@@ -32,7 +33,6 @@ from ottla.client.producer.retry_decision import (
     may_be_stored,
     too_late,
 )
-from ottla.client.producer.stats import SenderStats
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.hot_path import NodeEndpoint
@@ -40,6 +40,24 @@ from ottla.protocol.produce_client import LAST_VERSION, Results
 from ottla.protocol.produce_codec import ProducePartitionResult
 from ottla.wire.backoff import Backoff
 from ottla.wire.connection import milliseconds
+
+# What a producer counts.
+
+
+@dataclass(slots=True)
+class SenderStats:
+    """What has been sent so far."""
+
+    requests: int = 0
+    batches: int = 0
+    records: int = 0
+    """That are stored (with acks=0: sent)."""
+    failed_records: int = 0
+    bytes: int = 0
+    retries: int = 0
+    last_error: Exception | None = None
+    """Why something was tried again, the last time that it was."""
+
 
 # Producer ids of an idempotent producer without transactions: one for all its partitions, mostly.
 #
