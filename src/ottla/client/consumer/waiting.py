@@ -1,9 +1,9 @@
-"""Taking records in the caller's own thread: the synchronous consumer, when nothing else is to be done.
+"""How calls wait for records: on the event loop, or in the caller's thread.
 
-What was fetched is plain memory behind a lock, so a thread may take from it, and wait for more, without
-troubling the loop: that would cost two switches of threads for every call. As soon as a call has more to do
-than to hand out records (an error is to be raised, a commit is due, partitions come or go), it is left to
-the loop.
+On the loop they wait for a `WakeupEvent`. In the synchronous consumer a thread takes records itself
+(`take_here`): fetched records are plain memory behind a lock, and a round trip through the loop would cost
+two thread switches per call. As soon as a call has more to do than to return records (raise an error,
+commit, rebalance), it goes through the loop.
 """
 
 from __future__ import annotations
@@ -15,35 +15,33 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.wire.in_flight import DeadlineTimer
 
-# Wakes the calls that wait for records: an event with a deadline, and little more than one future.
-
 RESOLUTION_S = 0.001
 
 
 class WakeupEvent:
-    """Is set when there may be something to hand out; who waits takes it."""
+    """An event with a deadline, set when there may be records; `wait` clears it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_set = False
         self._waiting: dict[asyncio.Future[bool], float | None] = {}
-        """Those who wait, each with its deadline."""
-        self._alarm = DeadlineTimer(loop, self._send_away)
+        """The waiting calls, each with its deadline."""
+        self._timer = DeadlineTimer(loop, self._expire)
 
     def set(self) -> None:
-        """Wake those who wait, or whoever waits next."""
+        """Wake the waiting calls, or the next one that waits."""
         self._is_set = True
         for each in self._waiting:
             if not each.done():
                 each.set_result(True)
 
     async def wait(self, deadline: float | None) -> bool:
-        """Wait until it is set, and take that; return False if the deadline (of the loop's clock) passes."""
+        """Wait until it is set, and clear it; return False if the deadline (of the loop's clock) passes."""
         if not self._is_set:
             waiting: asyncio.Future[bool] = self._loop.create_future()
             self._waiting[waiting] = deadline
             if deadline is not None:
-                self._alarm.set(deadline)
+                self._timer.set(deadline)
             try:
                 if not await waiting:
                     return False
@@ -53,22 +51,22 @@ class WakeupEvent:
         return True
 
     def close(self) -> None:
-        """Take the alarm back."""
-        self._alarm.cancel()
+        """Cancel the timer."""
+        self._timer.cancel()
 
-    def _send_away(self) -> None:
-        """Send those away whose time is over; look again when the next one's is."""
+    def _expire(self) -> None:
+        """End the calls whose deadline has passed; set the timer for the next one."""
         now = self._loop.time()
-        to_come: list[float] = []
+        later: list[float] = []
         for waiting, deadline in self._waiting.items():
             if deadline is None or waiting.done():
                 continue
-            if deadline - now < RESOLUTION_S:  # the alarm may come a little early
+            if deadline - now < RESOLUTION_S:  # the timer may fire a little early
                 waiting.set_result(False)
             else:
-                to_come.append(deadline)
-        if to_come:
-            self._alarm.set(min(to_come))
+                later.append(deadline)
+        if later:
+            self._timer.set(min(later))
 
 
 if TYPE_CHECKING:
@@ -91,7 +89,7 @@ class WaitingThreads:
         return lock
 
     def remove(self, lock: threading.Lock) -> None:
-        """Forget a lock; nothing happens if it was released."""
+        """Remove a lock, released or not."""
         self._locks.discard(lock)
 
     def wake(self) -> None:
@@ -99,23 +97,22 @@ class WaitingThreads:
         while self._locks:
             try:
                 self._locks.pop().release()
-            except KeyError:  # its thread has just given up
+            except KeyError:  # its thread has just removed it
                 return
 
 
 def take_here(
     core: ConsumerCore, take: Callable[[], T], timeout_s: float | None
 ) -> tuple[T | None, float | None]:
-    """Take what is there, or comes in time, in this thread.
+    """Take records in this thread; wait for some until the timeout.
 
-    Return what was found (nothing, when the time is over), and how much time is left; None if the loop has
-    to be asked, because there is more to do, or because nobody wants to wait: who asks in a tight loop must
-    let it have its turn.
+    Return the result (empty at the timeout) and the time that is left; None as the result if the call must
+    go through the loop: there is more to do, or the timeout is 0 (a tight loop of calls must let it run).
     """
     ends_at_ms = None if timeout_s is None else core.clock.mono_ms() + timeout_s * 1000
     left_s = timeout_s
     while core.group is None and not core.collector.is_held:
-        lock = core.waiting_threads.add()  # first: what comes while we look is not missed
+        lock = core.waiting_threads.add()  # first, so that records that come meanwhile wake this thread
         try:
             found = take()
             if found or left_s == 0:
