@@ -179,7 +179,7 @@ class AsyncProducer:
         return await self._transactions.commit_in_background()
 
     async def abort_transaction(self) -> None:
-        """Abort the transaction: readers of committed records see none of it."""
+        """Abort the transaction: `read_committed` consumers see none of it."""
         await self._transactions.abort()
 
     async def prepare_transaction(self) -> PreparedTransaction:

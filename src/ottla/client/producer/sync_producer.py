@@ -41,7 +41,7 @@ class Producer:
     `send` returns as soon as the record is queued, and waits only while the buffer is full. Order holds
     within a partition (for the records of one thread); with acks='all' (the default) the producer is
     idempotent, so what has to be sent again is stored once. What fails is never silent: the delivery's
-    `result` raises, and a failure that nobody has looked at raises from the next `flush` or `close`.
+    `result` raises, and an error that was not retrieved raises from the next `flush` or `close`.
     """
 
     @accepts(ProducerOptions)
@@ -170,7 +170,7 @@ class Producer:
         return self._bridge.begin(_outcome_of(commit))
 
     def abort_transaction(self) -> None:
-        """Abort the transaction: readers of committed records see none of it."""
+        """Abort the transaction: `read_committed` consumers see none of it."""
         self._bridge.run(self._transactions.abort())
 
     def prepare_transaction(self) -> PreparedTransaction:
