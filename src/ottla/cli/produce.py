@@ -30,7 +30,7 @@ from ottla.cli.support.progress import Update, progress
 from ottla.cli.support.records import NewRecord, from_json
 from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.sender import SenderStats
 from ottla.protocol.errors import UnknownTopicOrPartition
 
 # Standard input by lines, read in a thread of its own so that the event loop never waits for it.
