@@ -1,8 +1,8 @@
 """Serializers and deserializers that see the topic and the headers of a record, not only its bytes.
 
-A serializer is a function of the data. One that also has a method `serialize_record` is called by that, and may
-add headers; `deserialize_record` is its counterpart. Those of the schema registry (`ottla.registry.serdes`) are
-such.
+A serializer is a function of the data. One that has a method `serialize_record` is called by that instead,
+and may add headers; `deserialize_record` is its counterpart. Those of the schema registry have them
+(`ottla.registry.serdes`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ JSON, one object per line; what `consume` writes, `produce` reads:
     {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000,
      "key": "k", "value": "v", "headers": [["name", "value"]]}
 
-Values that were decoded with a schema are JSON of their own. Bytes that are UTF-8 are JSON strings, others are {"base64": "..."}; null is null.
+Values that were decoded with a schema are JSON of their own. Bytes that are UTF-8 are JSON strings, others
+are {"base64": "..."}; null is null.
 """
 
 from __future__ import annotations
@@ -136,11 +137,13 @@ def from_json(line: bytes, decoded: Collection[str] = ()) -> NewRecord:
     headers = fields.get("headers") or []
     if not isinstance(headers, list) or not all(_is_header(each) for each in headers):
         raise ValueError('"headers" must be a list of ["name", "value"] pairs')
+    key, value = (
+        _to_json(fields.get(name)) if name in decoded else _to_bytes(fields.get(name), name)
+        for name in ("key", "value")
+    )
     return NewRecord(
-        *(
-            _to_json(fields.get(name)) if name in decoded else _to_bytes(fields.get(name), name)
-            for name in ("key", "value")
-        ),
+        key,
+        value,
         tuple((name, _to_bytes(value, f"header {name}")) for name, value in headers),
         _to_int(fields.get("timestamp"), "timestamp"),
         _to_int(fields.get("partition"), "partition"),

@@ -42,7 +42,7 @@ class SchemaWishes:
 
 
 def schema_options(*, writes: bool) -> Callable[[Command], Command]:
-    """Add `--registry`, `--value-format`, `--value-schema` and the same for keys; the command gets `schemas`."""
+    """Add `--registry`, `--value-format`, `--value-schema` and the same for keys; see `schema_wishes`."""
     schema_help = (
         "The schema of the {}s: a file (.avsc, .json, .proto; it is registered), an id, or a subject.  "
         "[default: the latest of TOPIC-{}]"
@@ -163,13 +163,13 @@ def _serializer(wishes: SchemaWishes, field: str) -> RegistrySerializer:
 
 
 def decoding(write: Formatter, wishes: SchemaWishes) -> Formatter:
-    """Return what decodes a record, and then writes it; records that cannot be decoded are written as they are."""
+    """Return what decodes a record, then writes it; what cannot be decoded is written as it is."""
     if not wishes.fields:
         return write
     deserializers = {field: _deserializer(wishes, field) for field in wishes.fields}
 
     def decode_and_write(record: ConsumerRecord) -> bytes:
-        changes = {}
+        changes: dict[str, Any] = {}
         for field, deserializer in deserializers.items():
             data = getattr(record, field)
             if data is not None:

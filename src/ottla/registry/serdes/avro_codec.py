@@ -29,7 +29,7 @@ class AvroCodec:
             self._reader = _resolved(parse(AVRO, options.reader_schema, references, validate=False))
 
     def encode(self, data: Any) -> tuple[bytes, bytes]:
-        """Write data; the bytes of a schema `bytes` are written as they are, as Confluent's serializers do."""
+        """Write data; bytes of the schema `bytes` are written as they are, as Confluent does."""
         if self._is_bytes:
             return b"", bytes(data)
         stream = io.BytesIO()

@@ -25,14 +25,20 @@ from ottla.registry.serdes.registry_client import RegistryClient, Schema
 SERIALIZED = "serialized"
 GOOGLE = "google/protobuf/"
 MAIN = "default"
+WRAPPERS = "google/protobuf/wrappers.proto"
+
+
+def file_of(registry: RegistryClient, schema: Schema) -> Any:
+    """Return the descriptor of a schema's file."""
+    references = registry.referenced(schema, SERIALIZED)
+    return _load(schema.text, {name: each.text for name, each in references.items()})
 
 
 class ProtobufCodec:
     """Messages of one .proto file."""
 
     def __init__(self, registry: RegistryClient, schema: Schema, options: CodecOptions) -> None:
-        references = registry.referenced(schema, SERIALIZED)
-        self._file = _load(schema.text, {name: each.text for name, each in references.items()})
+        self._file = file_of(registry, schema)
         self._options = options
         self._classes: dict[tuple[int, ...], Any] = {}
 
@@ -138,6 +144,8 @@ def _plain(field: Any) -> Callable[[Any], Any]:
         from datetime import UTC
 
         return lambda value: value.ToDatetime(tzinfo=UTC)
+    if field.message_type.file.name == WRAPPERS:
+        return lambda value: value.value
     if name.startswith("google.protobuf."):
         return lambda value: json_format.MessageToDict(value, preserving_proto_field_name=True)
     return as_dict

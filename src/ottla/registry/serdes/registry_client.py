@@ -1,8 +1,8 @@
 """Asks a schema registry for schemas, and remembers the answers.
 
-A schema never changes under its id, so it is asked for once. The latest version of a subject is asked for again
-after `latest_ttl_s`. An id that the registry does not know is asked for again after UNKNOWN_TTL_S: bad records
-must not become a flood of requests.
+A schema never changes under its id, so it is asked for once. The latest version of a subject is asked for
+again after `latest_ttl_s`. An id that the registry does not know is asked for again after UNKNOWN_TTL_S: bad
+records must not become a flood of requests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import base64
 import json
 import ssl
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
+from ottla.common.clock import Clock, SystemClock
 from ottla.registry.serdes.errors import RegistryRefused, RegistryUnavailable, SerdeError, UnknownSchema
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -79,7 +79,8 @@ class Registered:
 class _Cache:
     """Remembers answers, the least recently used ones go first."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._found: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -87,7 +88,7 @@ class _Cache:
         """Return what is remembered; None if there is nothing, or it is too old."""
         with self._lock:
             until, value = self._found.get(key, (0.0, None))
-            if value is None or until < time.monotonic():
+            if value is None or until < self._clock.mono_ms():
                 return None
             self._found.move_to_end(key)
             return value
@@ -95,7 +96,7 @@ class _Cache:
     def put(self, key: Any, value: Any, ttl_s: float = float("inf")) -> Any:
         """Remember something for a time, and return it."""
         with self._lock:
-            self._found[key] = (time.monotonic() + ttl_s, value)
+            self._found[key] = (self._clock.mono_ms() + ttl_s * 1000, value)
             while len(self._found) > MAX_CACHED:
                 self._found.popitem(last=False)
         return value
@@ -113,6 +114,7 @@ class RegistryClient:
         ssl_context: ssl.SSLContext | None = None,
         timeout_s: float = 10.0,
         latest_ttl_s: float = 300.0,
+        clock: Clock | None = None,
     ) -> None:
         """Take one URL or several, separated by commas; the first that answers is asked from then on."""
         given = url.split(",") if isinstance(url, str) else list(url)
@@ -124,7 +126,7 @@ class RegistryClient:
         self._opener = _opener(ssl_context)
         self._timeout_s = timeout_s
         self._latest_ttl_s = latest_ttl_s
-        self._cache = _Cache()
+        self._cache = _Cache(clock or SystemClock())
 
     @property
     def urls(self) -> list[str]:
@@ -284,7 +286,7 @@ def _registered(answer: Mapping[str, Any], schema: Schema | None = None) -> Regi
 def _refused(url: str, error: HTTPError) -> SerdeError:
     try:
         body = json.loads(error.read(MAX_ANSWER_BYTES))
-        code, message = int(body["error_code"]), str(body["message"])
+        code, message = int(body["error_code"]), str(body.get("message", f"HTTP {error.code}"))
     except (ValueError, KeyError, TypeError):
         if error.code in (401, 403):
             return RegistryRefused(error.code, f"{url} refuses the user", "give basic_auth or bearer_token")

@@ -1,6 +1,6 @@
 """Refuses schemas with rules that a serde would have to run.
 
-A rule may encrypt a field, or refuse a record. A serde that overlooks it would write what must not be written.
+A rule may encrypt a field, or refuse a record. Without it, a serde would write what must not be written.
 """
 
 from __future__ import annotations

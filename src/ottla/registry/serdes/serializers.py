@@ -2,8 +2,9 @@
 
     Producer(bootstrap, value_serializer=AvroSerializer("http://127.0.0.1:8081", schema))
 
-Each finds the schema of a record in one of these ways, in this order: `use_schema_id`; the latest version of the
-subject (`use_latest_version`, or no schema given); the given schema, registered (`auto_register`) or looked up.
+Each finds the schema of a record in one of these ways, in this order: `use_schema_id`; the latest version of
+the subject (`use_latest_version`, or no schema given); the given schema, registered (`auto_register`) or
+looked up.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class JsonSchemaSerializer(RegistrySerializer):
 
 
 class ProtobufSerializer(RegistrySerializer):
-    """Writes messages of generated classes; with a schema as text also dicts, of the message `message_type`."""
+    """Writes messages of generated classes; with a schema as text also dicts, as `message_type`."""
 
     schema_type = PROTOBUF
 
