@@ -43,7 +43,7 @@ def serialized(options: SerializeOptions, column: Any, topics: Iterable[str]) ->
     try:
         return [
             serializer.serialize_record(topic, "value", data, [])
-            for topic, data in zip(topics, column.to_pylist(), strict=False)
+            for topic, data in zip(topics, column.to_pylist(maps_as_pydicts="lossy"), strict=False)
         ]
     except SerdeError as error:
         raise SparkError(str(error)) from None
