@@ -76,7 +76,7 @@ class SchemaLog:
         return self._failure
 
     async def lag(self, timeout_s: float) -> int:
-        """Return how many records of the topic are not replayed; TimeoutError or Unavailable if none tells."""
+        """Return how many records are not replayed; raise TimeoutError or Unavailable if nobody tells."""
         async with asyncio.timeout(timeout_s):
             return max(0, await self._end_offset() - self.state.position)
 

@@ -21,7 +21,7 @@ METRICS = {
     "ottla_registry_subjects": "Subjects, those with deleted versions only included.",
     "ottla_registry_schemas": "Versions of all subjects, by whether they are soft deleted.",
     "ottla_registry_position": "Offset up to which the topic of the schemas has been read.",
-    "ottla_registry_lag_records": "Records of the topic that have not been read; absent if brokers are silent.",
+    "ottla_registry_lag_records": "Records of the topic that are not read yet; absent if brokers are silent.",
     "ottla_registry_conflicts_total": "Writes that were decided again because another process was first.",
     "ottla_registry_ready": "1 if requests can be answered.",
 }
