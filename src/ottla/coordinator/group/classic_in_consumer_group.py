@@ -14,7 +14,7 @@ from dataclasses import replace
 from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import SetTimer, Step
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.heartbeat import check_room, follow, take_place
+from ottla.coordinator.group.consumer.heartbeat import check_room, follow, replace_static_member
 from ottla.coordinator.group.consumer.leave import expire_member, remove_members, session_timers
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, new_member
 from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, each_of, without
@@ -41,88 +41,90 @@ from ottla.protocol.errors import (
 )
 
 
-def join(turn: ConsumerGroupUpdate, token: int, request: JoinRequest) -> None:
+def join(update: ConsumerGroupUpdate, token: int, request: JoinRequest) -> None:
     """Let a classic member join, or take its next step."""
     member_id = request.member_id or f"{request.instance_id or request.client_id}-{request.fresh_id}"
-    check_room(turn.group, member_id, request.instance_id, turn.config.group_consumer_max_size)
-    subscription = _subscription(turn.group, request)
-    if not request.member_id and request.instance_id is None and request.must_know_its_id:
-        turn.reply(token, MemberIdRequired(member_id))
+    check_room(update.group, member_id, request.instance_id, update.config.group_consumer_max_size)
+    subscription = _subscription(update.group, request)
+    if not request.member_id and request.instance_id is None and request.requires_member_id:
+        update.reply(token, MemberIdRequired(member_id))
         return
-    predecessor = turn.group.members.get(turn.group.instances.get(request.instance_id or "", ""))
-    member = _admit(turn, request, member_id)
-    if subscription.owned and member_id not in turn.group.members:
+    predecessor = update.group.members.get(update.group.instances.get(request.instance_id or "", ""))
+    member = _admit(update, request, member_id)
+    if subscription.owned and member_id not in update.group.members:
         # It was removed without noticing. What it believes to have may be somebody else's by now.
-        raise UnknownMemberId(f"{member_id} is not a member of {turn.group.group_id} any more")
-    updated = replace(member, wishes=_wishes(member, request, subscription))
-    owned = by_topic_id(subscription.owned, turn.image.topics)
-    updated = follow(turn, member, updated, owned)
-    turn.reply(
+        raise UnknownMemberId(f"{member_id} is not a member of {update.group.group_id} any more")
+    updated = replace(member, subscription=_member_value(member, request, subscription))
+    owned = by_topic_id(subscription.owned, update.image.topics)
+    updated = follow(update, member, updated, owned)
+    update.reply(
         token,
-        Joined(member_id, updated.holding.epoch, PROTOCOL_TYPE, request.protocols[0][0], leader_id=""),
+        Joined(member_id, updated.current.epoch, PROTOCOL_TYPE, request.protocols[0][0], leader_id=""),
     )
-    if predecessor is not None and not predecessor.is_classic and can_downgrade(turn):
-        is_settled = all(each.holding.is_settled(turn.group.epoch) for each in turn.group.members.values())
-        downgrade(turn, () if is_settled else (predecessor,))
+    if predecessor is not None and not predecessor.is_classic and can_downgrade(update):
+        is_settled = all(
+            each.current.is_settled(update.group.epoch) for each in update.group.members.values()
+        )
+        downgrade(update, () if is_settled else (predecessor,))
         return
-    _end_rejoining(turn, member_id)
-    turn.set_session_timer(updated)
-    turn.set_timer("collect", member_id, request.rebalance_timeout_ms)
+    _end_rejoining(update, member_id)
+    update.set_session_timer(updated)
+    update.set_timer("collect", member_id, request.rebalance_timeout_ms)
 
 
-def sync(turn: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
+def sync(update: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
     """Give a classic member its assignment, as far as the partitions are free."""
-    member = _check(turn.group, request.member_id, request.instance_id, request.generation_id)
-    assert member.wishes.classic is not None
-    protocol = member.wishes.classic.protocols[0]
+    member = _check(update.group, request.member_id, request.instance_id, request.generation_id)
+    assert member.subscription.classic is not None
+    protocol = member.subscription.classic.protocols[0]
     protocol_name = protocol.name
     for asked, is_so in ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, protocol_name)):
         if asked is not None and asked != is_so:
             raise InconsistentGroupProtocol(f"{member.member_id} joined with {is_so}, not {asked}")
-    holding = member.holding
-    if turn.group.epoch > holding.epoch and holding.state is not MemberState.UNREVOKED_PARTITIONS:
-        _ask_to_rejoin(turn, token, member)
+    current = member.current
+    if update.group.epoch > current.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
+        _ask_to_rejoin(update, token, member)
         return
-    turn.cancel_timer("collect", member.member_id)
-    turn.set_session_timer(member)
-    assignment = encode_assignment(holding.assigned, turn.image, read_version(protocol.metadata))
-    turn.reply(token, Synced(PROTOCOL_TYPE, protocol_name, assignment))
+    update.cancel_timer("collect", member.member_id)
+    update.set_session_timer(member)
+    assignment = encode_assignment(current.assigned, update.image, read_version(protocol.metadata))
+    update.reply(token, Synced(PROTOCOL_TYPE, protocol_name, assignment))
 
 
 def heartbeat(
-    turn: ConsumerGroupUpdate, token: int, member_id: str, instance_id: str | None, generation_id: int
+    update: ConsumerGroupUpdate, token: int, member_id: str, instance_id: str | None, generation_id: int
 ) -> None:
     """Extend a classic member's session, and tell it to join again if there is something new for it."""
-    member = _check(turn.group, member_id, instance_id, generation_id)
-    turn.set_session_timer(member)
-    if _has_news(turn.group, member):
-        _ask_to_rejoin(turn, token, member)
+    member = _check(update.group, member_id, instance_id, generation_id)
+    update.set_session_timer(member)
+    if _must_rejoin(update.group, member):
+        _ask_to_rejoin(update, token, member)
     else:
-        turn.reply(token, None)
+        update.reply(token, None)
 
 
-def leave(turn: ConsumerGroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
+def leave(update: ConsumerGroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
     """Take members out, of whatever protocol: administrators use this, too."""
     results: list[KafkaError | None] = []
     members: dict[str, ConsumerMember] = {}
     for leaver in leavers:
         try:
-            member = _find(turn.group, leaver)
+            member = _find(update.group, leaver)
             members[member.member_id] = member
         except KafkaError as error:
             results.append(error)
         else:
             results.append(None)
-    turn.reply(token, tuple(results))
+    update.reply(token, tuple(results))
     if members:
-        remove_members(turn, list(members.values()))
+        remove_members(update, list(members.values()))
 
 
 # Who it is
 
 
-def _admit(turn: ConsumerGroupUpdate, request: JoinRequest, member_id: str) -> ConsumerMember:
-    group = turn.group
+def _admit(update: ConsumerGroupUpdate, request: JoinRequest, member_id: str) -> ConsumerMember:
+    group = update.group
     if request.instance_id is None:
         return group.members.get(member_id) or new_member(member_id)
     if request.member_id:
@@ -130,7 +132,7 @@ def _admit(turn: ConsumerGroupUpdate, request: JoinRequest, member_id: str) -> C
     predecessor = group.instances.get(request.instance_id)
     if predecessor is None:
         return new_member(member_id)
-    return take_place(turn, group.members[predecessor], member_id)
+    return replace_static_member(update, group.members[predecessor], member_id)
 
 
 def _check(
@@ -139,8 +141,8 @@ def _check(
     member = group.member(member_id, instance_id)
     if not member.is_classic:
         raise UnknownMemberId(f"{member_id} does not use the classic protocol")
-    if generation_id != member.holding.epoch:
-        raise IllegalGeneration(f"{member_id} is in generation {member.holding.epoch}")
+    if generation_id != member.current.epoch:
+        raise IllegalGeneration(f"{member_id} is in generation {member.current.epoch}")
     return member
 
 
@@ -156,7 +158,9 @@ def _find(group: ConsumerGroup, leaver: Leaver) -> ConsumerMember:
 def _subscription(group: ConsumerGroup, request: JoinRequest) -> Subscription:
     """Return what a member asks for; raise if it has no protocol in common with the other classic members."""
     names = {name for name, _ in request.protocols}
-    others = [each.wishes.classic for each in group.members.values() if each.member_id != request.member_id]
+    others = [
+        each.subscription.classic for each in group.members.values() if each.member_id != request.member_id
+    ]
     for classic in others:
         if classic is not None:
             names &= {each.name for each in classic.protocols}
@@ -168,16 +172,18 @@ def _subscription(group: ConsumerGroup, request: JoinRequest) -> Subscription:
         raise InconsistentGroupProtocol(f"not what a consumer says: {error}") from None
 
 
-def _wishes(member: ConsumerMember, request: JoinRequest, subscription: Subscription) -> ConsumerMemberValue:
+def _member_value(
+    member: ConsumerMember, request: JoinRequest, subscription: Subscription
+) -> ConsumerMemberValue:
     return ConsumerMemberValue(
         request.instance_id,
-        subscription.rack_id or member.wishes.rack_id,
+        subscription.rack_id or member.subscription.rack_id,
         request.client_id,
         request.client_host,
         tuple(sorted(set(subscription.topics))),
         None,
         request.rebalance_timeout_ms,
-        member.wishes.server_assignor,
+        member.subscription.server_assignor,
         ClassicMemberValue.of(request.session_timeout_ms, request.protocols),
     )
 
@@ -185,29 +191,29 @@ def _wishes(member: ConsumerMember, request: JoinRequest, subscription: Subscrip
 # What is new
 
 
-def _has_news(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Tell whether a member would be told something else if it joined now."""
-    holding = member.holding
-    if holding.epoch < group.epoch or holding.state is MemberState.UNREVOKED_PARTITIONS:
+    current = member.current
+    if current.epoch < group.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
         return True
-    if holding.state is not MemberState.UNRELEASED_PARTITIONS:
+    if current.state is not MemberState.UNRELEASED_PARTITIONS:
         return False
-    missing = without(group.targets.get(member.member_id, NO_PARTITIONS), holding.assigned)
+    missing = without(group.targets.get(member.member_id, NO_PARTITIONS), current.assigned)
     return all(group.is_free(topic_id, index) for topic_id, index in each_of(missing))
 
 
-def _ask_to_rejoin(turn: ConsumerGroupUpdate, token: int, member: ConsumerMember) -> None:
+def _ask_to_rejoin(update: ConsumerGroupUpdate, token: int, member: ConsumerMember) -> None:
     """Say that the group rebalances. The time for joining again counts from when it is said first."""
-    turn.reply(token, RebalanceInProgress(f"{turn.group.group_id} rebalances"))
-    if member.member_id not in turn.group.rejoining:
-        turn.note().rejoining |= {member.member_id}
-        turn.set_timer("rejoin", member.member_id, member.wishes.rebalance_timeout_ms)
+    update.reply(token, RebalanceInProgress(f"{update.group.group_id} rebalances"))
+    if member.member_id not in update.group.rejoining:
+        update.mutable().rejoining |= {member.member_id}
+        update.set_timer("rejoin", member.member_id, member.subscription.rebalance_timeout_ms)
 
 
-def _end_rejoining(turn: ConsumerGroupUpdate, member_id: str) -> None:
-    if member_id in turn.group.rejoining:
-        turn.note().rejoining -= {member_id}
-        turn.cancel_timer("rejoin", member_id)
+def _end_rejoining(update: ConsumerGroupUpdate, member_id: str) -> None:
+    if member_id in update.group.rejoining:
+        update.mutable().rejoining -= {member_id}
+        update.cancel_timer("rejoin", member_id)
 
 
 class ConsumerGroupEvents:
