@@ -29,8 +29,6 @@ from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError, RequestTimedOut
 
-# How a long request is cut up, so that no part of it holds up the loop.
-
 T = TypeVar("T")
 
 ITEMS_PER_CHUNK = 50

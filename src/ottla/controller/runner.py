@@ -39,9 +39,11 @@ from ottla.protocol.errors import (
 if TYPE_CHECKING:
     from ottla.controller.remote import RemoteController, RequestSender
 
+logger = logging.getLogger(__name__)
+
+
 __all__ = ["ClusterState", "Controller"]
 
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -26,19 +26,6 @@ from ottla.metadata.store import (
     VersionConflict,
 )
 
-# The file of the embedded store: `DIR/metadata.db`, a SQLite database.
-#
-#     entry(version, controller_epoch, is_snapshot, records, crc)    one row per append
-#     counter(name, value, crc)                                      controller_epoch, broker_epoch
-#
-# `records` are lines of JSON (records.py), so `sqlite3 metadata.db 'select records from entry'` shows the
-# whole history of a cluster. `crc` is the CRC32C of the other columns: SQLite finds torn pages but not
-# flipped bits.
-#
-# The journal is SQLite's rollback journal with synchronous=FULL, not the write-ahead log: a damaged write-
-# ahead log is cut off at the first bad frame without a word, and topics would vanish. An append costs a few
-# fsyncs (well under a millisecond on a disk with a write cache) and changes are rare.
-
 APPLICATION_ID = 0x4F74746C  # "Ottl": what `file metadata.db` shows
 SCHEMA_VERSION = 1
 SCHEMA = {

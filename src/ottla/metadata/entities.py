@@ -11,8 +11,6 @@ from uuid import UUID
 from ottla.common.topic_names import is_internal
 from ottla.metadata.records import BrokerRegistered, Endpoint, PartitionChanged, PartitionCreated
 
-# What a leader asks of the controller: another set of in-sync replicas.
-
 
 class IsrChange(NamedTuple):
     """The in-sync replicas that a leader proposes, decided on one state of its partition.

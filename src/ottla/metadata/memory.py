@@ -25,19 +25,6 @@ from ottla.metadata.store import (
     VersionConflict,
 )
 
-# What the `MemoryStore`s of a simulated cluster have in common, and the faults that can be made in it.
-#
-#     server = MemoryServer(session_timeout_s=2.0)
-#     stores = [MemoryStore(server, node_id) for node_id in (1, 2, 3)]
-#
-#     server.cut(1)                    # broker 1 no longer reaches the store; its session ends in 2 s
-#     server.heal(1)                   # it does again, and learns whether its session is over
-#     server.expire_node(2)            # the session ends now, as if it had timed out
-#     server.lose_responses(3)           # appends of broker 3 happen, but it is not told
-#     server.latency = lambda: ...     # seconds, asked for every call and every notice of a watcher
-#
-# A broker that crashes is cut: its session outlives it by the timeout.
-
 SESSION_TIMEOUT_S = 6.0
 
 

@@ -60,12 +60,6 @@ class ClusterState:
             unsubscribe()
 
 
-# Keeps this broker's image in step with the metadata log.
-#
-# The store says when the log has grown; the follower reads what is new, folds it and publishes the image.
-# The controller's own appends come here too, so that everyone in this broker sees one image after the
-# other.
-
 RETRY_S = 0.5
 """How long to wait before the store is asked again after it failed."""
 

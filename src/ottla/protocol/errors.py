@@ -400,8 +400,6 @@ class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expres
     """The regular expression cannot be understood, or would cost too much."""
 
 
-# The error codes that Ottla answers with, as a page of the documentation.
-
 HEAD = """# Errors
 
 The error codes that Ottla answers with. Clients show Kafka's name; the broker's log line and, where the

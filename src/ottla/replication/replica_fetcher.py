@@ -1,8 +1,8 @@
-"""Fetches everything that this broker follows of one leader: one connection, one request at a time.
+"""Fetch everything that this broker follows from one leader: one connection, one request at a time.
 
-The request names what changed since the last one (fetch_session.py); the leader answers as soon as it has
-something, at the latest after replica.fetch.wait.max.ms. A fetch says that all before its offset
-is written here, so with flush-on-ack a partition is flushed before it is fetched again.
+A request contains what changed since the last one (fetch_session.py); the leader responds as soon as it has
+data, at the latest after replica.fetch.wait.max.ms. A fetch reports that everything before its offset is
+written here, so with flush.messages=1 a partition is flushed before it is fetched again.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from ottla.protocol.replica_fetch import (
     encode_replica_fetch,
 )
 from ottla.replication.fetch_session import FollowerSession, Key
-from ottla.replication.follower import FollowerState, retry_later
+from ottla.replication.follower import FollowerState, schedule_retry
 from ottla.replication.partition import Partition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHANNEL = "fetch"
-FIRST_BACKOFF_MS = 50
+MIN_BACKOFF_MS = 50
 INTERRUPT_AFTER_MS = 20
-"""How long to wait for more partitions before a fetch is broken off for the sake of new ones."""
-BYTES_PER_TURN = 1 << 20
-"""How much is appended before other work gets its turn."""
+"""How long to wait for more partitions before a running fetch is interrupted to include new ones."""
+MAX_BYTES_PER_ITERATION = 1 << 20
+"""How much is appended before yielding to the loop."""
 
 
 class Throttle(Protocol):
-    """Slows down partitions that are being moved."""
+    """Limits the replication of partitions that are being moved."""
 
-    def holds(self, partition: Partition) -> bool:
+    def is_throttled(self, partition: Partition) -> bool:
         """Return whether a partition must not be fetched now."""
         ...
 
-    def took(self, partition: Partition, size_bytes: int) -> None:
-        """Count what was fetched of a partition."""
+    def record_bytes(self, partition: Partition, size_bytes: int) -> None:
+        """Count the bytes fetched of a partition."""
         ...
 
 
 class ReplicaFetcher:
-    """Follows one leader. `run` is a task of its owner's."""
+    """Fetches from one leader. `run` is a task of its owner."""
 
     def __init__(
         self,
@@ -80,59 +80,59 @@ class ReplicaFetcher:
         self._changed = asyncio.Event()
         self._backoff_ms = 0
         self._fetching: dict[Key, FetchPartition] = {}
-        """What the fetch under way names."""
+        """The partitions of the running fetch."""
         self._interruption: asyncio.TimerHandle | None = None
         self._was_interrupted = False
 
-    def follow(self, following: FollowerState) -> None:
-        """Fetch a partition, too, from now on."""
-        partition = following.partition
-        self.followed[partition.topic_id, partition.topic_partition.partition] = following
+    def follow(self, follower_state: FollowerState) -> None:
+        """Add a partition to the next fetch."""
+        partition = follower_state.partition
+        self.followed[partition.topic_id, partition.topic_partition.partition] = follower_state
         self._changed.set()
         if self._fetching and self._interruption is None:
             # The leader may keep the fetch under way for long, and this partition's producers wait.
             loop = asyncio.get_running_loop()
             self._interruption = loop.call_later(INTERRUPT_AFTER_MS / 1000, self._interrupt)
 
-    def leave(self, topic_id: UUID, index: int) -> None:
-        """Fetch a partition no longer."""
+    def unfollow(self, topic_id: UUID, index: int) -> None:
+        """Stop fetching a partition."""
         self.followed.pop((topic_id, index), None)
 
     def _interrupt(self) -> None:
-        """Break off a fetch that does not name all partitions; the next one does."""
+        """Interrupt a fetch that does not include all partitions; the next one does."""
         self._interruption = None
         if self._fetching and not self.followed.keys() <= self._fetching.keys():
             self._was_interrupted = True
-            self._peers.close(self.leader, CHANNEL, "there is more to fetch")
+            self._peers.close(self.leader, CHANNEL, "interrupted to fetch more partitions")
 
     async def run(self) -> None:
         """Fetch until cancelled."""
         while True:
             try:
-                await self._flush_first()
+                await self._flush_followed()
                 wanted = self._wanted() if self._broker_epoch() >= 0 else {}
                 if not wanted:
                     await self._wait_for_work()
                     continue
                 response = await self._fetch(wanted)
                 self._backoff_ms = 0
-                await self._take(wanted, response)
+                await self._apply_response(wanted, response)
             except KafkaError as error:
                 self._session.start_over()
                 await self._back_off(error)
             except Exception:
-                log.exception("fetching from broker %d failed", self.leader)
+                logger.exception("fetching from broker %d failed", self.leader)
                 self._session.start_over()
                 await asyncio.sleep(self._config().replica_fetch_backoff_ms / 1000)
 
     def _wanted(self) -> dict[Key, FetchPartition]:
         now_ms, max_bytes = self._clock.mono_ms(), self._config().replica_fetch_max_bytes
         return {
-            key: following.next_fetch(max_bytes)
-            for key, following in self.followed.items()
-            if following.not_before_ms <= now_ms
-            and not following.needs_flush
-            and (following.is_in_sync or not self._throttle.holds(following.partition))
+            key: follower_state.next_fetch(max_bytes)
+            for key, follower_state in self.followed.items()
+            if follower_state.retry_at_ms <= now_ms
+            and not follower_state.needs_flush
+            and (follower_state.is_in_sync or not self._throttle.is_throttled(follower_state.partition))
         }
 
     async def _wait_for_work(self) -> None:
@@ -145,12 +145,10 @@ class ReplicaFetcher:
             pass
 
     def _pause_ms(self) -> int:
-        """Return when, at the earliest, a partition that is left alone may be fetched again."""
+        """Return the time until a partition that is backing off may be fetched again."""
         now_ms = self._clock.mono_ms()
-        waits = [
-            each.not_before_ms - now_ms for each in self.followed.values() if each.not_before_ms > now_ms
-        ]
-        return min([FIRST_BACKOFF_MS * 2, *waits]) if len(waits) < len(self.followed) else max(1, min(waits))
+        waits = [each.retry_at_ms - now_ms for each in self.followed.values() if each.retry_at_ms > now_ms]
+        return min([MIN_BACKOFF_MS * 2, *waits]) if len(waits) < len(self.followed) else max(1, min(waits))
 
     async def _fetch(self, wanted: dict[Key, FetchPartition]) -> ReplicaFetchResponse:
         config = self._config()
@@ -182,28 +180,32 @@ class ReplicaFetcher:
         self._session.answered(response.session_id)
         return response
 
-    async def _take(self, wanted: dict[Key, FetchPartition], response: ReplicaFetchResponse) -> None:
+    async def _apply_response(
+        self, wanted: dict[Key, FetchPartition], response: ReplicaFetchResponse
+    ) -> None:
         taken = 0
         for result in response.results:
             key = (result.topic_id, result.partition)
-            following, asked = self.followed.get(key), wanted.get(key)
-            if following is None or asked is None:
+            follower_state, requested = self.followed.get(key), wanted.get(key)
+            if follower_state is None or requested is None:
                 continue
             try:
-                size = following.take(asked, result)
+                size = follower_state.apply_result(requested, result)
             except KafkaError as error:
-                retry_later(following, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
+                schedule_retry(
+                    follower_state, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms
+                )
                 continue
-            following.delay_ms = 0
-            if size and not following.is_in_sync:
-                self._throttle.took(following.partition, size)
+            follower_state.backoff_ms = 0
+            if size and not follower_state.is_in_sync:
+                self._throttle.record_bytes(follower_state.partition, size)
             taken += size
-            if taken >= BYTES_PER_TURN:
+            if taken >= MAX_BYTES_PER_ITERATION:
                 taken = 0
                 await asyncio.sleep(0)
 
-    async def _flush_first(self) -> None:
-        """Put on the disk what the next fetch will say is there."""
+    async def _flush_followed(self) -> None:
+        """Flush what the next fetch will report as written."""
         unflushed = [each for each in self.followed.values() if each.needs_flush]
         if not unflushed:
             return
@@ -212,21 +214,23 @@ class ReplicaFetcher:
             for each in unflushed
         ]
         results = await asyncio.gather(*flushes, return_exceptions=True)
-        for following, result in zip(unflushed, results, strict=True):
+        for follower_state, result in zip(unflushed, results, strict=True):
             if isinstance(result, KafkaError):
-                retry_later(following, result, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
+                schedule_retry(
+                    follower_state, result, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms
+                )
             elif isinstance(result, BaseException):
                 raise result
 
-    def _retry_later(self, following: FollowerState, error: KafkaError) -> None:
-        retry_later(following, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
+    def _retry_later(self, follower_state: FollowerState, error: KafkaError) -> None:
+        schedule_retry(follower_state, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
 
     async def _back_off(self, error: KafkaError) -> None:
         if self._was_interrupted:
             self._was_interrupted = False
             return
         if self._backoff_ms == 0:
-            log.info("cannot fetch from broker %d now: %r", self.leader, error)
-        longest_ms = max(FIRST_BACKOFF_MS, self._config().replica_fetch_backoff_ms)
-        self._backoff_ms = min(max(FIRST_BACKOFF_MS, 2 * self._backoff_ms), longest_ms)
+            logger.info("cannot fetch from broker %d, retrying: %r", self.leader, error)
+        max_backoff_ms = max(MIN_BACKOFF_MS, self._config().replica_fetch_backoff_ms)
+        self._backoff_ms = min(max(MIN_BACKOFF_MS, 2 * self._backoff_ms), max_backoff_ms)
         await asyncio.sleep(self._backoff_ms / 1000)

@@ -84,7 +84,7 @@ class ReplicaReading(Reading):
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise OffsetOutOfRange(f"{offset} is outside of {log.log_start_offset} to {log.log_end_offset}")
         if not self.is_counted:
-            leading.fetched(request.replica_id, offset, wanted.log_start_offset, request.replica_epoch)
+            leading.record_fetch(request.replica_id, offset, wanted.log_start_offset, request.replica_epoch)
         if offset == log.log_end_offset or self._is_held_back(partition, leading):
             return self._result(partition, wanted)
         return self._read_records(partition, leading, wanted, max_bytes)
@@ -96,16 +96,16 @@ class ReplicaReading(Reading):
             wanted.fetch_offset, max_bytes, partition.log.log_end_offset, self.size_bytes == 0
         )
         records = found.records
-        if partition.throttled_as_leader and self._request.replica_id not in leading.state.isr:
+        if partition.throttled_as_leader and self._request.replica_id not in leading.isr_state.isr:
             size = len(records) if isinstance(records, bytes) else records.size
-            self._ctx.services.replicator.leader_rate.take(size)
+            self._ctx.services.replicator.leader_rate.record(size)
         return self._result(partition, wanted)._replace(records=records)
 
     def _is_held_back(self, partition: Partition, leading: LeaderState) -> bool:
         """Return whether a replica that is being made has had its share of the network for now."""
         return (
             partition.throttled_as_leader
-            and self._request.replica_id not in leading.state.isr
+            and self._request.replica_id not in leading.isr_state.isr
             and self._ctx.services.replicator.leader_rate.is_exhausted
         )
 

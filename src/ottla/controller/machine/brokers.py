@@ -46,8 +46,6 @@ from ottla.metadata.records import (
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 
-# Decisions about the cluster as a whole: its birth, its controller, its producer ids.
-
 
 def become_controller(
     image: ClusterImage, node_id: int, controller_epoch: int, new_cluster_id: str
@@ -66,12 +64,6 @@ def allocate_producer_ids(image: ClusterImage, count: int) -> Decision[range]:
     first = image.next_producer_id
     return Decision((ProducerIdsAllocated(first + count),), (range(first, first + count),))
 
-
-# More copies of the brokers' own topics, when there are more brokers.
-#
-# The first consumer makes `__consumer_offsets`, perhaps while the first broker is still alone; its
-# committed offsets must survive that broker's death all the same. So whenever a broker joins the cluster,
-# the internal topics that have fewer replicas than they are configured to have get more.
 
 FACTORS = {
     CONSUMER_OFFSETS_TOPIC: "offsets.topic.replication.factor",

@@ -245,8 +245,6 @@ def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:
     return tuple(each for each in nodes if each not in gone)
 
 
-# The inputs of each topic: who of the cluster lives, and what the topic's configs ask for.
-
 ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 """The configs of a topic that decide who may lead."""
 
@@ -281,12 +279,6 @@ class ElectionInputsByTopic:
             )
         return known
 
-
-# Elections that someone asks for: of preferred leaders, or of anyone at all where nobody leads.
-#
-# The preferred leader of a partition is the first of its replicas; with all of them leading, each broker
-# has its share of the load. After a failover others lead, and once the broker is back and in sync it is
-# given its partitions again: by the controller every few minutes, or when an operator asks (ElectLeaders).
 
 MOST_MOVED_AT_ONCE = 1_000
 

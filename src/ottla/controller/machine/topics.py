@@ -39,15 +39,6 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 
-# Where the replicas of new partitions go.
-#
-# The brokers form a ring in which neighbours are on different racks as far as possible. Leaders go round
-# the ring, so each broker leads the same number of partitions, give or take one. The followers of a
-# partition are the brokers after its leader, those on the least used racks first; with every full turn of
-# the ring they start one place later, so that the partitions of a dead broker's leaders do not all fall to
-# the same neighbour. Brokers that are not there at the moment lead nothing, and follow only where there are
-# not enough others.
-
 
 def place(
     brokers: Iterable[BrokerImage], partitions: range, replication_factor: int, start: int
@@ -90,9 +81,6 @@ def _replicas(
             replicas.append(chosen.node_id)
             racks[chosen.rack] += 1
     return tuple(replicas)
-
-
-# The rule for topic names, with the error of the protocol.
 
 
 def check_topic_name(name: str) -> None:

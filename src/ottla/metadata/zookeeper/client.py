@@ -44,7 +44,8 @@ from ottla.metadata.zookeeper.types import (
     transaction_of,
 )
 
-# What kazoo raises, in our words: what went wrong, and what to do about it.
+logger = logging.getLogger(__name__)
+
 
 DISCONNECTED = (
     kz.ConnectionLoss,
@@ -107,9 +108,6 @@ def _user(settings: ZooKeeperSettings) -> str:
     return f"the user {options.get('username', 'of the Kerberos ticket')!r} ({options['mechanism']})"
 
 
-# Between kazoo's threads and the loop: what they run of ours, and how it gets across.
-
-
 class Threads(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads; `on_failure` is told what ended one. kazoo itself would only print it."""
 
@@ -152,13 +150,6 @@ def resolve(answer: asyncio.Future[Any], result: Any) -> None:
         answer.set_result(result.value)
 
 
-# DIGEST-MD5 with an end.
-#
-# A ZooKeeper that has no JAAS file answers every token with an empty one. kazoo and pure-sasl would then
-# send empty tokens for ever, as fast as they can, and not even notice that the client is closed. Only the
-# very first challenge may be empty.
-
-
 class DigestWithAnEnd(mechanisms.DigestMD5Mechanism):  # type: ignore[misc]
     """DIGEST-MD5 that refuses a server which does not take part."""
 
@@ -188,7 +179,6 @@ except ImportError as error:  # pragma: no cover
         "a cluster on ZooKeeper needs the package kazoo: pip install 'ottla[zookeeper]'"
     ) from error
 
-logger = logging.getLogger(__name__)
 
 # kazoo speaks of every attempt to connect; we speak of what became of it.
 logging.getLogger("kazoo").setLevel(logging.ERROR)

@@ -32,16 +32,6 @@ from ottla.metadata.store import ControllerFenced, MetadataEntry, StoreUnavailab
 from ottla.metadata.zookeeper.client import ZooKeeperClient
 from ottla.metadata.zookeeper.types import Check, Create, NoNode, Operation, Put, RolledBack
 
-# How the entries and snapshots of the metadata log are written into nodes of ZooKeeper.
-#
-#   line 1   {"v":1,"controller_epoch":7,"id":"...","encoding":"text","body_bytes":321,"crc":123456,"parts":0}
-#     rest     the records: lines of JSON (records.py), deflated where `encoding` is "zlib"
-#
-# A node may hold 1 MB at most. What is larger is cut into parts, which are nodes of their own, written
-# first; then the node holds only line 1, with the number of parts. `id` is different for every append: it
-# tells a controller that lost the answer whether it was its own append that happened. `body_bytes` and
-# `crc` (CRC32C) are those of the encoded records.
-
 DEFLATE_ABOVE_BYTES = 4096
 PART_BYTES = 512 * 1024
 MOST_BYTES = 256 * 1024 * 1024

@@ -26,9 +26,11 @@ from ottla.metadata.zookeeper.log import ZooKeeperLog
 from ottla.metadata.zookeeper.sessions import ZooKeeperSessions
 from ottla.metadata.zookeeper.types import ZooKeeperSettings
 
+logger = logging.getLogger(__name__)
+
+
 __all__ = ["ZooKeeperSettings", "ZooKeeperStore"]
 
-logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 

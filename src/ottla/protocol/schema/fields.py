@@ -152,12 +152,6 @@ def _smallest_field(spec: FieldSpec, flexible: bool) -> int:
     return FIXED_KINDS[spec.kind][1]
 
 
-# Fields that are numbers or bytes on the wire and something better in kio's classes.
-#
-# Durations and dates are milliseconds on the wire. Whatever a peer sends becomes a value: those that Python
-# cannot hold are clamped, ids of all zeros and dates of -1 are None, and error codes of the future are
-# unknown errors, as in Kafka's own clients.
-
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _LATEST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
