@@ -37,7 +37,7 @@ from ottla.protocol.schema.messages import request_class
 T = TypeVar("T")
 
 MAX_BLOCKED_S = 0.2
-PATIENCE_S = 0.01
+TIMEOUT_S = 0.01
 """How long a request may wait for something before its client is taken away."""
 
 RELEASE_S = 30.0
@@ -51,7 +51,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "fuzz-flushed": {"flush.messages": "1"},
 }
 PARTITIONS = 2
-MOST_PARTITIONS = 16
+MAX_PARTITIONS = 16
 """A flipped bit asks for 4,097 partitions of a new topic: this saves the disk."""
 
 SETTINGS = {
@@ -94,7 +94,7 @@ class Waiting(NamedTuple):
 class FuzzBroker:
     """One broker on one event loop, both in this thread. Use as a context manager."""
 
-    def __init__(self, data: Path, most_partitions: int = MOST_PARTITIONS) -> None:
+    def __init__(self, data: Path, most_partitions: int = MAX_PARTITIONS) -> None:
         self.data = data
         self._most_partitions = most_partitions
         self.complaints = Complaints()
@@ -233,7 +233,7 @@ class FuzzBroker:
     async def _settle(self, waiting: list[Waiting]) -> None:
         """Wait for the answers; whoever has none after a while loses his connection."""
         frames = [each.frame for each in waiting]
-        await self._watch({each.answer for each in waiting}, PATIENCE_S, frames)
+        await self._watch({each.answer for each in waiting}, TIMEOUT_S, frames)
         late = [each for each in waiting if not each.answer.done()]
         for each in late:
             self.dispatcher.connection_lost(each.client)

@@ -1,8 +1,8 @@
-"""CreateTopics: create topics, or only say whether they could be created.
+"""CreateTopics: create topics, or validate the request only.
 
-v4 lets the client leave the number of partitions and replicas to the broker (-1); v5 is flexible and
-answers with the partitions, replicas and configs that a topic got; v6 announces throttling; v7 adds the
-topic id. Every topic of the request is answered; one that is named twice is refused.
+v4 lets the client leave the number of partitions and replicas to the broker (-1); v5 is flexible and returns
+the partitions, replicas and configs of the new topic; v6 announces throttling; v7 adds the topic id. Every
+topic of the request is answered; one that is named twice is rejected.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from ottla.protocol.types import NO_THROTTLE, TopicName, i8, i16, i32
 
 FIRST_WITH_CONFIGS = 5
 MAX_TOPICS_WITH_CONFIGS = 2_000
-"""A longer request gets no configs back: they would be most of a large response."""
+"""Larger requests get no configs back: these would be most of a large response."""
 
-TOPICS_PER_TURN = 50
+TOPICS_PER_SLICE = 50
 
 Configs = tuple[CreatableTopicConfigs, ...]
 
 
 async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> CreateTopicsResponse:
-    """Create the topics and tell what became of each."""
-    # The first of those that share a name answers for all of them: each of them is refused alike.
+    """Create the topics; return one result per topic."""
+    # Topics with the same name share the result of the first: all of them are rejected.
     wanted = [_wanted(each) for each in request.topics]
     results = await ctx.services.controller.active_controller.create_topics(
         wanted, validate_only=request.validate_only, timeout_ms=milliseconds(request.timeout)
@@ -48,7 +48,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> Cr
         else:
             configs = described.configs(topic) if with_configs else None
             topics[topic.name] = _success(result, configs, is_real=not request.validate_only)
-        if number % TOPICS_PER_TURN == 0:
+        if number % TOPICS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics.values()))
 
@@ -70,7 +70,7 @@ def _failure(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 def _success(topic: TopicImage, configs: Configs | None, *, is_real: bool) -> CreatableTopicResult:
-    # A client that finds no configs must also find the reason.
+    # A response without configs must carry the reason.
     missing = ErrorCode.none if configs is not None else ErrorCode.policy_violation
     return CreatableTopicResult(
         name=TopicName(topic.name),
@@ -85,14 +85,14 @@ def _success(topic: TopicImage, configs: Configs | None, *, is_real: bool) -> Cr
 
 
 class _Described:
-    """The configs of new topics; those that set the same ones share an answer."""
+    """The configs of new topics; topics with the same overrides share one response."""
 
     def __init__(self, ctx: RequestContext) -> None:
         self._config = ctx.services.config
         self._known: dict[tuple[tuple[str, str | None], ...], Configs] = {}
 
     def configs(self, topic: NewTopic) -> Configs:
-        """Return all configs of a topic that was accepted."""
+        """Return all configs of an accepted topic."""
         known = self._known.get(topic.configs)
         if known is None:
             overrides = {key: value for key, value in topic.configs if value is not None}

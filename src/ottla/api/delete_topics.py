@@ -26,7 +26,7 @@ Result = TopicImage | KafkaError
 
 
 async def delete_topics_by_name(request: DeleteByNameRequest, ctx: RequestContext) -> DeleteByNameResponse:
-    """Delete the topics and tell what became of each."""
+    """Delete the topics; return one result per topic."""
     selectors = [TopicSelector(name=name) for name in request.topic_names]
     results = await _delete(selectors, milliseconds(request.timeout), ctx)
     answers = {
@@ -37,7 +37,7 @@ async def delete_topics_by_name(request: DeleteByNameRequest, ctx: RequestContex
 
 
 async def delete_topics(request: DeleteTopicsRequest, ctx: RequestContext) -> DeleteTopicsResponse:
-    """Delete the topics and tell what became of each."""
+    """Delete the topics; return one result per topic."""
     selectors = [TopicSelector(each.name, each.topic_id) for each in request.topics]
     results = await _delete(selectors, milliseconds(request.timeout), ctx)
     answers = {

@@ -24,7 +24,6 @@ from ottla.broker.addresses import BrokerAddresses, advertised, bind_listeners, 
 from ottla.broker.data_directory import StartError, make_directory, owner_of_logs, set_stray_logs_aside
 from ottla.broker.full_disk import FullDisk
 from ottla.broker.stores import janitor_settings, metadata_store, network_limits
-from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError
@@ -32,6 +31,7 @@ from ottla.common.config.metrics_keys import OFF, metrics_place
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
+from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
@@ -44,12 +44,12 @@ from ottla.metadata.store import MetadataStore, StoreUnavailable
 from ottla.metrics.health import STOPPING
 from ottla.metrics.service import MetricsService
 from ottla.metrics.view import BrokerView
-from ottla.network.peer import Peers
 from ottla.network.server import Server
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.replication.replicator import Replicator
+from ottla.wire.peers import Peers
 
 log = logging.getLogger(__name__)
 
@@ -226,8 +226,9 @@ class Broker:
             self.partitions,
             lambda: self.config,
             self.clock,
-            self.producer_ids.next_soon,
-            TransactionPeers(lambda: self.services),
+            self.producer_ids.try_next,
+            MarkerAppender(self.partitions, self.groups),
+            self.peers,
         )
 
     async def _join_cluster(self) -> None:
@@ -275,16 +276,16 @@ class Broker:
         place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
         if place is None:
             return
-        host, port, must_be_there = place
+        host, port, is_required = place
         self._metrics = MetricsService()
         self._stack.push_async_callback(self._metrics.stop)
-        await bind_metrics(self._metrics, host, port, must_be_there=must_be_there)
+        await bind_metrics(self._metrics, host, port, is_required=is_required)
 
     def _show_metrics(self, address: str) -> None:
         """Tell everything, now that there is everything."""
         metrics = self._metrics
         if metrics is not None:
-            metrics.show(
+            metrics.publish(
                 BrokerView(self.services, self.server, self.dispatcher, self.flusher, __version__, address)
             )
             self._stack.callback(setattr, metrics, "phase", STOPPING)
@@ -299,7 +300,7 @@ class Broker:
             partitions=self.partitions,
             log_directory=self.log_directory,
             encoded_metadata=EncodedMetadata(),
-            departed_brokers=RecentlyFencedBrokers(self.clock),
+            recently_fenced_brokers=RecentlyFencedBrokers(self.clock),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
             producer_ids=self.producer_ids,
@@ -335,7 +336,7 @@ class Broker:
             self._take_over_dynamic_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
-            self.services.departed_brokers.note(new)
+            self.services.recently_fenced_brokers.note(new)
         if old is EMPTY:
             set_stray_logs_aside(self.log_directory, new, self.config.node_id)
         if not self.controller.is_registered:

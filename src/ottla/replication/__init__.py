@@ -8,8 +8,7 @@ Reading order:
     isr, leader       which replicas are in sync and what is committed (pure); a leader's side of it
     leader_epochs     fencing and truncation by leader epoch
     follower          applying fetched data to one partition
-    replica_fetcher,  one fetcher per leader, with its fetch session
-      fetch_session
+    replica_fetcher   one fetcher per leader (its fetch session is in ottla.wire)
     replicator        all fetchers, ISR changes and high watermark checkpoints of a broker
     throttle          limits on the replication of partitions that are being moved
     registry          all partitions of this broker, kept in step with the cluster image

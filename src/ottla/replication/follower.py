@@ -10,11 +10,12 @@ import logging
 
 from ottla.log.log import Log
 from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownServerError
-from ottla.protocol.fetch_codec import FetchPartition
+from ottla.protocol.fetch_client import Fetched, FetchPartitionRequest, Topic
 from ottla.protocol.records.batch import decode_header
-from ottla.protocol.replica_fetch import ReplicaFetchResult
 from ottla.replication.leader_epochs import EpochEnd, is_current_epoch, truncation_offset
 from ottla.replication.partition import Partition
+from ottla.wire.backoff import Backoff
+from ottla.wire.fetch_session import FetchPosition
 
 logger = logging.getLogger(__name__)
 
@@ -24,14 +25,15 @@ MIN_BACKOFF_MS = 50
 class FollowerState:
     """A partition that follows one leader in one leader epoch."""
 
-    __slots__ = ("backoff_ms", "is_in_sync", "leader_epoch", "partition", "retry_at_ms")
+    __slots__ = ("failures", "is_in_sync", "leader_epoch", "partition", "retry_at_ms", "topic")
 
     def __init__(self, partition: Partition, leader_epoch: int) -> None:
         self.partition = partition
+        self.topic = Topic(partition.topic_partition.topic, partition.topic_id)
         self.leader_epoch = leader_epoch
         self.is_in_sync = False
         """Whether the image lists this replica in the ISR; others may be throttled."""
-        self.backoff_ms = 0
+        self.failures = 0
         self.retry_at_ms = 0
         """When to fetch again after an error."""
 
@@ -41,7 +43,7 @@ class FollowerState:
         log = self.partition.log
         return log.config.flush_messages == 1 and log.recovery_point < log.log_end_offset
 
-    def next_fetch(self, max_bytes: int) -> FetchPartition:
+    def next_fetch(self, max_bytes: int) -> FetchPosition:
         """Return the next fetch: from the log end, with the epoch of the last record.
 
         A log whose records are all deleted still knows the epoch of the last one, until it is reopened.
@@ -50,23 +52,17 @@ class FollowerState:
         end = log.log_end_offset
         is_empty = end == log.log_start_offset
         last_epoch = log.epochs.latest_epoch if is_empty else log.epoch_for_offset(end - 1)
-        return FetchPartition(
-            self.partition.topic_partition.partition,
-            self.leader_epoch,
-            end,
-            last_epoch,
-            log.log_start_offset,
-            max_bytes,
-        )
+        request = FetchPartitionRequest(end, self.leader_epoch, max_bytes, last_epoch, log.log_start_offset)
+        return FetchPosition(self.topic, self.partition.topic_partition.partition, request)
 
-    def apply_result(self, requested: FetchPartition, result: ReplicaFetchResult) -> int:
+    def apply_result(self, requested: FetchPartitionRequest, result: Fetched) -> int:
         """Apply the leader's response; return the number of bytes appended. On a KafkaError, retry later."""
         partition = self.partition
         log = partition.log
         if (
             partition.is_leader
-            or not is_current_epoch(requested.current_leader_epoch, partition.leader_epoch)
-            or requested.fetch_offset != log.log_end_offset
+            or not is_current_epoch(requested.leader_epoch, partition.leader_epoch)
+            or requested.offset != log.log_end_offset
         ):
             return 0
         if result.error_code:
@@ -83,7 +79,7 @@ class FollowerState:
             log.delete_records_before(min(result.log_start_offset, partition.high_watermark))
         return len(result.records)
 
-    def _handle_error(self, result: ReplicaFetchResult) -> None:
+    def _handle_error(self, result: Fetched) -> None:
         """Restart at the leader's log start if the logs have nothing in common; raise any other error."""
         partition, log = self.partition, self.partition.log
         error = ERRORS.get(result.error_code, UnknownServerError)  # type: ignore[call-overload]
@@ -141,11 +137,10 @@ def schedule_retry(
     follower_state: FollowerState, error: KafkaError, now_ms: int, max_backoff_ms: int
 ) -> None:
     """Fetch a partition again after a delay that doubles with every error."""
-    max_backoff_ms = max(MIN_BACKOFF_MS, max_backoff_ms)
-    before = follower_state.backoff_ms
-    follower_state.backoff_ms = min(max(MIN_BACKOFF_MS, 2 * before), max_backoff_ms)
-    follower_state.retry_at_ms = now_ms + follower_state.backoff_ms
-    if (
-        before < follower_state.backoff_ms == max_backoff_ms
-    ):  # the first few are usual: brokers follow changes one by one
-        logger.warning("%s cannot be copied: %r", follower_state.partition.topic_partition, error)
+    backoff = Backoff(MIN_BACKOFF_MS, max(MIN_BACKOFF_MS, max_backoff_ms), jitter=0)
+    before_ms = backoff.pause_ms(follower_state.failures) if follower_state.failures else 0
+    follower_state.failures += 1
+    backoff_ms = backoff.pause_ms(follower_state.failures)
+    follower_state.retry_at_ms = now_ms + int(backoff_ms)
+    if before_ms < backoff_ms == backoff.max_ms:  # not the first few: brokers learn of changes one by one
+        logger.warning("cannot replicate %s, retrying: %r", follower_state.partition.topic_partition, error)

@@ -1,7 +1,7 @@
 """Fetch everything that this broker follows from one leader: one connection, one request at a time.
 
-A request contains what changed since the last one (fetch_session.py); the leader responds as soon as it has
-data, at the latest after replica.fetch.wait.max.ms. A fetch reports that everything before its offset is
+A request contains what changed since the last one (wire/fetch_session.py); the leader responds as soon as it
+has data, at the latest after replica.fetch.wait.max.ms. A fetch reports that everything before its offset is
 written here, so with flush.messages=1 a partition is flushed before it is fetched again.
 """
 
@@ -16,25 +16,30 @@ from uuid import UUID
 from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.log.flusher import Flusher
-from ottla.network.peer import Peers
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
-from ottla.protocol.fetch_codec import FetchPartition
-from ottla.protocol.replica_fetch import (
-    VERSION,
-    FetchLimits,
-    ReplicaFetchResponse,
-    decode_replica_fetch,
-    encode_replica_fetch,
+from ottla.protocol.fetch_client import (
+    LAST_VERSION,
+    FetchReply,
+    FetchSettings,
+    decode_fetch_response,
+    encode_fetch_request,
 )
-from ottla.replication.fetch_session import FollowerSession, Key
 from ottla.replication.follower import FollowerState, schedule_retry
 from ottla.replication.partition import Partition
+from ottla.wire.backoff import Backoff
+from ottla.wire.fetch_session import FetchPosition, FetchSession
+from ottla.wire.peers import Peers
 
 logger = logging.getLogger(__name__)
 
+Key = tuple[UUID, int]
+"""A partition: its topic's id, and its index."""
+
 CHANNEL = "fetch"
 MIN_BACKOFF_MS = 50
+READ_UNCOMMITTED = 0
+NO_TOPIC_ID = UUID(int=0)
 INTERRUPT_AFTER_MS = 20
 """How long to wait for more partitions before a running fetch is interrupted to include new ones."""
 MAX_BYTES_PER_ITERATION = 1 << 20
@@ -76,10 +81,10 @@ class ReplicaFetcher:
         self._config = config
         self._broker_epoch = broker_epoch
         self._throttle = throttle
-        self._session = FollowerSession()
+        self._session = FetchSession[Key]()
         self._changed = asyncio.Event()
-        self._backoff_ms = 0
-        self._fetching: dict[Key, FetchPartition] = {}
+        self._failures = 0
+        self._fetching: dict[Key, FetchPosition] = {}
         """The partitions of the running fetch."""
         self._interruption: asyncio.TimerHandle | None = None
         self._was_interrupted = False
@@ -115,17 +120,17 @@ class ReplicaFetcher:
                     await self._wait_for_work()
                     continue
                 response = await self._fetch(wanted)
-                self._backoff_ms = 0
+                self._failures = 0
                 await self._apply_response(wanted, response)
             except KafkaError as error:
-                self._session.start_over()
+                self._session.reset()
                 await self._back_off(error)
             except Exception:
                 logger.exception("fetching from broker %d failed", self.leader)
-                self._session.start_over()
+                self._session.reset()
                 await asyncio.sleep(self._config().replica_fetch_backoff_ms / 1000)
 
-    def _wanted(self) -> dict[Key, FetchPartition]:
+    def _wanted(self) -> dict[Key, FetchPosition]:
         now_ms, max_bytes = self._clock.mono_ms(), self._config().replica_fetch_max_bytes
         return {
             key: follower_state.next_fetch(max_bytes)
@@ -150,53 +155,54 @@ class ReplicaFetcher:
         waits = [each.retry_at_ms - now_ms for each in self.followed.values() if each.retry_at_ms > now_ms]
         return min([MIN_BACKOFF_MS * 2, *waits]) if len(waits) < len(self.followed) else max(1, min(waits))
 
-    async def _fetch(self, wanted: dict[Key, FetchPartition]) -> ReplicaFetchResponse:
+    async def _fetch(self, wanted: dict[Key, FetchPosition]) -> FetchReply:
         config = self._config()
-        limits = FetchLimits(
-            config.replica_fetch_wait_max_ms,
+        max_wait_ms = config.replica_fetch_wait_max_ms
+        if len(wanted) < len(self.followed):
+            max_wait_ms = min(max_wait_ms, self._pause_ms())
+        settings = FetchSettings(
+            max_wait_ms,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
+            READ_UNCOMMITTED,
+            replica=(self._node_id, self._broker_epoch()),
         )
-        if len(wanted) < len(self.followed):
-            limits = limits._replace(max_wait_ms=min(limits.max_wait_ms, self._pause_ms()))
-        session, news, forgotten = self._session.request(wanted)
-        body = encode_replica_fetch(self._node_id, self._broker_epoch(), limits, session, news, forgotten)
+        body = encode_fetch_request(LAST_VERSION, settings, *self._session.prepare(wanted, LAST_VERSION))
         self._fetching = wanted
         try:
-            frame, at = await self._peers.exchange(
+            frame, body_position = await self._peers.exchange(
                 self.leader,
                 ApiKey.FETCH,
-                VERSION,
+                LAST_VERSION,
                 body,
                 timeout_ms=config.replica_socket_timeout_ms,
                 channel=CHANNEL,
             )
         finally:
             self._fetching = {}
-        response = decode_replica_fetch(frame, at)
+        response = decode_fetch_response(frame, body_position, LAST_VERSION)
         if response.error_code:
             error = ERRORS.get(response.error_code, UnknownServerError)  # type: ignore[call-overload]
-            raise error(f"broker {self.leader} refused a fetch")
-        self._session.answered(response.session_id)
+            raise error(f"broker {self.leader} rejected a fetch")
+        self._session.succeeded(response.session_id)
         return response
 
-    async def _apply_response(
-        self, wanted: dict[Key, FetchPartition], response: ReplicaFetchResponse
-    ) -> None:
+    async def _apply_response(self, wanted: dict[Key, FetchPosition], response: FetchReply) -> None:
         taken = 0
-        for result in response.results:
-            key = (result.topic_id, result.partition)
+        results = ((topic_id, each) for _, topic_id, partitions in response.topics for each in partitions)
+        for topic_id, result in results:
+            key = (topic_id or NO_TOPIC_ID, result.partition)
             follower_state, requested = self.followed.get(key), wanted.get(key)
             if follower_state is None or requested is None:
                 continue
             try:
-                size = follower_state.apply_result(requested, result)
+                size = follower_state.apply_result(requested.request, result)
             except KafkaError as error:
                 schedule_retry(
                     follower_state, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms
                 )
                 continue
-            follower_state.backoff_ms = 0
+            follower_state.failures = 0
             if size and not follower_state.is_in_sync:
                 self._throttle.record_bytes(follower_state.partition, size)
             taken += size
@@ -222,15 +228,12 @@ class ReplicaFetcher:
             elif isinstance(result, BaseException):
                 raise result
 
-    def _retry_later(self, follower_state: FollowerState, error: KafkaError) -> None:
-        schedule_retry(follower_state, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
-
     async def _back_off(self, error: KafkaError) -> None:
         if self._was_interrupted:
             self._was_interrupted = False
             return
-        if self._backoff_ms == 0:
+        if self._failures == 0:
             logger.info("cannot fetch from broker %d, retrying: %r", self.leader, error)
-        max_backoff_ms = max(MIN_BACKOFF_MS, self._config().replica_fetch_backoff_ms)
-        self._backoff_ms = min(max(MIN_BACKOFF_MS, 2 * self._backoff_ms), max_backoff_ms)
-        await asyncio.sleep(self._backoff_ms / 1000)
+        self._failures += 1
+        max_ms = max(MIN_BACKOFF_MS, self._config().replica_fetch_backoff_ms)
+        await asyncio.sleep(Backoff(MIN_BACKOFF_MS, max_ms, jitter=0).pause_ms(self._failures) / 1000)

@@ -29,7 +29,6 @@ from ottla.cli.support.problem_kinds import (
 )
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.profiles import BOOTSTRAP_KEY
-from ottla.client.address import Address, parse_addresses
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import ConsumerOptions
@@ -47,11 +46,12 @@ from ottla.client.options import ConfigError, Options
 from ottla.client.producer import ProducerOptions
 from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
+from ottla.wire.address import Address, parse_addresses
 
 Result = TypeVar("Result")
 AnyOptions = TypeVar("AnyOptions", bound=ClientOptions)
 
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 HINTS = {
     ErrorCode.topic_already_exists: "look at it: ottla topic describe {topic}",
     ErrorCode.invalid_topic_exception: "a name has 1 to 249 letters, digits, dots, dashes or underscores",
@@ -84,7 +84,7 @@ CLIENT_KINDS: dict[type[ClientError], Kind] = {
 }
 
 
-def options_of(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> ClientOptions:
+def options_of(bootstrap: str, *, patience_ms: int = TIMEOUT_MS) -> ClientOptions:
     """Return how to connect, by the address and this command's settings; UsageError if they do not fit."""
     try:
         parse_addresses(bootstrap)
@@ -154,6 +154,23 @@ def run(
         raise unanswered(error) from None
     except KafkaError as error:
         raise refused(error, topic) from None
+
+
+def run_service(service: Callable[[], Awaitable[int]]) -> int:
+    """Run a service until it ends; raise Problem for a cluster that it cannot reach or may not use."""
+    import uvloop
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_awaited(service))
+    except ClientError as error:
+        raise unanswered(error) from None
+    except KafkaError as error:
+        raise refused(error) from None
+
+
+async def _awaited(service: Callable[[], Awaitable[int]]) -> int:
+    return await service()
 
 
 def refused(error: KafkaError, topic: str | None = None) -> Problem:

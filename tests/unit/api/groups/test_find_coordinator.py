@@ -69,7 +69,7 @@ class Peers:
 async def test_in_place_of_a_dead_coordinator_the_next_one_is_waited_for(
     bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch, leaderless: bool
 ) -> None:
-    monkeypatch.setattr(find_coordinator, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(find_coordinator, "POLL_INTERVAL_S", 0.001)
     bench.services.peers = Peers(times=1_000)
     await bench.ask(find("g"))
     leaders = [CoordinatorNotAvailable("no leader") if leaderless else 7] * 3 + [1]

@@ -18,7 +18,7 @@ from ottla.coordinator.transaction.transaction import State
 from ottla.replication.partition import Partition
 from ottla.testing.checker import Violation
 from ottla.testing.simulation.cluster import SimCluster
-from ottla.testing.simulation.probe import ENOUGH, LOOK_EVERY_S
+from ottla.testing.simulation.probe import ENOUGH, POLL_INTERVAL_S
 
 
 class Hanging(NamedTuple):
@@ -43,7 +43,7 @@ class TransactionProbe:
         """Look until cancelled."""
         while len(self.violations) < ENOUGH:
             self.look()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def look(self) -> None:
         """Look once."""
