@@ -23,11 +23,17 @@ from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
 from ottla.broker.addresses import BrokerAddresses, advertised, bind_listeners, bind_metrics, peer_address
 from ottla.broker.data_directory import StartError, make_directory, owner_of_logs, set_stray_logs_aside
 from ottla.broker.full_disk import FullDisk
-from ottla.broker.stores import janitor_settings, metadata_store, network_limits
+from ottla.broker.settings import (
+    MAINTENANCE_KEYS,
+    NETWORK_KEYS,
+    maintenance_settings,
+    metadata_store,
+    network_limits,
+)
 from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig
-from ottla.common.config.declaration import ConfigError
+from ottla.common.config.live import DYNAMIC_KEYS, LiveConfig
 from ottla.common.config.metrics_keys import OFF, metrics_place
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
@@ -68,7 +74,7 @@ class Broker:
         disk: Disk | None = None,
     ) -> None:
         """Take the configuration; simulations bring a clock, a store and a disk of their own."""
-        self.config = BrokerConfig(raw)
+        self.live_config = LiveConfig(BrokerConfig(raw))
         self.clock = clock or SystemClock()
         self.disk: Disk = disk or RealDisk()
         self._store = store
@@ -79,6 +85,11 @@ class Broker:
         self._is_fenced = False
         self._stack = AsyncExitStack()
         self._metrics: MetricsService | None = None
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration in force."""
+        return self.live_config.current
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -163,7 +174,7 @@ class Broker:
         except MetadataError as error:
             raise StartError(f"data directory {data}: {error}") from error
         self._stack.push_async_callback(self.controller.stop)
-        self._take_over_dynamic_config(self.cluster.image)
+        self._update_config(self.cluster.image)
         return lock
 
     async def _open_logs(self, data: Path, lock: Callable[[], None]) -> FullDisk:
@@ -196,6 +207,10 @@ class Broker:
         )
         self.partitions = PartitionRegistry(
             node_id, self.log_directory, self.flusher, self.config, self.clock, self.replicator
+        )
+        self.live_config.subscribe_to(DYNAMIC_KEYS, self.partitions.replace_config)
+        self.live_config.subscribe(
+            BrokerConfig.ottla_producer_ids_max, self.log_directory.producer_limit.change_limit
         )
         self.log_directory.open(
             lambda topic: self.partitions.log_config(self.cluster.image, topic), lock, self._has_copies
@@ -261,10 +276,12 @@ class Broker:
             self.log_directory,
             self.flusher,
             self.clock,
-            janitor_settings(self.config),
+            maintenance_settings(self.config),
             high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
         )
-        self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
+        self.live_config.subscribe_to(
+            MAINTENANCE_KEYS, lambda config: self.janitor.change_settings(maintenance_settings(config))
+        )
         await self._stack.enter_async_context(self.janitor)
 
     async def _serve_metrics(self) -> None:
@@ -308,8 +325,13 @@ class Broker:
             peers=self.peers,
         )
         self.services = services
+        self.live_config.subscribe_to(DYNAMIC_KEYS, lambda config: setattr(services, "config", config))
         self.dispatcher = Dispatcher(services)
+        self.live_config.subscribe(BrokerConfig.ottla_slow_request_ms, self.dispatcher.slow.set_limit)
         server = Server(self.dispatcher, network_limits(self.config), self.clock)
+        self.live_config.subscribe_to(
+            NETWORK_KEYS, lambda config: server.change_limits(network_limits(config))
+        )
         await bind_listeners(server, self.config.listener_list)
         self._stack.push_async_callback(server.stop, 0)
         return server
@@ -330,7 +352,7 @@ class Broker:
 
     async def _on_change(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.configs is not new.configs:
-            self._take_over_dynamic_config(new)
+            self._update_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
             self.services.departed_brokers.note(new)
@@ -354,22 +376,9 @@ class Broker:
         if self.config.controlled_shutdown_enable:
             await self.controller.leave()
 
-    def _take_over_dynamic_config(self, image: ClusterImage) -> None:
-        dynamic = image.broker_overrides(self.config.node_id), image.broker_overrides()
-        if dynamic == (self.config.layers[0][1], self.config.layers[1][1]):
-            return
-        try:
-            self.config = self.config.with_dynamic(*dynamic)
-        except ConfigError as error:
-            log.error("the stored dynamic configuration cannot be used, the static one stays: %s", error)
-            return
-        if self.addresses is not None:
-            self.services.config = self.config
-            self.server.change_limits(network_limits(self.config))
-            self.dispatcher.slow.set_limit(self.config.ottla_slow_request_ms)
-            self.partitions.replace_config(self.config)
-            self.janitor.settings = janitor_settings(self.config)
-            self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
+    def _update_config(self, image: ClusterImage) -> None:
+        """Put the dynamic configuration of `image` into force; every part has subscribed to what it uses."""
+        self.live_config.update(image.broker_overrides(self.config.node_id), image.broker_overrides())
 
     async def _stop_serving(self) -> None:
         """Answer everything that waits or runs, and close the connections."""
