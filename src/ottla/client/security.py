@@ -6,8 +6,8 @@ import inspect
 import ssl
 
 from ottla.client.client_options import OAUTHBEARER, PLAIN, ClientOptions
-from ottla.client.options import ConfigError
 from ottla.client.sasl import OAuthBearer, Plain, SaslExchange, Scram
+from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import new_nonce
 
 
