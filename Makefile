@@ -50,8 +50,9 @@ fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,00
 	@mkdir -p build/fuzz-found
 	$(BIN)/python tests/fuzz/atheris_frames.py -runs=$(RUNS) -verbosity=0 build/fuzz-found tests/fuzz/corpus
 
-interop: $(READY) ## fetch Kafka's jars (Maven) and kcat (Debian), then run the tests that need them
+interop: $(READY) ## fetch Kafka's jars (Maven), npm clients and kcat (Debian), then run the tests that need them
 	$(BIN)/python tests/interop/fetch_jars.py
+	$(BIN)/python tests/interop/fetch_npm.py
 	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends kcat; } || echo "no kcat: its tests will be skipped"
 	$(PYTEST) tests/interop -n 2 --dist loadfile
 
@@ -60,6 +61,7 @@ transcript: $(READY) ## paste the README into a real terminal, in a clean clone;
 
 oracle: $(READY) ## run the client tests against Apache Kafka itself: they show what Kafka does
 	$(BIN)/python tests/interop/fetch_jars.py
+	$(BIN)/python tests/interop/fetch_npm.py
 	$(BIN)/python tests/interop/apache_kafka.py tests/integration/test_clients.py tests/integration/test_clients_and_topics.py tests/interop
 
 bench: $(READY) ## produce, consume, requests, start-up in under 3 minutes, and CPU beside the stored baseline

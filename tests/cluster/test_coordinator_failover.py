@@ -101,7 +101,7 @@ def test_programs_go_on_that_had_nothing_to_do_when_their_coordinator_died(
     """They learn of it only when it is long gone, and has left the list of brokers.
 
     With Apache Kafka 4.1.1 (OTTLA_TEST_CLUSTER=kafka) confluent-kafka 2.16 is stuck here; see
-    api/departed_brokers.py for why, and why it is not with us.
+    api/support/recently_fenced_brokers.py for why, and why it is not with us.
     """
     with Copying(cluster, topics, list(IN_A_CLUSTER), tmp_path) as copying:
         sent: list[list[bytes]] = [[] for _ in range(SOURCE_PARTITIONS)]

@@ -38,7 +38,7 @@ LAST_FOUND_BY_TRANSACTIONS = {
     "no-index-on-followers": 0,
     "prepared-times-out": 1,
     "forgotten-markers": 1,
-    "endless-markers": 7,
+    "endless-markers": 26,
     "offsets-at-once": 1,
     "early-answers": 5,
 }

@@ -147,7 +147,7 @@ class SimPartition:
 
 
 class DataPartition(SimPartition):
-    """A partition that clients produce to, verified as `api/produce_verification.py` does."""
+    """A partition that clients produce to, verified as `api/support/transaction_verification.py` does."""
 
     def __init__(self, place: TopicPartition, network: Network, verify: Verify) -> None:
         super().__init__(place, network)

@@ -151,6 +151,7 @@ ROWS = (
     Range(_K.LIST_CONFIG_RESOURCES, 0, 1, MESSAGE, "list_config_resources.list_config_resources"),
     Range(_K.PREPARE_TRANSACTION, 0, 0, MESSAGE, "prepare_transaction.prepare_transaction"),
     Range(_K.MEASURE_LAG, 0, 0, MESSAGE, "measure_lag.measure_lag"),
+    Range(_K.CONDITIONAL_APPEND, 0, 0, MESSAGE, "conditional_append.conditional_append"),
 )
 
 ADVERTISED_FROM = {ApiKey.PRODUCE: 0}

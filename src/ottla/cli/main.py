@@ -26,6 +26,7 @@ COMMANDS = {
     "consume": ("ottla.cli.consume", "Read records from a topic."),
     "group": ("ottla.cli.group.command", "List, describe, move and delete consumer groups."),
     "txn": ("ottla.cli.txn.command", "List, describe and abort transactions; find those that hang."),
+    "registry": ("ottla.cli.registry.command", "Run a schema registry; look at schemas and change them."),
     "pipeline": (
         "ottla.cli.pipeline.command",
         "Run pipelines on Spark; look at them, test them, copy in bulk.",
@@ -51,6 +52,10 @@ EXTRAS = {
     "numpy": "spark",
     "fastavro": "avro",
     "psycopg": "postgres",
+    "starlette": "registry",
+    "uvicorn": "registry",
+    "jsonschema_rs": "registry",
+    "grpc_tools": "registry",
 }
 """The extra of ours that brings each package."""
 

@@ -1,6 +1,6 @@
 """The controller on another broker: what this broker itself asks of it.
 
-What clients ask of the controller is passed on as it came (see api/forwarding.py).
+What clients ask of the controller is passed on as it came (see api/support/forwarding.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ record that the group reads next. A group that stands still asks for the same re
 `RecordTimes` remembers a bounded number of them; a record's timestamp does not change.
 
 A partition that has a replica on this broker is looked at there (`ReplicaToRead`). What is known of one
-that has none is what its leader said a moment ago (`LatestOffsets`): metrics/distant_lag.py asks.
+that has none is what its leader said a moment ago (`LatestOffsets`): metrics/remote_lag.py asks.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ flight), and the transaction that it has open. The rules are Kafka's:
 - otherwise it must start one after the last batch (after 2^31 - 1 comes 0), at 0 in a new epoch;
 - an epoch older than the newest one seen is fenced;
 - of a producer that is not known (new, or forgotten after producer.id.expiration.ms), any sequence
-  number is accepted: its earlier records may have been deleted (but see api/late_beginnings.py);
+  number is accepted: its earlier records may have been deleted (but see api/support/first_sequence_guard.py);
 - a marker is refused from a coordinator that has been replaced. With transaction version 2 it carries an
   epoch that no batch of its transaction has, and fences them: one that comes late cannot end a later
   transaction, nor can a late batch begin one that nobody will end (KIP-890).

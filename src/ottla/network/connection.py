@@ -113,7 +113,7 @@ COALESCE_BYTES = 64 << 10  # of replies, before they are written
 
 
 class Connection(FrameReader):
-    """A connection; handlers use what `Peer` in api/context.py says, `is_closing` and `close`."""
+    """A connection; handlers use what `Peer` in api/support/context.py says, `is_closing` and `close`."""
 
     __slots__ = (
         "_handler",

@@ -19,7 +19,21 @@ ListOffsets and Fetch would tell that too, with one request and one batch of rec
     response v0  int32 throttle_time_ms, int16 error_code, compact array of (int16 error_code,
                  int64 start_offset, int64 end_offset, int64 timestamp), in the order of the request
 
-The timestamp is -1 if there is no such record. Every struct ends with tagged fields. The headers are
+The timestamp is -1 if there is no such record.
+
+ConditionalAppend (key 10941) is a compare-and-set on a partition: a batch is appended if the log ends where
+the writer thinks it does, so that whoever decides from the records of a partition decides from all of them.
+Kafka has no such request (KIP-27 proposed one).
+
+    request v0   compact string topic, int32 partition, int64 expected_end_offset, compact bytes batch,
+                 int32 timeout_ms
+    response v0  int32 throttle_time_ms, int16 error_code, compact nullable string error_message,
+                 int64 base_offset, int64 end_offset
+
+INVALID_UPDATE_VERSION: the log ends at end_offset, and nothing was appended. REQUEST_TIMED_OUT: the batch is
+in the leader's log, but was not committed in time. The base offset is -1 unless the batch is committed.
+
+Every struct ends with tagged fields. The headers are
 flexible: request header v2, response header v1.
 """
 
@@ -119,12 +133,46 @@ class MeasureLagResponse:
     partitions: tuple[MeasuredPartition, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalAppendRequest:
+    """Asks the leader of a partition to append a batch, if the log ends at an offset."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.CONDITIONAL_APPEND)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic: TopicName = field(metadata={"kafka_type": "string"})
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+    expected_end_offset: i64 = field(metadata={"kafka_type": "int64"})
+    batch: bytes = field(metadata={"kafka_type": "bytes"})
+    timeout: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalAppendResponse:
+    """Says where the batch is, or where the log ends."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.CONDITIONAL_APPEND)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    base_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    end_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+
+
 OWN_REQUESTS: dict[tuple[int, int], type[Any]] = {
     (ApiKey.PREPARE_TRANSACTION, 0): PrepareTransactionRequest,
     (ApiKey.MEASURE_LAG, 0): MeasureLagRequest,
+    (ApiKey.CONDITIONAL_APPEND, 0): ConditionalAppendRequest,
 }
 OWN_RESPONSES: dict[tuple[int, int], type[Any]] = {
     (ApiKey.PREPARE_TRANSACTION, 0): PrepareTransactionResponse,
     (ApiKey.MEASURE_LAG, 0): MeasureLagResponse,
+    (ApiKey.CONDITIONAL_APPEND, 0): ConditionalAppendResponse,
 }
 """By API key and version."""

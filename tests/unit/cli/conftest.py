@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def ottla(capfdbinary: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         reading, writing = os.pipe()
         os.write(writing, stdin)
         os.close(writing)
-        monkeypatch.setattr("ottla.cli.produce.read_lines", lambda: produce.read_lines(reading))
+        read_lines = getattr(produce.read_lines, "func", produce.read_lines)
+        monkeypatch.setattr(produce, "read_lines", partial(read_lines, reading))
         code = run(args)
         sys.stdout.flush()
         captured = capfdbinary.readouterr()

@@ -91,7 +91,8 @@ def test_a_mistyped_option_says_where_to_read(ottla):
 def test_output_nobody_reads_ends_quietly_as_sigpipe_would(tmp_path):
     script = (
         "import sys; from ottla.cli.main import run\n"
-        "from ottla.cli import output, topic\n"
+        "from ottla.cli import topic\n"
+        "from ottla.cli.support import output\n"
         "import ottla.cli.support.session as session\n"
         "session.run = lambda *a, **k: [output.write_bytes(b'x' * 100_000) for _ in range(100)]\n"
         "sys.exit(run(['topic', 'describe', 'orders']))\n"

@@ -18,7 +18,7 @@ from ottla.client.errors import BrokerUnreachable, TimedOut
 from ottla.common.java import JavaNotFound
 from ottla.protocol.errors import KafkaStorageError
 
-SOURCES = Path(problem_kinds.__file__).parent
+SOURCES = Path(problem_kinds.__file__).parents[1]
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.code)
 
 

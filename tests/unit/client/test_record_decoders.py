@@ -142,7 +142,7 @@ def test_a_twin_of_another_source_is_left_alone(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_a_twin_the_module_itself_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
-        assert name == "ottla.protocol._record_decoder"
+        assert name == "ottla.protocol.records._record_decoder"
         raise ImportError(name)
 
     monkeypatch.setattr(compiled, "import_module", missing)

@@ -73,7 +73,9 @@ class CoordinatorBench:
         self.cluster = ClusterState()
         self.controller = Controller(self.store, self.cluster, self.clock, 1, lambda: self.config)
         await self.controller.start()
-        await self.controller.register_broker([Endpoint("PLAINTEXT", "broker.example", 9092)])
+        await self.controller.register_broker(
+            [Endpoint("PLAINTEXT", "broker.example", 9092)], directory_id="disk"
+        )
         self.log_directory = LogDirectory(
             "/data", self.disk, self.clock, node_id=1, cluster_id=self.cluster.image.cluster_id
         )

@@ -157,6 +157,23 @@ def run(
         raise refused(error, topic) from None
 
 
+def run_service(service: Callable[[], Awaitable[int]]) -> int:
+    """Run a service until it ends; raise Problem for a cluster that it cannot reach or may not use."""
+    import uvloop
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_awaited(service))
+    except ClientError as error:
+        raise unanswered(error) from None
+    except KafkaError as error:
+        raise refused(error) from None
+
+
+async def _awaited(service: Callable[[], Awaitable[int]]) -> int:
+    return await service()
+
+
 def refused(error: KafkaError, topic: str | None = None) -> Problem:
     """Return the words for an error code that a broker answered with."""
     if error.code in not_authorized.CODES:

@@ -1,6 +1,6 @@
 """Which transactions in a stretch of a log were aborted, found out by reading headers and markers.
 
-A marker (see protocol/control_records.py) decides all transactional batches of its producer since that
+A marker (see protocol/records/control.py) decides all transactional batches of its producer since that
 producer's marker before. It may lie beyond the stretch that is asked about, so the scan goes on until nothing
 is open. What is still open at the end of the log bounds how far the log can be cleaned.
 """

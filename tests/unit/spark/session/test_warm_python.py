@@ -19,7 +19,7 @@ from ottla.spark.session.python_launcher import ADDRESS, JVM
 LAUNCHER = [sys.executable, "-I", "-S", python_launcher.__file__, sys.executable]
 SERVE = """
 import sys
-from ottla.spark import warm_python
+from ottla.spark.session import warm_python
 warm_python.WORKERS, warm_python.PLANNERS = ("numpy",), ()
 warm_python.main(sys.argv[1])
 """

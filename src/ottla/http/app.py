@@ -1,0 +1,217 @@
+"""One request: read within the limits, given to its handler, answered, logged.
+
+A handler gets a `Request` and returns a `Response`. What it raises becomes an answer: an HttpError as it
+says, anything else as 500 with the error in our log, and never a traceback on the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import Headers, QueryParams
+
+from ottla.http.errors import HttpError
+from ottla.http.limits import HttpLimits
+from ottla.http.routing import Handler, Routes, segments_of
+
+log = logging.getLogger(__name__)
+access_log = logging.getLogger("ottla.http.access")
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+FastPath = Callable[[Scope], "Response | None"]
+
+JSON = "application/json"
+
+
+@dataclass(slots=True)
+class Request:
+    """A request whose body has been read."""
+
+    method: str
+    segments: list[str]
+    headers: Headers
+    query: QueryParams
+    body: bytes = b""
+    params: dict[str, str] = field(default_factory=dict)
+    """The values of the path's parameters."""
+    client: str = "-"
+    target: str = ""
+    """Path and query, as they were sent."""
+
+    def json(self) -> Any:
+        """Return the body's JSON value; raise 400 if it has none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise HttpError(400, 400, f"Malformed JSON: {error}") from None
+
+    def flag(self, name: str) -> bool:
+        """Return whether a query parameter says true."""
+        return self.query.get(name, "").lower() == "true"
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def json_response(value: Any, status: int = 200, content_type: str = JSON) -> Response:
+    """Return an answer of one JSON value."""
+    body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return Response(body, status, content_type)
+
+
+class HttpApp:
+    """An ASGI application over a table of routes."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        limits: HttpLimits | None = None,
+        *,
+        error_type: str = JSON,
+        server: str = "ottla",
+    ) -> None:
+        self.routes = routes
+        self.limits = limits or HttpLimits()
+        self.error_type = error_type
+        self.fast_path: FastPath | None = None
+        """Answers what needs no body, no wait and no log, straight from the scope; None: the usual way."""
+        self.rewrite: Callable[[Request], None] | None = None
+        """Changes the segments and the query of a request before it is routed."""
+        self.around: Callable[[Request, Handler], Awaitable[Any]] | None = None
+        """Called in place of the handler, with it: it may answer by itself."""
+        self._server = (b"server", server.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        if self.fast_path is not None and not access_log.isEnabledFor(logging.DEBUG):
+            response = self.fast_path(scope)
+            if response is not None:
+                await self._write(send, response)
+                return
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            async with asyncio.timeout(self.limits.request_timeout_s):
+                response = await self._answer(scope, receive)
+        except TimeoutError:
+            response = self._error(HttpError(408, 408, "The request took too long"))
+        await self._write(send, response)
+        self._log(scope, response, loop.time() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        try:
+            raw_path = scope.get("raw_path") or scope["path"].encode()
+            segments = segments_of(raw_path.decode("latin-1"))
+            method = scope["method"]
+            request = Request(
+                method,
+                segments,
+                Headers(scope=scope),
+                QueryParams(scope["query_string"]),
+                client=_client(scope),
+                target=_target(scope),
+            )
+            if self.rewrite is not None:
+                self.rewrite(request)
+            match = self.routes.match(method, request.segments)
+            request.params = match.params
+            request.body = await self._read_body(request.headers, receive)
+            if self.around is None:
+                found = await match.handler(request)
+            else:
+                found = await self.around(request, match.handler)
+            assert isinstance(found, Response)
+            return found
+        except HttpError as error:
+            return self._error(error)
+        except TimeoutError:
+            raise
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            return self._error(HttpError(500, 500, "Internal Server Error"))
+
+    async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
+        """Return the body; raise 413 before more of it is read than may be, 408 if it does not come."""
+        limit = self.limits.max_body_bytes
+        declared = headers.get("content-length", "0")
+        if declared.isdigit() and int(declared) > limit:
+            raise _TooLarge(limit)
+        if declared == "0" and "transfer-encoding" not in headers:
+            return b""
+        chunks, size = [], 0
+        try:
+            async with asyncio.timeout(self.limits.body_timeout_s):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise HttpError(400, 400, "The client went away")
+                    chunk = message.get("body", b"")
+                    size += len(chunk)
+                    if size > limit:
+                        raise _TooLarge(limit)
+                    chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        return b"".join(chunks)
+        except TimeoutError:
+            raise HttpError(408, 408, "The request's body did not come in time") from None
+
+    def _error(self, error: HttpError) -> Response:
+        response = json_response(error.as_json(), error.status, self.error_type)
+        if error.status in (400, 408, 413):
+            response.headers = ((b"connection", b"close"),)  # the rest of the body may be under way
+        return response
+
+    async def _write(self, send: Send, response: Response) -> None:
+        headers = [self._server, *response.headers]
+        if response.status != 204:
+            headers.append((b"content-type", response.content_type.encode()))
+            headers.append((b"content-length", b"%d" % len(response.body)))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+    def _log(self, scope: Scope, response: Response, seconds: float) -> None:
+        level = logging.INFO if response.status >= 500 else logging.DEBUG
+        if access_log.isEnabledFor(level):
+            access_log.log(
+                level,
+                "%s %s %r %d %d bytes %.1f ms",
+                _client(scope),
+                scope["method"],
+                _target(scope),
+                response.status,
+                len(response.body),
+                seconds * 1000,
+            )
+
+
+class _TooLarge(HttpError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, 413, f"The request's body is larger than {limit} bytes")
+
+
+def _client(scope: Scope) -> str:
+    client = scope.get("client")
+    return f"{client[0]}:{client[1]}" if client else "-"
+
+
+def _target(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return (raw + (b"?" + query if query else b"")).decode("latin-1")

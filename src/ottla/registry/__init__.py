@@ -1,0 +1,15 @@
+"""The schema registry: Confluent's REST API over a compacted topic, in a process of its own.
+
+    formats        pure: Avro, JSON Schema and Protobuf, parsed, written and compared
+    subjects, entities, contracts, records    pure: names, schemas, metadata and rules, records of the topic
+    state          pure: what the records add up to
+    scopes, decisions, registration           pure: what a request changes, as records
+    topic, kafka_topic, schema_log            the topic: read on, catch up, append if nobody else has
+    elected_topic, election                   the same on Apache Kafka, which cannot append conditionally
+    jobs, workers, worker_process             parsing and checking, in processes of their own
+    service        all of it together
+    rest           Confluent's REST API
+    server         one process
+
+docs/registry-api.md lists the paths; docs/decisions/0105 says why there is no leader.
+"""

@@ -1,0 +1,1 @@
+"""Avro schemas: model, parser, writer and compatibility. Begin with `model`, then `parser`."""

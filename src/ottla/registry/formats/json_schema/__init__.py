@@ -1,0 +1,1 @@
+"""JSON Schema: loading into nodes and comparing them. Begin with `model`, `loader`, then `compatibility`."""

@@ -1,0 +1,76 @@
+"""The seven levels of compatibility: against which versions a schema is checked, and in which direction.
+
+| level | the new schema | against |
+|---|---|---|
+| BACKWARD | reads data of the old one | the latest version |
+| FORWARD | wrote data that the old one reads | the latest version |
+| FULL | both | the latest version |
+| ..._TRANSITIVE | the same | all versions, the newest first |
+| NONE | anything | nothing |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.registry.formats.parsed import ParsedSchema
+
+LEVELS = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+_SHOWN = 10 * 1024
+"""Longest part of the old schema that a message repeats."""
+_NEW, _OLD = "new", "old"
+
+
+def check(
+    level: str,
+    new: ParsedSchema,
+    previous: Sequence[ParsedSchema],
+    versions: Sequence[int] | None = None,
+) -> list[str]:
+    """Return Confluent's messages for the first earlier schema that does not fit; nothing, if all do.
+
+    `previous` is ordered by age, the oldest first. `versions`, if given, are the numbers of these schemas.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"{level} is no compatibility level; there are {', '.join(LEVELS)}")
+    if level == "NONE":
+        return []
+    direction, _, transitive = level.partition("_")
+    count = len(previous) if transitive else min(len(previous), 1)
+    for index in range(len(previous) - 1, len(previous) - 1 - count, -1):
+        version = None if versions is None else versions[index]
+        if found := _check_pair(direction, new, previous[index], version):
+            return found
+    return []
+
+
+def _check_pair(direction: str, new: ParsedSchema, old: ParsedSchema, version: int | None) -> list[str]:
+    if new.schema_type != old.schema_type:
+        return ["Incompatible because of different schema type"]
+    if direction == "BACKWARD":
+        return _with_old(new.incompatibilities(old, (_NEW, _OLD)), old, version)
+    if direction == "FORWARD":
+        return _with_old(old.incompatibilities(new, (_OLD, _NEW)), old, version)
+    forward = old.incompatibilities(new, (_OLD, _NEW))
+    return forward + _with_old(new.incompatibilities(old, (_NEW, _OLD)), old, version)
+
+
+def _with_old(found: list[str], old: ParsedSchema, version: int | None) -> list[str]:
+    if not found:
+        return found
+    if version is not None:
+        found.append(f"{{oldSchemaVersion: {version}}}")
+    text = old.canonical
+    if len(text) <= _SHOWN:
+        found.append(f"{{oldSchema: '{text}'}}")
+    else:
+        found.append(f"{{oldSchema: <truncated> '{text[:_SHOWN]}...'}}")
+    return found

@@ -1,0 +1,1 @@
+"""Protobuf schemas: `elements` is the model, `parser` reads .proto text into it, `writer` writes it again."""

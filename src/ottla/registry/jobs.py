@@ -1,0 +1,151 @@
+"""What is done with schemas in a process of their own: parse, check, render."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.registry import formats
+from ottla.registry.formats import Entity, InvalidSchema, ParsedSchema
+from ottla.registry.registration import Source
+
+__all__ = [
+    "ChangeTags",
+    "Check",
+    "FindTags",
+    "InvalidSchema",
+    "Job",
+    "JobFailed",
+    "Parse",
+    "Render",
+    "Tags",
+    "warm_up",
+]
+
+
+_SAMPLES = {"AVRO": '"string"', "JSON": '{"type":"string"}', "PROTOBUF": 'syntax = "proto3"; message A {}'}
+
+
+class JobFailed(Exception):
+    """A job ended its process, or failed in a way that it should not."""
+
+
+@functools.lru_cache(maxsize=500)
+def _parsed(source: Source, normalize: bool = False, validate: bool = False) -> ParsedSchema:
+    return formats.parse(
+        source.schema_type, source.text, dict(source.references), normalize=normalize, validate=validate
+    )
+
+
+def _size(sources: Sequence[Source]) -> int:
+    return sum(len(each.text) + sum(len(text) for _, text in each.references) for each in sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Parse:
+    """Parse a schema; the result is its canonical text, normalised if that is asked for."""
+
+    source: Source
+    normalize: bool = False
+    validate: bool = True
+    """Whether a client brings it; what is imported is taken as it is."""
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source])
+
+    def run(self) -> str:
+        """Return the text to keep."""
+        return _parsed(self.source, self.normalize, self.validate).canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Compare a schema with earlier ones; the result is what is wrong with it, in words."""
+
+    level: str
+    new: Source
+    previous: tuple[tuple[int, Source], ...]
+    """Version and source of each, oldest first."""
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.new, *(source for _, source in self.previous)])
+
+    def run(self) -> list[str]:
+        """Return the messages; none if they are compatible."""
+        previous = [_parsed(source) for _, source in self.previous]
+        versions = [version for version, _ in self.previous]
+        return formats.check(self.level, _parsed(self.new), previous, versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Render:
+    """Write a schema in a format of its kind."""
+
+    source: Source
+    format: str
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source])
+
+    def run(self) -> str:
+        """Return the text; a format that the kind does not know is none."""
+        return _parsed(self.source).formatted(self.format)
+
+
+Tags = tuple[tuple[Entity, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTags:
+    """Add tags to the records and fields of a schema, and remove some; the result is its text."""
+
+    source: Source
+    add: Tags
+    remove: Tags
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source])
+
+    def run(self) -> str:
+        """Return the text; a path that leads nowhere is refused."""
+        try:
+            return _parsed(self.source).with_tags(dict(self.add), dict(self.remove))
+        except (KeyError, ValueError) as error:
+            raise InvalidSchema(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class FindTags:
+    """Find the tags of the records and fields of a schema."""
+
+    source: Source
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source])
+
+    def run(self) -> Tags:
+        """Return them in the order of the text."""
+        found = _parsed(self.source).tagged_entities()
+        return tuple((entity, tuple(tags)) for entity, tags in found.items())
+
+
+Job = Parse | Check | Render | ChangeTags | FindTags
+
+
+def warm_up() -> None:
+    """Import the parsers of all formats before the first client waits for them."""
+    for schema_type, text in _SAMPLES.items():
+        with contextlib.suppress(ImportError):  # not installed: its schemas are refused, the others served
+            formats.parse(schema_type, text)

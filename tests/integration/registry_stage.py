@@ -1,0 +1,86 @@
+"""A registry process's insides, in a thread of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from ottla.client.client_options import ClientOptions
+from ottla.registry.server import RegistryOptions, RegistryServer
+
+
+class Answer(NamedTuple):
+    """What a registry answered."""
+
+    status: int
+    body: Any
+    content_type: str
+
+
+class RunningRegistry:
+    """A registry at a port of its own; `async with` is for the loop in the thread."""
+
+    def __init__(self, bootstrap: str, **options: Any) -> None:
+        options = {"port": 0, "workers": 1, **options}
+        self.server = RegistryServer(
+            RegistryOptions(ClientOptions.of(bootstrap_servers=bootstrap), **options)
+        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="registry")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.do(self.server.start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.do(self.server.stop())
+        self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def do(self, coroutine: Any) -> Any:
+        """Run a coroutine in the registry's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Send one request, as it is written, and return the answer."""
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = Request(self.url + path, data, named, method=method)
+        if data is not None and "content-type" not in named:
+            request.add_header("content-type", "application/vnd.schemaregistry.v1+json")
+        try:
+            with urlopen(request, timeout=30) as response:
+                return _answer(response.status, response)
+        except HTTPError as error:
+            with error:
+                return _answer(error.code, error)
+
+
+def _answer(status: int, response: Any) -> Answer:
+    raw = response.read()
+    content_type = response.headers.get("content-type", "")
+    try:
+        body = json.loads(raw) if raw else None
+    except ValueError:
+        body = raw.decode()
+    return Answer(status, body, content_type)
