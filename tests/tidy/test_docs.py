@@ -1,5 +1,7 @@
 """The documentation says what the code does."""
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 )
 def test_a_generated_page_is_up_to_date(page: str, text) -> None:
     assert (DOCS / page).read_text() == text(), f"run: make docs   (docs/{page} is out of date)"
+
+
+def test_the_table_of_packages_lists_them_all_in_the_order_of_their_layers() -> None:
+    settings = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())
+    layers, *_ = settings["tool"]["importlinter"]["contracts"]
+    in_order = [name for layer in layers["layers"] for name in re.findall(r"\w+", layer)]
+    table = next(
+        block
+        for block in re.findall(r"```\n(.*?)```", (DOCS / "architecture.md").read_text(), re.DOTALL)
+        if block.startswith("cli ")
+    )
+    listed = [line.split()[0] for line in table.splitlines()]
+    assert listed == in_order
+    packages = {path.parent.name for path in (DOCS.parent / "src/ottla").glob("*/__init__.py")}
+    assert packages == set(listed)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
 from functools import cache
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from ottla.common.config.declaration import ConfigError, Key
 from ottla.common.config.types import Check, Kind
@@ -63,7 +63,7 @@ class Options:
     @classmethod
     def declared(cls) -> Mapping[str, Key[Any]]:
         """Return the keys, by name."""
-        return _declared(cls)
+        return _declared(cast("Any", cls))
 
     def __post_init__(self) -> None:
         for name, key in self.declared().items():
