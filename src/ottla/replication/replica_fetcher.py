@@ -217,9 +217,6 @@ class ReplicaFetcher:
             elif isinstance(result, BaseException):
                 raise result
 
-    def _retry_later(self, following: FollowerState, error: KafkaError) -> None:
-        retry_later(following, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
-
     async def _back_off(self, error: KafkaError) -> None:
         if self._was_interrupted:
             self._was_interrupted = False

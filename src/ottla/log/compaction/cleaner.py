@@ -47,7 +47,6 @@ class Uncleanable(Exception):
 class CleaningStats:
     """What a round did."""
 
-    records_mapped: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     undecodable_batches: int = 0
@@ -211,7 +210,6 @@ class Round:
         for record in paced(records, self._pace):
             if record.key is not None and record.offset >= first_dirty and not put(record.key, record.offset):
                 return False
-        self.stats.records_mapped += len(records)
         return True
 
     def _copy_segment(self, segment: Segment, cleaned: Segment, *, is_last: bool) -> bool:

@@ -44,9 +44,6 @@ class Restarts:
         self.failures = 0
 
 
-MOST_REPORTS = 100
-"""Reports that Spark keeps; more batches than that between two looks are not seen one by one."""
-
 LAG_EVERY_MS, LAG_AFTER_BATCH_MS = 2_000, 500
 
 MeasureLag = Callable[[dict[tuple[str, int], int]], int | None]

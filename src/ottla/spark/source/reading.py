@@ -16,9 +16,6 @@ from ottla.spark.source.range_reader import Piece, RangeReader
 from ottla.spark.source.topic_watch import TopicWatch
 from ottla.spark.worker import settle_worker
 
-AHEAD = 1
-"""How many answers are fetched while the one before is made into rows."""
-
 
 def read_ranges(
     ranges: Sequence[OffsetRange],

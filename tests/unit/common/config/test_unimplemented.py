@@ -16,7 +16,7 @@ LISTED = {*UNIMPLEMENTED_BROKER_KEYS, *UNIMPLEMENTED_TOPIC_KEYS, *KAFKA_DEFAULTS
 
 def test_every_name_on_the_list_is_a_key() -> None:
     names = {*LISTED, *(prefix.rstrip(".") for prefix in UNIMPLEMENTED_PREFIXES)}
-    assert [name for name in names if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name)] == []
+    assert [name for name in names if not re.fullmatch(r"[a-zA-Z0-9]+([.-][a-zA-Z0-9]+)*", name)] == []
 
 
 def test_no_key_that_is_declared_is_on_the_list() -> None:
