@@ -13,7 +13,7 @@ from benchmarks.payloads import values
 from ottla.testing.broker_process import BrokerProcess
 
 CHUNK, LEAST_CHUNK = 10_000, 100
-MOST_QUEUED = 1_000_000
+MAX_QUEUED = 1_000_000
 """In the producer: what its queue does not hold, `produce_batch` drops."""
 
 
@@ -102,7 +102,7 @@ class Sender:
             # One partition after another, so that batches fill as they do with a sticky partitioner.
             self._producer.produce_batch(case.topic, self._chunk[:left], partition=number % case.partitions)
             self._producer.poll(0)
-            while len(self._producer) > MOST_QUEUED:
+            while len(self._producer) > MAX_QUEUED:
                 self._producer.poll(0.01)
             left -= size
         unsent = self._producer.flush(120)

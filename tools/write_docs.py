@@ -13,7 +13,7 @@ from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page
 from ottla.common.config.docs import configuration_page
 from ottla.metrics.metrics_docs import metrics_page
-from ottla.protocol.errors_docs import error_page
+from ottla.protocol.errors import error_page
 from ottla.spark.options_docs import spark_options_page
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -13,7 +13,7 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.peers.limits import limit
 from benchmarks.peers.servers import Server
 
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ServerMeter:
                 self._peak = max(self._peak, self._server.rss_bytes())
             except psutil.NoSuchProcess:
                 return  # the server has ended, and so has what is measured
-            if self._ended.wait(LOOK_EVERY_S):
+            if self._ended.wait(POLL_INTERVAL_S):
                 return
 
 

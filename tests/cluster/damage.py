@@ -21,7 +21,7 @@ from tests.cluster.load import DEADLINE_S, client_config, create_topic
 from tests.cluster.reading import Reader, read_one, segment_files
 from tests.cluster.wire import Produced, WirePeer, batch_of
 
-from ottla.log.dump import segment_dump
+from ottla.log import dump
 from ottla.testing.broker_process import BrokerProcess
 
 TOPIC = "t"
@@ -99,9 +99,7 @@ class Damaged:
 
     def batches_of(self, log: Path) -> list[tuple[int, int, int]]:
         """Return (position, size, base offset) of every batch of a log file."""
-        reports = [
-            report for report in segment_dump.dump(log) if isinstance(report, segment_dump.BatchReport)
-        ]
+        reports = [report for report in dump.dump(log) if isinstance(report, dump.BatchReport)]
         return [(each.position, each.header.size_bytes, each.header.base_offset) for each in reports]
 
     def start(self) -> str:

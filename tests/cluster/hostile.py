@@ -15,7 +15,7 @@ from ottla.testing.broker_process import BrokerProcess
 MIB = 1 << 20
 PER_ADDRESS = 200
 """max.connections.per.ip: hostile peers come from several addresses, and the canary from another one."""
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 SLOWEST_S = 3.0
 """For a round trip of the canary; on an idle machine they take a millisecond."""
 
@@ -35,7 +35,7 @@ def undisturbed(broker: BrokerProcess, canary: Canary, *, grown_mib: float) -> I
     canary.assert_sings()
 
 
-def wait_until(condition: Callable[[], bool], otherwise: str, within_s: float = PATIENCE_S) -> None:
+def wait_until(condition: Callable[[], bool], otherwise: str, within_s: float = TIMEOUT_S) -> None:
     """Look again and again until it is so."""
     deadline = time.monotonic() + within_s
     while not condition():
@@ -50,7 +50,7 @@ def connect(broker: BrokerProcess, number: int, receive_buffer: int | None = Non
     if receive_buffer is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     made.bind((f"127.0.1.{1 + number // (PER_ADDRESS - 10)}", 0))
-    made.settimeout(PATIENCE_S)
+    made.settimeout(TIMEOUT_S)
     made.connect((host, int(port)))
     return made
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.cluster.history import Place, Read
 from tests.cluster.load import DEADLINE_S, client_config
 
-from ottla.log.dump import segment_dump
+from ottla.log import dump
 
 AT_ONCE = 10_000
 
@@ -89,10 +89,10 @@ def problems_in_files(data: Path, place: Place, *, from_segment: int = 0) -> lis
     problems = []
     expected: int | None = None
     for path in segment_files(data, place)[from_segment:]:
-        for report in segment_dump.dump(path):
+        for report in dump.dump(path):
             if report.problem is not None:
                 problems.append(f"{path} at {report.position}: {report.problem}")
-            if isinstance(report, segment_dump.BatchReport):
+            if isinstance(report, dump.BatchReport):
                 if expected is not None and report.header.base_offset != expected:
                     problems.append(f"{path} has offset {report.header.base_offset} instead of {expected}")
                 expected = report.header.next_offset
@@ -105,6 +105,6 @@ def problems_with_helpers(data: Path, place: Place) -> list[str]:
         f"{path} at {report.position}: {report.problem}"
         for kind in (".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint")
         for path in segment_files(data, place, kind)
-        for report in segment_dump.dump(path)
+        for report in dump.dump(path)
         if report.problem is not None
     ]

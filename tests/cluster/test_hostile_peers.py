@@ -12,8 +12,8 @@ import pytest
 from tests.cluster.canary import Canary
 from tests.cluster.hostile import (
     MIB,
-    PATIENCE_S,
     PER_ADDRESS,
+    TIMEOUT_S,
     connect,
     connections,
     is_closed,
@@ -58,7 +58,7 @@ def test_one_address_gets_no_more_than_its_share(broker: BrokerProcess, canary: 
         for _ in range(PER_ADDRESS + 50):
             made = stack.enter_context(socket.socket())
             made.bind(("127.0.2.1", 0))
-            made.settimeout(PATIENCE_S)
+            made.settimeout(TIMEOUT_S)
             made.connect((host, int(port)))
             greedy.append(made)
         assert all(is_closed(each) for each in greedy[PER_ADDRESS:])

@@ -58,7 +58,7 @@ def mutate(world: World, data: bytes, max_size: int, seed: int) -> bytes:
 def main() -> None:
     """Fuzz until libFuzzer has had enough."""
     harness.MAX_BLOCKED_S *= SLOWED_DOWN
-    harness.PATIENCE_S = 0.002
+    harness.TIMEOUT_S = 0.002
     with tempfile.TemporaryDirectory() as folder, FuzzBroker(Path(folder) / "data") as broker:
         fed = 0
 

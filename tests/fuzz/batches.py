@@ -18,7 +18,7 @@ EDGES_16 = (-(2**15), -2, -1, 0, 1, 2**15 - 1)
 EDGES_32 = (INT32_MIN, -2, -1, 0, 1, 2, 255, 65_536, INT32_MAX)
 EDGES_64 = (INT64_MIN, -2, -1, 0, 1, NOW_MS, 2**31, 2**53, INT64_MAX)
 
-MOST_TINY_RECORDS = 1_190_000
+MAX_TINY_RECORDS = 1_190_000
 """As many as fit into the 8 MiB that a batch may decompress to."""
 
 Build = Callable[[Random], bytes]

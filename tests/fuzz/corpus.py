@@ -15,8 +15,8 @@ from tests.fuzz.messages import plausible_request, served
 from tests.fuzz.world import World
 
 FOLDER = Path(__file__).parent / "corpus"
-MOST_FRAMES = 20
-MOST_BYTES = 1 << 20
+MAX_FRAMES = 20
+MAX_BYTES = 1 << 20
 
 
 def joined(frames: Iterable[bytes]) -> bytes:
@@ -26,7 +26,7 @@ def joined(frames: Iterable[bytes]) -> bytes:
 
 def split(data: bytes) -> Iterator[bytes]:
     """Yield the frames of an input; one whose size is a lie has all that is left."""
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         if len(data) < 4:
             return
         (size,) = struct.unpack_from(">i", data)

@@ -37,7 +37,7 @@ from ottla.protocol.schema.messages import request_class
 T = TypeVar("T")
 
 MAX_BLOCKED_S = 0.2
-PATIENCE_S = 0.01
+TIMEOUT_S = 0.01
 """How long a request may wait for something before its client is taken away."""
 
 RELEASE_S = 30.0
@@ -51,7 +51,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "fuzz-flushed": {"flush.messages": "1"},
 }
 PARTITIONS = 2
-MOST_PARTITIONS = 16
+MAX_PARTITIONS = 16
 """A flipped bit asks for 4,097 partitions of a new topic: this saves the disk."""
 
 SETTINGS = {
@@ -72,7 +72,7 @@ class Client:
 
     listener_name = "PLAINTEXT"
     software = ""
-    has_fetched = is_held_up = False
+    has_fetched = has_queued_request = False
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
 
@@ -94,7 +94,7 @@ class Waiting(NamedTuple):
 class FuzzBroker:
     """One broker on one event loop, both in this thread. Use as a context manager."""
 
-    def __init__(self, data: Path, most_partitions: int = MOST_PARTITIONS) -> None:
+    def __init__(self, data: Path, most_partitions: int = MAX_PARTITIONS) -> None:
         self.data = data
         self._most_partitions = most_partitions
         self.complaints = Complaints()
@@ -155,8 +155,10 @@ class FuzzBroker:
         controller, image = self.broker.controller, self.broker.cluster.image
         for resource, name in list(image.configs):
             if resource != ConfigResource.TOPIC:
-                await controller.office.alter_configs([ConfigAlteration(resource, name, ())], replacing=True)
-        await controller.office.delete_topics([TopicSelector(name=name) for name in image.topics])
+                await controller.active_controller.alter_configs(
+                    [ConfigAlteration(resource, name, ())], replacing=True
+                )
+        await controller.active_controller.delete_topics([TopicSelector(name=name) for name in image.topics])
         self._ids.seed("ids")
         await self.create_topics(TOPICS)
         self._resets += 1
@@ -231,7 +233,7 @@ class FuzzBroker:
     async def _settle(self, waiting: list[Waiting]) -> None:
         """Wait for the answers; whoever has none after a while loses his connection."""
         frames = [each.frame for each in waiting]
-        await self._watch({each.answer for each in waiting}, PATIENCE_S, frames)
+        await self._watch({each.answer for each in waiting}, TIMEOUT_S, frames)
         late = [each for each in waiting if not each.answer.done()]
         for each in late:
             self.dispatcher.connection_lost(each.client)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.fuzz.harness import MOST_PARTITIONS, FuzzBroker
+from tests.fuzz.harness import MAX_PARTITIONS, FuzzBroker
 
 from ottla.protocol.api_keys import ApiKey
 
@@ -65,8 +65,8 @@ def test_offsets_of_a_partition_that_is_named_again_and_again_are_told_once(
 
 def test_asking_for_many_topics_creates_no_more_than_one_request_may(fuzzed: FuzzBroker) -> None:
     fuzzed.reset()
-    few = [{"name": f"auto-{number}"} for number in range(MOST_PARTITIONS)]
-    many = [{"name": f"auto-more-{number}"} for number in range(MOST_PARTITIONS + 1)]
+    few = [{"name": f"auto-{number}"} for number in range(MAX_PARTITIONS)]
+    many = [{"name": f"auto-more-{number}"} for number in range(MAX_PARTITIONS + 1)]
     for wanted, code in ((few, ErrorCode.none), (many, ErrorCode.unknown_topic_or_partition)):
         answer = fuzzed.ask(ApiKey.METADATA, 8, topics=wanted, allow_auto_topic_creation=True)
         assert {each.error_code for each in answer.topics} == {code}

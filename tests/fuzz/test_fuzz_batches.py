@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from tests.fuzz.batches import (
     CODECS,
     EVERY_KIND,
-    MOST_TINY_RECORDS,
+    MAX_TINY_RECORDS,
     NOW_MS,
     Build,
     bomb,
@@ -34,7 +34,7 @@ LOOKED_INTO = (COMPACTED, DATED, "fuzz-both")
 """Topics whose records are read when they are appended; the others are for their readers to decode."""
 
 MANY_BATCHES = 20_000
-MOST_NEW_BYTES = 64 << 20
+MAX_NEW_BYTES = 64 << 20
 ONE_MB = 1_000_000
 
 
@@ -65,7 +65,7 @@ def test_batches_of_every_kind_are_taken_or_refused(fuzzed: FuzzBroker, topic: s
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("topic", [COMPACTED, PLAIN, RECOMPRESSED, DATED])
 def test_a_million_tiny_records_do_not_hold_up_the_loop(fuzzed: FuzzBroker, topic: str, codec: int) -> None:
-    count = MOST_TINY_RECORDS if codec else 130_000  # as many as a batch may have bytes for
+    count = MAX_TINY_RECORDS if codec else 130_000  # as many as a batch may have bytes for
     expected = ErrorCode.invalid_timestamp if topic == DATED else ErrorCode.none
     assert produce(fuzzed, topic, tiny_records(count, codec)) == [expected]
 
@@ -86,7 +86,7 @@ def test_zip_bombs_are_refused_before_they_grow(fuzzed: FuzzBroker, codec: int) 
     before = Usage()
     codes = produce(fuzzed, COMPACTED, *batches * 20)
     assert set(codes) == {ErrorCode.invalid_record}
-    assert Usage().rss_bytes - before.rss_bytes < MOST_NEW_BYTES
+    assert Usage().rss_bytes - before.rss_bytes < MAX_NEW_BYTES
 
 
 @pytest.mark.parametrize("topic", [COMPACTED, RECOMPRESSED])
@@ -124,7 +124,7 @@ def test_a_search_by_time_through_lies_and_bombs_does_not_hold_up_the_loop(fuzze
     fuzzed.reset()
     random = Random(1)
     late = NOW_MS + 1000
-    liars = [tiny_records(MOST_TINY_RECORDS, 4, max_timestamp=late), *(small_bomb(random) for _ in range(20))]
+    liars = [tiny_records(MAX_TINY_RECORDS, 4, max_timestamp=late), *(small_bomb(random) for _ in range(20))]
     assert set(produce(fuzzed, PLAIN, *liars)) == {ErrorCode.none}
     for timestamp, offset in ((0, 0), (late, -1), (late + 1, -1), (-3, -1)):
         topics = [{"name": PLAIN, "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]

@@ -28,9 +28,9 @@ FRAMES_AT_ONCE = 50
 FRAMES_BETWEEN_RESETS = 1000
 
 FEWEST_ANSWERED = 0.1
-MOST_NEW_OBJECTS = 8000
-MOST_NEW_BYTES = 48 << 20
-MOST_NEW_DESCRIPTORS = 8
+MAX_NEW_OBJECTS = 8000
+MAX_NEW_BYTES = 48 << 20
+MAX_NEW_DESCRIPTORS = 8
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,9 @@ def test_no_request_crashes_blocks_or_bloats_the_broker(
         problem.add_note(f"OTTLA_FUZZ_SEED={SEED}")
         raise
     after = Usage()
-    assert after.objects - before.objects < MOST_NEW_OBJECTS, (before, after)
-    assert after.rss_bytes - before.rss_bytes < MOST_NEW_BYTES, (before, after)
-    assert after.descriptors - before.descriptors < MOST_NEW_DESCRIPTORS, (before, after)
+    assert after.objects - before.objects < MAX_NEW_OBJECTS, (before, after)
+    assert after.rss_bytes - before.rss_bytes < MAX_NEW_BYTES, (before, after)
+    assert after.descriptors - before.descriptors < MAX_NEW_DESCRIPTORS, (before, after)
     # Otherwise nothing but the decoder has been tested.
     assert fuzzed.answered - answered > FEWEST_ANSWERED * INPUTS_PER_API
 

@@ -38,8 +38,8 @@ CHANGES_FOR_ALL = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 """Whoever may change the configs of all topics does disturb the others."""
 
 CANARY_TOPIC = "canary"
-PATIENCE_S = 5.0
-MOST_NEW_BYTES = 64 << 20
+TIMEOUT_S = 5.0
+MAX_NEW_BYTES = 64 << 20
 FEW = 2
 MB = 1 << 20
 
@@ -66,7 +66,7 @@ class Canary:
         if self.error is not None:
             raise self.error
         assert self.sung > 0
-        assert self.longest_s < PATIENCE_S
+        assert self.longest_s < TIMEOUT_S
 
     def _sing(self) -> None:
         try:
@@ -103,8 +103,8 @@ def undisturbed(broker: BrokerProcess, canary_topic: None) -> Iterator[None]:
     with Canary(broker.address):
         yield
     assert broker.pid == pid
-    assert broker.rss_bytes() - rss < MOST_NEW_BYTES
-    deadline = time.monotonic() + PATIENCE_S
+    assert broker.rss_bytes() - rss < MAX_NEW_BYTES
+    deadline = time.monotonic() + TIMEOUT_S
     while connections(broker) > FEW and time.monotonic() < deadline:
         time.sleep(0.05)
     assert connections(broker) <= FEW
@@ -119,7 +119,7 @@ def connections(broker: BrokerProcess) -> int:
 
 def connect(broker: BrokerProcess) -> socket.socket:
     host, port = broker.address.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+    return socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
 
 
 def sized(frame: bytes) -> bytes:

@@ -27,7 +27,7 @@ from tests.integration.transactions import (
     TransactionOptions,
 )
 
-LOOK_EVERY_S = 0.05
+POLL_INTERVAL_S = 0.05
 
 
 @contextmanager
@@ -78,7 +78,7 @@ class DroppedRequests(logging.Handler):
         thread = threading.Thread(target=run, name="a call of kafka-python", daemon=True)
         thread.start()
         while thread.is_alive():
-            thread.join(LOOK_EVERY_S)
+            thread.join(POLL_INTERVAL_S)
             if self._happened.is_set():
                 raise Refused(None, "kafka-python has dropped the request")
         if failures:

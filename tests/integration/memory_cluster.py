@@ -17,7 +17,7 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.memory import MemoryServer, MemoryStore
 
 T = TypeVar("T")
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class MemoryCluster:
@@ -48,7 +48,7 @@ class MemoryCluster:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the brokers' loop and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     def start(self, node_id: int) -> None:
         """Start a broker, on the data that it had."""
@@ -102,7 +102,7 @@ class MemoryCluster:
 
     def wait_for(self, condition: Callable[[], T]) -> T:
         """Wait until something is so, and return it."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (found := condition()):
             assert time.monotonic() < deadline, "it did not come to pass in time"
             time.sleep(0.02)

@@ -148,7 +148,7 @@ class World:
         partition = await self.topic(cleanup_policy="compact", segment_bytes="300", **configs)
         for _ in range(11):
             self.append(partition, b"v" * 150)
-        await self.broker.flusher.flushed(partition.log, partition.log.log_end_offset)
+        await self.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
         return partition
 
     def cleaned_to(self, partition: Partition) -> int:
@@ -292,8 +292,8 @@ async def keys_of_a_round(world: World) -> int:
     for number in range(1500):
         world.append(partition, b"v" * 100, key=b"%d" % number)
     partition.log.roll()
-    await world.broker.flusher.flushed(partition.log, partition.log.log_end_offset)
-    await world.broker.janitor.compactor.clean_dirtiest()
+    await world.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
+    await world.broker.maintenance.cleaner.clean_dirtiest()
     return world.cleaned_to(partition)
 
 
@@ -316,8 +316,8 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     await world.alter("1")
     partition = await world.compacted()
-    cleaning = asyncio.create_task(world.broker.janitor.compact())
-    await until(lambda: partition.topic_partition in world.broker.janitor.compactor.busy)
+    cleaning = asyncio.create_task(world.broker.maintenance.compact())
+    await until(lambda: partition.topic_partition in world.broker.maintenance.cleaner.busy)
     await asyncio.sleep(0.1)
     assert not cleaning.done()
     await world.alter("1000000000")
@@ -337,10 +337,10 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     await world.alter("1.0")
     partition = await world.compacted()
-    await world.broker.janitor.compact()
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter("0.1")
-    await world.broker.janitor.compact()
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) > 0
 
 
@@ -353,8 +353,8 @@ async def _(world: World) -> None:
         for _ in range(2):
             for _ in range(5):
                 world.append(partition, b"v" * 150)
-            await world.broker.flusher.flushed(partition.log, partition.log.log_end_offset)
-            await world.broker.janitor.compact()
+            await world.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
+            await world.broker.maintenance.compact()
             world.clock.advance(1000)
         return partition.log.read(0, 1, partition.log.log_end_offset).next_offset == 1
 
@@ -367,10 +367,10 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     await world.alter(str(HOUR_MS))
     partition = await world.compacted()
-    await world.broker.janitor.compact()
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter("0")
-    await world.broker.janitor.compact()
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) > 0
 
 
@@ -378,10 +378,10 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     partition = await world.compacted(min_cleanable_dirty_ratio="1.0")
     world.clock.advance(2 * MINUTE_MS)
-    await world.broker.janitor.compact()
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter(str(MINUTE_MS))
-    await world.broker.janitor.compact()
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) > 0
 
 
@@ -464,10 +464,10 @@ async def _(world: World) -> None:
     partition = await world.topic()
     world.append(partition)
     world.clock.advance(10_000)
-    await world.broker.janitor.flush()
+    await world.broker.maintenance.flush()
     assert partition.log.recovery_point == 0
     await world.alter("1000")
-    await world.broker.janitor.flush()
+    await world.broker.maintenance.flush()
     assert partition.log.recovery_point == 1
 
 
@@ -476,10 +476,10 @@ async def _(world: World) -> None:
     partition = await world.topic()
     world.append(partition, producer_id=77, producer_epoch=0, base_sequence=0)
     world.clock.advance(10_000)
-    await world.broker.janitor.expire_producers()
+    await world.broker.maintenance.expire_producers()
     assert 77 in partition.log.producers.producers
     await world.alter("5000")
-    await world.broker.janitor.expire_producers()
+    await world.broker.maintenance.expire_producers()
     assert 77 not in partition.log.producers.producers
 
 
@@ -562,10 +562,10 @@ async def _(world: World) -> None:
     for _ in range(3):
         world.append(partition, b"v" * 150)
     world.clock.advance(10_000)
-    await world.broker.janitor.retain()
+    await world.broker.maintenance.delete_old_segments()
     assert partition.log.log_start_offset == 0
     await world.alter("1000")
-    await world.broker.janitor.retain()
+    await world.broker.maintenance.delete_old_segments()
     assert partition.log.log_start_offset > 0
 
 
@@ -574,10 +574,10 @@ async def _(world: World) -> None:
     partition = await world.topic(segment_bytes="300")
     for _ in range(5):
         world.append(partition, b"v" * 150)
-    await world.broker.janitor.retain()
+    await world.broker.maintenance.delete_old_segments()
     assert partition.log.log_start_offset == 0
     await world.alter("300")
-    await world.broker.janitor.retain()
+    await world.broker.maintenance.delete_old_segments()
     assert partition.log.log_start_offset > 0
 
 
@@ -587,9 +587,9 @@ async def _(world: World) -> None:
         partition = await world.topic(segment_bytes="300", retention_bytes="300")
         for _ in range(5):
             world.append(partition, b"v" * 150)
-        await world.broker.janitor.retain()
-        await world.broker.janitor.remove_files()
-        return len(world.broker.janitor.remover)
+        await world.broker.maintenance.delete_old_segments()
+        await world.broker.maintenance.remove_files()
+        return len(world.broker.maintenance.remover)
 
     before = await waiting_after_a_removal()
     assert before > 0
@@ -602,11 +602,11 @@ async def _(world: World) -> None:
     partition = await world.topic(segment_bytes="300")
     for _ in range(11):
         world.append(partition, b"v" * 150)
-    await world.broker.flusher.flushed(partition.log, partition.log.log_end_offset)
-    await world.broker.janitor.compact()
+    await world.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter("compact")
-    await world.broker.janitor.compact()
+    await world.broker.maintenance.compact()
     assert world.cleaned_to(partition) > 0
 
 
@@ -617,20 +617,20 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     rate = world.broker.replicator.leader_rate
     rate.take(100_000)
-    assert not rate.is_spent
+    assert not rate.is_exhausted
     await world.alter("1000")
     rate.take(100_000)
-    assert rate.is_spent
+    assert rate.is_exhausted
 
 
 @effect("follower.replication.throttled.rate")
 async def _(world: World) -> None:
     rate = world.broker.replicator.follower_rate
     rate.take(100_000)
-    assert not rate.is_spent
+    assert not rate.is_exhausted
     await world.alter("1000")
     rate.take(100_000)
-    assert rate.is_spent
+    assert rate.is_exhausted
 
 
 @effect("min.insync.replicas")

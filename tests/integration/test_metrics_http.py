@@ -123,7 +123,7 @@ def test_a_large_body_is_refused(address: Address) -> None:
 
 
 def test_many_silent_connections_are_bounded_and_do_not_hurt(address: Address) -> None:
-    silent = [socket.create_connection(address, timeout=30) for _ in range(http_server.MOST_CONNECTIONS - 1)]
+    silent = [socket.create_connection(address, timeout=30) for _ in range(http_server.MAX_CONNECTIONS - 1)]
     try:
         assert get(address, "/healthz")[0] == 200
         more = [socket.create_connection(address, timeout=30) for _ in range(10)]

@@ -22,7 +22,7 @@ from ottla.coordinator.group.classic.record import record_of
 from ottla.coordinator.group.consumer.group import ConsumerGroup, ConsumerState
 from ottla.coordinator.group.consumer.member import MemberState
 from ottla.coordinator.group.consumer.partitions import each_of
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, changes
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, diff_images
 
 GROUP = "g"
 CONFIG = BrokerConfig(
@@ -129,7 +129,7 @@ class World(CoordinatorWorld):
                 del self._topics[self.random.choice(sorted(self._topics))]
         self._make_image()
         old = self.machine.image
-        self.take(self.machine.new_image(self.now_ms, self.image, changes(old, self.image)))
+        self.take(self.machine.new_image(self.now_ms, self.image, diff_images(old, self.image)))
 
     def _make_image(self) -> None:
         made = {}

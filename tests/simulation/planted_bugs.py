@@ -11,7 +11,7 @@ from itertools import chain
 from ottla.testing.simulate import run_seed
 from ottla.testing.simulation.bugs import planted
 
-MOST_SEEDS = 300
+MAX_SEEDS = 300
 
 LAST_FOUND = {
     "truncate-to-high-watermark": 1,
@@ -48,7 +48,7 @@ LAST_FOUND_BY_TRANSACTIONS = {
 def find_planted(bug: str, workload: str, first: int) -> int | None:
     """Return the seed that finds a bug, None if no seed below 300 does."""
     with planted(bug):
-        for seed in chain(range(first, MOST_SEEDS), range(first)):
+        for seed in chain(range(first, MAX_SEEDS), range(first)):
             if violations := run_seed(seed, workload=workload).violations:
                 print(f"{bug}: --workload {workload} --seed {seed}: {violations[0]}")
                 return seed

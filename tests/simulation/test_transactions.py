@@ -16,8 +16,7 @@ from tests.simulation.transaction_shard import SimShard
 from tests.simulation.transaction_world import World
 
 from ottla.coordinator.transaction.transaction import Transaction
-from ottla.log.open_transactions import OpenTransactions
-from ottla.log.producer_state import ProducerState
+from ottla.log.producer_state import OpenTransactions, ProducerState
 from ottla.log.verification import Verifications
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "90"))

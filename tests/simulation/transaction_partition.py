@@ -15,7 +15,7 @@ from tests.unit.log.transaction_bench import committed_values
 
 from ottla.common.ids import TopicPartition
 from ottla.log.log import Log
-from ottla.log.log_types import Appended, LogRead
+from ottla.log.log_types import AppendResult, LogRead
 from ottla.protocol.errors import KafkaError, NotLeaderOrFollower
 from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ottla.protocol.records.control import Marker
@@ -66,12 +66,12 @@ class SimPartition:
     def check_in_sync(self) -> None:
         """Do nothing: there are always enough replicas here."""
 
-    def append(self, batch: memoryview, header: BatchHeader, is_inspected: bool = False) -> Appended:
+    def append(self, batch: memoryview, header: BatchHeader, is_validated: bool = False) -> AppendResult:
         """Append a batch."""
         self.bench.clock.now_ms = self.network.now_ms
-        return self.log.append(batch, header, self.leader_epoch, self.network.now_ms, is_inspected)
+        return self.log.append(batch, header, self.leader_epoch, self.network.now_ms, is_validated)
 
-    def append_marker(self, marker: Marker) -> Appended:
+    def append_marker(self, marker: Marker) -> AppendResult:
         """Append the end of a transaction."""
         self.bench.clock.now_ms = self.network.now_ms
         return self.log.append_marker(marker, self.leader_epoch, self.network.now_ms)
@@ -202,6 +202,6 @@ class DataPartition(SimPartition):
             return
         self._answer_when_committed(appended, answer)
 
-    def _answer_when_committed(self, appended: Appended, answer: Answer) -> None:
+    def _answer_when_committed(self, appended: AppendResult, answer: Answer) -> None:
         lost = NotLeaderOrFollower("it is not known whether it was committed")
         self.when_committed(appended.last_offset + 1, lambda: answer(None), lambda: answer(lost))

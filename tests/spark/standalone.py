@@ -25,7 +25,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 REGISTERED = re.compile(r"Successfully registered with master")
 READY_WITHIN_S = 90.0
-LOOK_EVERY_S = 0.05
+POLL_INTERVAL_S = 0.05
 ON_DRIVER = "ottla-driver.zip"
 ON_LOOPBACK = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 
@@ -112,7 +112,7 @@ class StandaloneCluster:
             if found := pattern.search(text):
                 return found.group(found.re.groups)
             assert time.monotonic() < deadline, f"{log_path} does not say {pattern.pattern!r}:\n{text}"
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def _environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "SPARK_HOME")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from tests.spark.topics import Topics, numbers
 
 from ottla.client import TopicPartition
+from ottla.spark.checkpoint_lock import CheckpointInUse, CheckpointLock
 from ottla.testing.local_broker import OttlaBroker
 
 Read = Callable[..., Any]
@@ -201,3 +204,32 @@ def test_a_broker_that_is_not_there_at_the_start_is_named(spark: Any, checkpoint
     query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
         query.awaitTermination(60)
+
+
+HOLDER = """
+import sys
+from ottla.spark.checkpoint_lock import CheckpointLock
+
+with CheckpointLock(sys.argv[1]):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_processes_cannot_run_a_query_on_one_checkpoint(
+    stream: Read, topics: Topics, checkpoint: str
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, ["one"])
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, checkpoint], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(CheckpointInUse, match=f"process {holder.pid} runs a query"):
+            run(stream(topic), checkpoint, Collected())
+        holder.kill()
+    collected = Collected()
+    run(stream(topic), checkpoint, collected)
+    assert collected.values == ["one"]
+    CheckpointLock(checkpoint).acquire(wait_s=10)  # the query has ended, and with it its lock

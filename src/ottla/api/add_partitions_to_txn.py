@@ -35,7 +35,7 @@ from kio.schema.errors import ErrorCode
 from ottla.api.support.context import RequestContext
 from ottla.api.support.group_calls import now, outcome_of, then
 from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
-from ottla.api.turns import in_turns
+from ottla.api.support.yielding import in_slices
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.coordinator.transaction.machine import Verdicts
@@ -82,7 +82,7 @@ async def add_partitions_to_txns(
     request: AddPartitionsToTxnRequest, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse:
     """Add or verify partitions for other brokers."""
-    results = [await _one(each, ctx) async for each in in_turns(request.transactions)]
+    results = [await _one(each, ctx) async for each in in_slices(request.transactions)]
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)
     )

@@ -1,6 +1,6 @@
-"""AllocateProducerIds: a broker asks the controller for producer ids that nobody else ever gets.
+"""AllocateProducerIds: allocate a block of unique producer ids to a broker.
 
-Brokers send it to each other; producers ask InitProducerId. v0 is the only version.
+Brokers send it to the controller; producers send InitProducerId. v0 is the only version.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ async def allocate_producer_ids(
     """Give the broker a block of ids."""
     broker = ctx.services.cluster.image.brokers.get(request.broker_id)
     if broker is None:
-        raise BrokerIdNotRegistered(f"there is no broker {request.broker_id}")
+        raise BrokerIdNotRegistered(f"unknown broker id {request.broker_id}")
     if broker.epoch != request.broker_epoch:
-        raise StaleBrokerEpoch(f"broker {request.broker_id} is at epoch {broker.epoch}")
-    block = await ctx.services.controller.office.allocate_producer_ids()
+        raise StaleBrokerEpoch(f"broker {request.broker_id} has epoch {broker.epoch}")
+    block = await ctx.services.controller.active_controller.allocate_producer_ids()
     return AllocateProducerIdsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -1,7 +1,7 @@
-"""AlterConfigs: give topics and brokers exactly the configs named, and reset all others.
+"""AlterConfigs: replace all configs of topics and brokers; those not named return to their defaults.
 
-v1 announces throttling; v2 is flexible. Clients should prefer IncrementalAlterConfigs: with this one,
-two of them that each change one config undo each other's work.
+v1 announces throttling; v2 is flexible. Clients should prefer IncrementalAlterConfigs: two clients that each
+change one config with this API overwrite each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.protocol.types import NO_THROTTLE
 
 
 async def alter_configs(request: AlterConfigsRequest, ctx: RequestContext) -> AlterConfigsResponse:
-    """Replace the configs and tell what became of each resource."""
+    """Replace the configs; return one result per resource."""
     alterations = [
         ConfigAlteration(
             each.resource_type,
@@ -25,7 +25,7 @@ async def alter_configs(request: AlterConfigsRequest, ctx: RequestContext) -> Al
         )
         for each in request.resources
     ]
-    results = await ctx.services.controller.office.alter_configs(
+    results = await ctx.services.controller.active_controller.alter_configs(
         alterations, validate_only=request.validate_only, replacing=True
     )
     responses = tuple(

@@ -1,7 +1,7 @@
-"""AlterPartition: the leader of partitions asks the controller for other in-sync replicas.
+"""AlterPartition: change the in-sync replicas of partitions, on behalf of their leader.
 
-Brokers send it to each other. v3 names the epoch of every member's broker (KIP-903), so that one that
-has restarted since it caught up is not taken for in sync. v2, without epochs, is not served.
+Leaders send it to the controller. v3 carries the broker epoch of every replica (KIP-903), so that a broker
+that has restarted since it caught up does not enter the ISR. v2, without epochs, is not served.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOBODY: UUID = UUID(int=0)
 
 
 async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -> AlterPartitionResponse:
-    """Change the ISRs and tell what each partition then is."""
+    """Change the ISRs; return the resulting state of each partition."""
     changes = [
         IsrChange(
             topic.topic_id or NOBODY,
@@ -35,7 +35,7 @@ async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -
         for topic in request.topics
         for each in topic.partitions
     ]
-    office = ctx.services.controller.office
+    office = ctx.services.controller.active_controller
     results = await office.alter_partitions(request.broker_id, request.broker_epoch, changes)
     if results and all(isinstance(each, StaleBrokerEpoch) for each in results):
         raise StaleBrokerEpoch(str(results[0]))

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments: move partitions to other brokers, or cancel moves that are under way.
+"""AlterPartitionReassignments: move replicas to other brokers, or cancel ongoing moves.
 
-v0 is flexible; v1 lets the client forbid changes of the replication factor. The answer comes when the
-moves have begun; ListPartitionReassignments tells which of them are still under way.
+v0 is flexible; v1 lets the client forbid changes of the replication factor. The response is sent when the
+moves have begun; ListPartitionReassignments lists those that are ongoing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOVES_AT_ONCE = 1_000
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, ctx: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin or cancel the moves and tell what became of each."""
+    """Begin or cancel the moves; return one result per partition."""
     moves = [
         Reassignment(
             topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
@@ -36,7 +36,7 @@ async def alter_partition_reassignments(
         for topic in request.topics
         for each in topic.partitions
     ]
-    office = ctx.services.controller.office
+    office = ctx.services.controller.active_controller
     answers: dict[str, list[ReassignablePartitionResponse]] = {each.name: [] for each in request.topics}
     for first in range(0, len(moves), MOVES_AT_ONCE):
         part = moves[first : first + MOVES_AT_ONCE]

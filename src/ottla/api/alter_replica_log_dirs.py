@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs: move replicas to another log directory of the same broker.
 
-v2 is flexible. A broker has one log directory, in which every replica already is; any other is not found.
+v2 is flexible. A broker has one log directory, which holds every replica; any other path is not found.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.protocol.types import NO_THROTTLE, TopicName
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, ctx: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Tell of each partition whether it is where it should be."""
+    """Return for each partition whether the directory already holds it."""
     results: dict[TopicName, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -55,7 +55,7 @@ def _code(ctx: RequestContext, path: str, topic: str, index: int) -> ErrorCode:
     try:
         ctx.services.partitions.get_replica(topic, index)
     except NotLeaderOrFollower:
-        return ReplicaNotAvailable.code  # what Kafka says here
+        return ReplicaNotAvailable.code  # the error code that Kafka returns here
     except KafkaError as error:
         return error.code
     return ErrorCode.none

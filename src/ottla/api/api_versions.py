@@ -1,12 +1,12 @@
-"""ApiVersions: which APIs in which versions this broker serves.
+"""ApiVersions: the APIs that this broker serves, with their versions.
 
-The first request of every client. v3 brings the client's software name and version and makes the
-request flexible (the response header stays v0 for ever, so that any client can read it); v4 allows
-features whose oldest version is 0. A version that we do not know is answered in v0 by `refusal`.
+The first request of every client. v3 brings the client's software name and version and makes the request
+flexible (the response header stays v0 for ever, so that any client can read it); v4 allows features whose
+oldest version is 0. An unknown version is answered in v0 by `unsupported_version`.
 
-Features tell clients which protocols the whole cluster speaks: `group.version` 1 is the consumer protocol of
-groups (KIP-848), `transaction.version` 2 the new protocol of transactions (KIP-890). Old clients fail on a
-feature whose oldest version is 0, so none of ours says so.
+Features tell clients which protocols the whole cluster supports: `group.version` 1 is the consumer group
+protocol (KIP-848), `transaction.version` 2 the transaction protocol of KIP-890. Old clients fail on a feature
+whose oldest version is 0, so all of ours start at 1.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def api_versions(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersion
     if ctx.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
-                raise InvalidRequest(f"{text!r} is not a software name or version")
+                raise InvalidRequest(f"{text!r} is not a valid software name or version")
         software = f"{request.client_software_name} {request.client_software_version}"
         ctx.connection.software = software[:MAX_SOFTWARE_CHARS]
     return ApiVersionsResponse(
@@ -66,8 +66,8 @@ def api_versions(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersion
     )
 
 
-def refusal() -> ApiVersionsResponse:
-    """Answer an ApiVersions request of a version we do not know: our range of ApiVersions only."""
+def unsupported_version() -> ApiVersionsResponse:
+    """Return the response to an unknown version of ApiVersions: only the range of ApiVersions itself."""
     ranges = [row for row in advertised() if row[0] == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.unsupported_version,

@@ -78,7 +78,7 @@ def _append(partition: Partition, request: ConditionalAppendRequest) -> int:
 
 
 async def _committed(partition: Partition, end_offset: int, timeout_s: float) -> None:
-    committed = partition.committed(end_offset)
+    committed = partition.when_committed(end_offset)
     if committed is None:
         return
     await asyncio.wait([committed], timeout=max(0.001, timeout_s))

@@ -23,7 +23,7 @@ from ottla.api.consumer_group_heartbeat import check_protocol
 from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
 from ottla.api.support.group_calls import check_group_id, now, outcome
-from ottla.api.turns import in_turns
+from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
 from ottla.coordinator.group.records import TopicPartitions as Partitions
@@ -40,7 +40,7 @@ async def consumer_group_describe(
     """Describe every group that is asked for, once."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
-    async for group_id in in_turns(dict.fromkeys(request.group_ids)):
+    async for group_id in in_slices(dict.fromkeys(request.group_ids)):
         try:
             check_protocol(ctx.services.config)
             check_group_id(group_id)

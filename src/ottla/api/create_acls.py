@@ -1,7 +1,7 @@
 """CreateAcls: add ACLs.
 
-v2 is flexible; v3 adds resources of type user. There is no authorizer yet: it is refused as Kafka refuses it
-while none is configured.
+v2 is flexible; v3 adds resources of type user. There is no authorizer yet: requests are rejected as Kafka
+rejects them if no authorizer is configured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""CreatePartitions: give topics more partitions, or only say whether that could be done.
+"""CreatePartitions: add partitions to topics, or validate the request only.
 
-v2 is flexible; v3 announces throttling. Records stay where they are, so a key may from now on
-be found in two partitions. Every topic of the request is answered; one named twice is refused.
+v2 is flexible; v3 announces throttling. Existing records are not moved, so records of one key may be in two
+partitions afterwards. Every topic of the request is answered; one named twice is rejected.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ottla.protocol.types import NO_THROTTLE
 async def create_partitions(
     request: CreatePartitionsRequest, ctx: RequestContext
 ) -> CreatePartitionsResponse:
-    """Grow the topics and tell what became of each."""
-    results = await ctx.services.controller.office.create_partitions(
+    """Add the partitions; return one result per topic."""
+    results = await ctx.services.controller.active_controller.create_partitions(
         [_wanted(each) for each in request.topics],
         validate_only=request.validate_only,
         timeout_ms=milliseconds(request.timeout),

@@ -1,8 +1,8 @@
-"""CreateTopics: create topics, or only say whether they could be created.
+"""CreateTopics: create topics, or validate the request only.
 
-v4 lets the client leave the number of partitions and replicas to the broker (-1); v5 is flexible and
-answers with the partitions, replicas and configs that a topic got; v6 announces throttling; v7 adds the
-topic id. Every topic of the request is answered; one that is named twice is refused.
+v4 lets the client leave the number of partitions and replicas to the broker (-1); v5 is flexible and returns
+the partitions, replicas and configs of the new topic; v6 announces throttling; v7 adds the topic id. Every
+topic of the request is answered; one that is named twice is rejected.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from ottla.api.support.context import RequestContext
 from ottla.api.support.results import milliseconds
 from ottla.common.config.topic import TopicConfig
 from ottla.controller.machine import NewTopic
-from ottla.controller.machine.topics import safe_minimum
+from ottla.controller.machine.topics import default_min_insync
 from ottla.metadata.image import TopicImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i8, i16, i32
 
 FIRST_WITH_CONFIGS = 5
 MAX_TOPICS_WITH_CONFIGS = 2_000
-"""A longer request gets no configs back: they would be most of a large response."""
+"""Larger requests get no configs back: these would be most of a large response."""
 
-TOPICS_PER_TURN = 50
+TOPICS_PER_SLICE = 50
 
 Configs = tuple[CreatableTopicConfigs, ...]
 
 
 async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> CreateTopicsResponse:
-    """Create the topics and tell what became of each."""
-    # The first of those that share a name answers for all of them: each of them is refused alike.
+    """Create the topics; return one result per topic."""
+    # Topics with the same name share the result of the first: all of them are rejected.
     wanted = [_wanted(each) for each in request.topics]
-    results = await ctx.services.controller.office.create_topics(
+    results = await ctx.services.controller.active_controller.create_topics(
         wanted, validate_only=request.validate_only, timeout_ms=milliseconds(request.timeout)
     )
     with_configs = ctx.version >= FIRST_WITH_CONFIGS and len(wanted) <= MAX_TOPICS_WITH_CONFIGS
@@ -49,7 +49,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> Cr
         else:
             configs = described.configs(topic, result.replication_factor) if with_configs else None
             topics[topic.name] = _success(result, configs, is_real=not request.validate_only)
-        if number % TOPICS_PER_TURN == 0:
+        if number % TOPICS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics.values()))
 
@@ -71,7 +71,7 @@ def _failure(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 def _success(topic: TopicImage, configs: Configs | None, *, is_real: bool) -> CreatableTopicResult:
-    # A client that finds no configs must also find the reason.
+    # A response without configs must carry the reason.
     missing = ErrorCode.none if configs is not None else ErrorCode.policy_violation
     return CreatableTopicResult(
         name=TopicName(topic.name),
@@ -86,7 +86,7 @@ def _success(topic: TopicImage, configs: Configs | None, *, is_real: bool) -> Cr
 
 
 class _Described:
-    """The configs of new topics; those that set the same ones share an answer."""
+    """The configs of new topics; topics with the same overrides share one response."""
 
     def __init__(self, ctx: RequestContext) -> None:
         self._config = ctx.services.config
@@ -97,7 +97,7 @@ class _Described:
         known = self._known.get((topic.configs, replication_factor))
         if known is None:
             overrides = {key: value for key, value in topic.configs if value is not None}
-            overrides |= safe_minimum(overrides, replication_factor, self._config)
+            overrides |= default_min_insync(overrides, replication_factor, self._config)
             known = self._known[topic.configs, replication_factor] = self._describe(overrides)
         return known
 

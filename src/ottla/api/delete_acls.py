@@ -1,7 +1,7 @@
 """DeleteAcls: remove the ACLs that match filters.
 
-v2 is flexible; v3 adds resources of type user. There is no authorizer yet: it is refused as Kafka refuses it
-while none is configured.
+v2 is flexible; v3 adds resources of type user. There is no authorizer yet: requests are rejected as Kafka
+rejects them if no authorizer is configured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.protocol.types import NO_THROTTLE
 
 
 def delete_acls(request: DeleteAclsRequest, ctx: RequestContext) -> DeleteAclsResponse:
-    """Refuse each filter."""
+    """Reject each filter."""
     refused = DeleteAclsFilterResult(
         error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER, matching_acls=()
     )

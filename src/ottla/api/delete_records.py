@@ -1,7 +1,7 @@
-"""DeleteRecords: forget the records before an offset, by moving the log start there.
+"""DeleteRecords: delete the records before an offset, by raising the log start offset.
 
-v1 announces throttling; v2 is flexible. The offset -1 stands for the high watermark. The answer is the
-offset of the first record that is left.
+v1 announces throttling; v2 is flexible. The offset -1 stands for the high watermark. The response carries the
+new log start offset.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ottla.protocol.types import NO_THROTTLE, i32, i64
 log = logging.getLogger(__name__)
 
 UNKNOWN_OFFSET = -1
-PARTITIONS_PER_TURN = 10
+PARTITIONS_PER_SLICE = 10
 
 
 async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> DeleteRecordsResponse:
-    """Move the log starts and tell where each of them is now."""
+    """Raise the log start offsets; return the new ones."""
     topics = []
     done = 0
     for topic in request.topics:
@@ -35,14 +35,14 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
         for each in topic.partitions:
             results.append(_delete(topic.name, each.partition_index, each.offset, ctx))
             done += 1
-            if done % PARTITIONS_PER_TURN == 0:
+            if done % PARTITIONS_PER_SLICE == 0:
                 await asyncio.sleep(0)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
-    # Deleted means deleted: the new log starts are on the disk before the client hears of them.
+    # The new log start offsets are on disk before the client is answered.
     try:
         await asyncio.to_thread(ctx.services.log_directory.capture_checkpoints())
     except OSError as error:
-        log.error("the log starts cannot be written: %s", error)
+        log.error("cannot write the log start offsets: %s", error)
         topics = [_failed(topic, None, ErrorCode.kafka_storage_error) for topic in topics]
     topics = await _when_followers_did(topics, request, ctx)
     return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
@@ -51,14 +51,16 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
 async def _when_followers_did(
     topics: list[DeleteRecordsTopicResult], request: DeleteRecordsRequest, ctx: RequestContext
 ) -> list[DeleteRecordsTopicResult]:
-    """Wait until the records are gone from every living replica, or say of which they are not."""
+    """Wait until every live replica has deleted the records; report an error for partitions where one has
+    not.
+    """
     waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
     for topic in topics:
         for each in topic.partitions:
             leading = None
             if each.error_code == ErrorCode.none:
-                leading = ctx.services.partitions.get(topic.name, each.partition_index).replication
-            done = None if leading is None else leading.deleted(each.low_watermark)
+                leading = ctx.services.partitions.get(topic.name, each.partition_index).leader_state
+            done = None if leading is None else leading.when_deleted(each.low_watermark)
             if done is not None:
                 waiting[topic.name, each.partition_index] = done
     if not waiting:
@@ -73,7 +75,7 @@ async def _when_followers_did(
 def _failed(
     topic: DeleteRecordsTopicResult, which: Collection[tuple[str, int]] | None, code: ErrorCode
 ) -> DeleteRecordsTopicResult:
-    """Say of some partitions, or of all, that their records may come back."""
+    """Replace the results of some partitions, or of all, by an error: their records may reappear."""
     partitions = (
         replace(each, error_code=code)
         if each.error_code == ErrorCode.none
@@ -89,10 +91,10 @@ def _delete(topic: str, index: int, offset: int, ctx: RequestContext) -> DeleteR
     low_watermark = UNKNOWN_OFFSET
     try:
         if is_internal(topic):
-            raise InvalidTopicException(f"the records of {topic} belong to the broker")
+            raise InvalidTopicException(f"{topic} is an internal topic; its records cannot be deleted")
         partition = ctx.services.partitions.get(topic, index)
         if "delete" not in partition.log.config.cleanup_policy:
-            raise PolicyViolation(f"{topic} is compacted; its cleanup.policy does not delete by age")
+            raise PolicyViolation(f"{topic} is compacted: its cleanup.policy does not include delete")
         low_watermark = partition.delete_records(offset)
     except KafkaError as error:
         code = error.code

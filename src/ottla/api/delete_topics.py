@@ -26,7 +26,7 @@ Result = TopicImage | KafkaError
 
 
 async def delete_topics_by_name(request: DeleteByNameRequest, ctx: RequestContext) -> DeleteByNameResponse:
-    """Delete the topics and tell what became of each."""
+    """Delete the topics; return one result per topic."""
     selectors = [TopicSelector(name=name) for name in request.topic_names]
     results = await _delete(selectors, milliseconds(request.timeout), ctx)
     answers = {
@@ -37,7 +37,7 @@ async def delete_topics_by_name(request: DeleteByNameRequest, ctx: RequestContex
 
 
 async def delete_topics(request: DeleteTopicsRequest, ctx: RequestContext) -> DeleteTopicsResponse:
-    """Delete the topics and tell what became of each."""
+    """Delete the topics; return one result per topic."""
     selectors = [TopicSelector(each.name, each.topic_id) for each in request.topics]
     results = await _delete(selectors, milliseconds(request.timeout), ctx)
     answers = {
@@ -47,7 +47,7 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: RequestContext) -> De
 
 
 async def _delete(selectors: Sequence[TopicSelector], timeout_ms: int, ctx: RequestContext) -> list[Result]:
-    results = await ctx.services.controller.office.delete_topics(selectors, timeout_ms=timeout_ms)
+    results = await ctx.services.controller.active_controller.delete_topics(selectors, timeout_ms=timeout_ms)
     if ctx.version < FIRST_WITH_DELETION_DISABLED:
         return [
             InvalidRequest(str(each)) if isinstance(each, TopicDeletionDisabled) else each for each in results

@@ -1,7 +1,7 @@
 """DescribeAcls: list ACLs.
 
-v2 is flexible; v3 adds resources of type user. There is no authorizer yet: it is refused as Kafka refuses it
-while none is configured.
+v2 is flexible; v3 adds resources of type user. There is no authorizer yet: requests are rejected as Kafka
+rejects them if no authorizer is configured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.protocol.types import NO_THROTTLE
 
 
 def describe_acls(request: DescribeAclsRequest, ctx: RequestContext) -> DescribeAclsResponse:
-    """Refuse the question."""
+    """Reject the request."""
     return DescribeAclsResponse(
         throttle_time=NO_THROTTLE,
         error_code=SecurityDisabled.code,

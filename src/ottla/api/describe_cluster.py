@@ -1,7 +1,7 @@
 """DescribeCluster: the brokers, the controller and the id of the cluster.
 
-v1 lets the client ask for controllers instead of brokers, which only a controller's own listener could
-answer; v2 adds, for those who ask, the brokers that are registered but not alive (fenced).
+v1 lets the client ask for controllers instead of brokers, which only a controller listener could answer; v2
+adds fenced brokers (registered, but not alive) on request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
-from ottla.api.support.forwarding import reached_controller
+from ottla.api.support.forwarding import controller_id_for_clients
 from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i8, i32
 
@@ -21,11 +21,11 @@ CONTROLLERS = 2
 
 
 def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClusterResponse:
-    """Describe the cluster as clients of this listener reach it."""
+    """Describe the cluster, with the addresses of this listener."""
     if request.endpoint_type == CONTROLLERS:
-        raise MismatchedEndpointType("this is a listener of brokers, not of controllers")
+        raise MismatchedEndpointType("this is a broker listener, not a controller listener")
     if request.endpoint_type != BROKERS:
-        raise UnsupportedEndpointType(f"there is no endpoint type {request.endpoint_type}")
+        raise UnsupportedEndpointType(f"unknown endpoint type {request.endpoint_type}")
     image = ctx.services.cluster.image
     brokers = tuple(
         DescribeClusterBroker(
@@ -45,7 +45,7 @@ def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> De
         error_code=ErrorCode.none,
         endpoint_type=i8(BROKERS),
         cluster_id=image.cluster_id,
-        controller_id=BrokerId(reached_controller(image, ctx)),
+        controller_id=BrokerId(controller_id_for_clients(image, ctx)),
         brokers=brokers,
         cluster_authorized_operations=i32(CLUSTER_OPERATIONS if asked else NOT_ASKED),
     )

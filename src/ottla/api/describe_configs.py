@@ -1,8 +1,9 @@
-"""DescribeConfigs: every config of topics, brokers, groups and client metrics, and where its value is from.
+"""DescribeConfigs: the configs of topics, brokers, groups and client metrics, and where each value comes
+from.
 
-v1 adds the source and, if asked for, the synonyms of each config; v2 announces throttling; v3 adds types
-and documentation; v4 is flexible. The broker named "" stands for what is set for all brokers. A
-client may ask for thousands of topics at once, so the response is written in parts.
+v1 adds the source and, on request, the synonyms of each config; v2 announces throttling; v3 adds types and
+documentation; v4 is flexible. The broker named "" stands for the cluster-wide defaults of all brokers. A
+client may ask for thousands of topics at once, so the response is encoded in parts.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ RESOURCES_PER_PART = 50
 
 
 async def describe_configs(frame: memoryview, at: int, ctx: RequestContext) -> Reply:
-    """Describe the configs of each resource asked for."""
+    """Describe the configs of each requested resource."""
     request: DescribeConfigsRequest = request_decoder(ctx.api_key, ctx.version, NEWEST)(frame, at)
     return await encode_in_parts(ctx, NEWEST, _parts(request, ctx))
 
@@ -49,7 +50,7 @@ async def _parts(
     request: DescribeConfigsRequest, ctx: RequestContext
 ) -> AsyncIterator[tuple[int, DescribeConfigsResponse]]:
     description = _Description(request, ctx)
-    # A resource that is named twice is answered once: nobody can blow up a response by repetition.
+    # A resource that is named twice is answered once: repetition must not inflate the response.
     resources = list(dict.fromkeys(request.resources))
     for start in range(0, len(resources), RESOURCES_PER_PART):
         results = tuple(description.of(each) for each in resources[start : start + RESOURCES_PER_PART])
@@ -58,7 +59,7 @@ async def _parts(
 
 
 class _Description:
-    """What one request gets to know."""
+    """The description of one request's resources."""
 
     def __init__(self, request: DescribeConfigsRequest, ctx: RequestContext) -> None:
         self._with_synonyms = request.include_synonyms
@@ -66,10 +67,10 @@ class _Description:
         self._node_id = ctx.services.node_id
         self._config = ctx.services.config
         self._image = ctx.services.cluster.image
-        self._defaults: list[ConfigEntry] | None = None  # of a topic that sets nothing: most topics
+        self._defaults: list[ConfigEntry] | None = None  # of a topic without overrides: most topics
 
     def of(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        """Describe one resource, or say why not."""
+        """Describe one resource, or return its error."""
         code, message = ErrorCode.none, None
         configs: tuple[DescribeConfigsResourceResult, ...] = ()
         try:
@@ -90,27 +91,27 @@ class _Description:
             case ConfigResource.TOPIC:
                 return self._topic_entries(name)
             case ConfigResource.BROKER if not name:
-                # Without this broker's own settings, which would hide those of the cluster.
+                # Without this broker's own settings, which would hide the cluster-wide ones.
                 cluster = self._config.with_dynamic({}, self._image.broker_overrides())
                 return cluster.describe_cluster_defaults()
             case ConfigResource.BROKER if name == str(self._node_id):
                 return self._config.describe()
             case ConfigResource.BROKER:
-                raise InvalidRequest(f"this is broker {self._node_id}; ask broker {name!r} itself")
+                raise InvalidRequest(f"this is broker {self._node_id}: send the request to broker {name!r}")
             case ConfigResource.GROUP | ConfigResource.CLIENT_METRICS if not name:
-                raise InvalidRequest("the name must not be empty")
+                raise InvalidRequest("the resource name must not be empty")
             case ConfigResource.GROUP:
                 return GroupConfig(self._image.group_overrides(name), self._config).describe()
             case ConfigResource.CLIENT_METRICS:
                 return ClientMetricsConfig(self._image.client_metrics_overrides(name)).describe()
             case ConfigResource.BROKER_LOGGER:
-                raise InvalidRequest("Ottla's log levels cannot be read over the protocol")
-        raise InvalidRequest(f"resources of type {resource_type} have no configs here")
+                raise InvalidRequest("log levels cannot be read over the protocol")
+        raise InvalidRequest(f"resources of type {resource_type} have no configs")
 
     def _topic_entries(self, name: str) -> list[ConfigEntry]:
         if name not in self._image.topics:
             check_topic_name(name)
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            raise UnknownTopicOrPartition(f"unknown topic {name!r}")
         if overrides := self._image.topic_overrides(name):
             return TopicConfig(overrides, self._config).describe()
         if self._defaults is None:

@@ -1,8 +1,8 @@
-"""DescribeLogDirs: how much each partition takes up on this broker's disk.
+"""DescribeLogDirs: the disk usage of each partition on this broker.
 
-v2 is flexible; v3 adds a top-level error; v4 the size of the volume and what is free of it; v5 whether the
-directory takes no new partitions, which ours always do. A directory that has gone offline is listed with
-KAFKA_STORAGE_ERROR and without partitions.
+v2 is flexible; v3 adds a top-level error; v4 the size and the free space of the volume; v5 whether the
+directory is cordoned, which ours never is. An offline directory is listed with KAFKA_STORAGE_ERROR and
+without partitions.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
 
 UNKNOWN_BYTES = -1
-PARTITIONS_PER_TURN = 2_000
+PARTITIONS_PER_SLICE = 2_000
 
 
 async def describe_log_dirs(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogDirsResponse:
-    """Describe the log directory, with the partitions asked for."""
+    """Describe the log directory, with the requested partitions."""
     storage = ctx.services.log_directory.storage
     total_bytes, usable_bytes = _volume(storage.path)
     topics: tuple[DescribeLogDirsTopic, ...] = ()
@@ -66,7 +66,7 @@ def _wanted(
         try:
             yield registry.get_replica(topic, index)
         except KafkaError:
-            continue  # as Kafka does: what is not here is not listed
+            continue  # as Kafka does: partitions without a replica here are not listed
 
 
 async def _topics(partitions: Iterable[Partition]) -> tuple[DescribeLogDirsTopic, ...]:
@@ -81,7 +81,7 @@ async def _topics(partitions: Iterable[Partition]) -> tuple[DescribeLogDirsTopic
                 is_future_key=False,
             )
         )
-        if number % PARTITIONS_PER_TURN == 0:
+        if number % PARTITIONS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return tuple(
         DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(found)) for name, found in topics.items()

@@ -1,8 +1,8 @@
-"""DescribeProducers: what partitions remember of their producers, open transactions included.
+"""DescribeProducers: the producer state of partitions, including open transactions.
 
-With it one finds the transaction that holds readers back: the producer with the lowest start offset. Any
-replica answers for itself. A partition can remember 10,000 producers, and a request can name thousands of
-partitions: the answer has 5,000 producers at most, those with open transactions first.
+It finds the transaction that holds back the last stable offset: that of the producer with the lowest start
+offset. Any replica answers for itself. A partition can hold the state of 10,000 producers, and a request can
+name thousands of partitions: the response has at most 5,000 producers, those with open transactions first.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from kio.schema.describe_producers.v0.response import PartitionResponse, Produce
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.turns import in_turns
+from ottla.api.support.yielding import in_slices
 from ottla.log.producer_state import ProducerEntry
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, i32, i64
 
-MOST_PRODUCERS = 5000
+MAX_PRODUCERS = 5000
 
 
 async def describe_producers(
     request: DescribeProducersRequest, ctx: RequestContext
 ) -> DescribeProducersResponse:
-    """Describe the producers of every partition that is asked for, once."""
+    """Describe the producers of every requested partition, once."""
     topics = []
-    room = MOST_PRODUCERS
+    room = MAX_PRODUCERS
     for name, indexes in _asked(request).items():
         partitions = []
-        async for index in in_turns(indexes):
+        async for index in in_slices(indexes):
             described = _describe(ctx, name, index, room)
             room -= len(described.active_producers)
             partitions.append(described)
@@ -37,7 +37,7 @@ async def describe_producers(
 
 
 def _asked(request: DescribeProducersRequest) -> dict[TopicName, dict[int, None]]:
-    """Return partitions by topic; naming one again and again does not make the answer longer."""
+    """Return partitions by topic; naming one repeatedly does not make the response longer."""
     asked: dict[TopicName, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

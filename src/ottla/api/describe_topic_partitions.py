@@ -1,8 +1,8 @@
 """DescribeTopicPartitions: the partitions of topics, a page at a time.
 
-v0 is the only version. Topics come in the order of their names; no topics in the request means all of
-them. A page has at most `max.request.partition.size.limit` partitions; the cursor of the response, sent
-back with the next request, says where to go on.
+v0 is the only version. Topics are sorted by name; a request without topics means all of them. A page has at
+most `max.request.partition.size.limit` partitions; the cursor of the response, sent with the next request, is
+the position of the next page.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def describe_topic_partitions(
 
 
 def _refuse_cursor(start: tuple[str, int], names: Sequence[str]) -> DescribeTopicPartitionsResponse:
-    """Answer a cursor that no response can have had: there is no place for the error but the topics."""
+    """Reject an invalid cursor. The response has no top-level error, so every topic carries it."""
     if not names:
-        raise InvalidRequest(f"the cursor is at partition {start[1]} of {start[0]!r}")
+        raise InvalidRequest(f"invalid cursor: partition {start[1]} of {start[0]!r}")
     topics = tuple(_failure(name, ErrorCode.invalid_request) for name in dict.fromkeys(names))
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=None)
 

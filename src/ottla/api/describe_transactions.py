@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
 from ottla.api.support.transaction_calls import check_transactional_id
-from ottla.api.turns import in_turns
+from ottla.api.support.yielding import in_slices
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, TransactionalId, i16, i32, i32Timedelta
@@ -27,7 +27,7 @@ async def describe_transactions(
 ) -> DescribeTransactionsResponse:
     """Describe every id that is asked for, once."""
     asked = dict.fromkeys(request.transactional_ids)
-    states = [await _describe(each, ctx) async for each in in_turns(asked)]
+    states = [await _describe(each, ctx) async for each in in_slices(asked)]
     return DescribeTransactionsResponse(throttle_time=NO_THROTTLE, transaction_states=tuple(states))
 
 

@@ -1,8 +1,8 @@
-"""From frames to handlers and back: the one place where requests and errors become bytes.
+"""Dispatch request frames to handlers, and encode responses and errors.
 
-A frame that cannot be decoded, or asks for what the table does not have, is a `KafkaError` out of
-`handle`: the network logs it with the peer's name and closes that connection. The exception is
-ApiVersions, which answers whatever it is asked.
+`handle` raises a `KafkaError` for a frame that cannot be decoded, or whose API or version is not in the
+table: the network layer logs it with the client's address, and closes the connection. ApiVersions is the
+exception: an unknown version of it is answered.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import Any, cast
 
-from ottla.api.api_versions import refusal
-from ottla.api.support.context import Peer, RequestContext, Services
-from ottla.api.support.error_response import error_response, refusing
+from ottla.api.api_versions import unsupported_version
+from ottla.api.support.context import ClientConnection, RequestContext, Services
+from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.slow_requests import SlowRequests
@@ -38,18 +38,18 @@ from ottla.protocol.schema.messages import request_decoder, response_class, resp
 log = logging.getLogger(__name__)
 
 MAX_FRAME_BYTES = 2 * 1024 * 1024
-"""For every API but Produce, which `socket.request.max.bytes` bounds."""
+"""The limit for every API but Produce, which `socket.request.max.bytes` limits."""
 
 OVERLAPPING = (ApiKey.PRODUCE, ApiKey.WRITE_TXN_MARKERS)
-"""What waits until followers have it, while what comes behind need not wait for that."""
+"""APIs whose responses wait for replication: the next request of the connection may start before."""
 
 ENVELOPE_BYTES = 1024
-"""What an Envelope adds to the request inside."""
+"""The bytes that an Envelope adds to the request inside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one version of one API is served: by bytes, or by messages."""
+    """How one version of one API is served: on bytes, or on messages."""
 
     raw: RawHandler | None
     handler: Handler
@@ -58,11 +58,11 @@ class Route:
     response_type: type[Any]
     times: RequestTimes
     is_forwarded: bool = False
-    """Whether only the controller answers it."""
+    """Whether only the controller can serve it."""
 
 
 class Dispatcher:
-    """The handler that the network calls."""
+    """The request handler of the network layer."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -71,18 +71,20 @@ class Dispatcher:
         services.handle_forwarded = self.handle_forwarded
 
     def times(self) -> list[RequestTimes]:
-        """Return how long requests took, of every version of every API that was ever asked for."""
+        """Return the latency counters of every API version that was requested."""
         routes = [route.times for route in self._routes.values()]
         return routes + [times.of_followers for times in routes if times.of_followers is not None]
 
     async def load_handlers(self) -> None:
-        """Import what the table names, bit by bit, so that no client waits for it (see the table)."""
+        """Import the modules of the table one by one in the background, so that no request waits for an
+        import.
+        """
         for row in ROWS:
             row.load()
             await asyncio.sleep(0)
 
-    def frame_limit(self, _connection: Peer, api_key: int) -> int:
-        """Return how large a frame of this API may be."""
+    def frame_limit(self, _connection: ClientConnection, api_key: int) -> int:
+        """Return the maximum size of a frame of this API."""
         if api_key == ApiKey.PRODUCE:
             return self._services.config.socket_request_max_bytes
         if api_key == ApiKey.ENVELOPE:
@@ -90,11 +92,13 @@ class Dispatcher:
         return min(MAX_FRAME_BYTES, self._services.config.socket_request_max_bytes)
 
     def may_overlap(self, api_key: int) -> bool:
-        """Return whether such a request may start while an earlier one like it is unanswered."""
+        """Return whether such a request may start before an earlier one of the connection is answered."""
         return api_key in OVERLAPPING
 
-    def handle(self, connection: Peer, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
-        """Serve one request, and count how long it takes."""
+    def handle(
+        self, connection: ClientConnection, frame: memoryview
+    ) -> Reply | Awaitable[Reply | None] | None:
+        """Serve one request, and measure how long it takes."""
         started = perf_counter()
         header, body_at = decode_request_header(frame)
         api_key, version, correlation_id, client_id = header
@@ -117,7 +121,7 @@ class Dispatcher:
                 self.slow.note(ctx, local_s, local_s)
             return reply
         later = cast(Awaitable[Reply | None], reply)
-        if isinstance(later, asyncio.Future):  # parked: it needs no task, and gets none
+        if isinstance(later, asyncio.Future):  # waits without a task: a done callback sends the response
             later.add_done_callback(lambda _: self._answered(ctx, started, local_s))
             return later
         return self._await_reply(later, ctx, started, local_s)
@@ -150,14 +154,14 @@ class Dispatcher:
             return self._await_response(route, ctx, request, response)
         return self._encode(route, ctx, response)
 
-    async def handle_forwarded(self, connection: Peer, frame: bytes) -> bytes:
-        """Serve a request that another broker passed on; return the answer without its size."""
+    async def handle_forwarded(self, connection: ClientConnection, frame: bytes) -> bytes:
+        """Serve a request that another broker forwarded; return the response frame without its size."""
         header, body_at = decode_request_header(frame)
         api_key, version = header.api_key, header.api_version
         if api_key not in FORWARDED:
-            raise InvalidRequest(f"API key {api_key} is not for the controller")
+            raise InvalidRequest(f"API key {api_key} is not forwarded to the controller")
         route = self._routes.get((api_key, version)) or self._find_route(api_key, version)
-        assert route is not None, "only an ApiVersions has no route"
+        assert route is not None, "only ApiVersions has no route"
         ctx = RequestContext(
             self._services, connection, api_key, version, header.correlation_id, header.client_id, route.times
         )
@@ -173,7 +177,7 @@ class Dispatcher:
             return self._encode(route, ctx, await self._refusal(route, ctx, request, error))
 
     def is_from_broker(self, frame: memoryview) -> bool:
-        """Return whether a request bears the client id of another broker that is registered."""
+        """Return whether the client id of a request is that of another registered broker."""
         client_id = decode_request_header(frame)[0].client_id or ""
         prefix, node_id = client_id[: len(BROKER_CLIENT_ID)], client_id[len(BROKER_CLIENT_ID) :]
         return (
@@ -183,12 +187,12 @@ class Dispatcher:
             and int(node_id) in self._services.cluster.image.brokers
         )
 
-    def connection_made(self, connection: Peer) -> None:
-        """Do nothing: connections are counted by the network."""
+    def connection_made(self, connection: ClientConnection) -> None:
+        """Do nothing: the network layer counts connections."""
 
-    def connection_lost(self, connection: Peer) -> None:
-        """Stop waiting on behalf of a client that is gone."""
-        self._services.purgatory.leave(connection)
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """Cancel the waiting requests of a closed connection."""
+        self._services.purgatory.cancel(connection)
         self._services.groups.leave(connection)
 
     async def _await_response(
@@ -199,22 +203,22 @@ class Dispatcher:
         except Exception as error:
             if route.is_forwarded and not isinstance(error, NotController):
                 done = await self._refusal(route, ctx, request, error)
-            else:  # whoever passes requests on waits for the next controller
+            else:  # the forwarding broker waits for the next controller
                 done = self._failure(route, ctx, error)
         return self._encode(route, ctx, done)
 
     async def _refusal(self, route: Route, ctx: RequestContext, request: Any, error: Exception) -> Any:
-        """Return the answer to a request for the controller that failed as a whole."""
+        """Return the error response to a request for the controller that failed as a whole."""
         try:
             return self._failure(route, ctx, error)
         except KafkaError as refused:
-            return await route.handler(request, refusing(ctx, refused))
+            return await route.handler(request, rejecting(ctx, refused))
 
     def _failure(self, route: Route, ctx: RequestContext, error: Exception) -> Any:
         if not isinstance(error, KafkaError):
             name = ApiKey(ctx.api_key).name
             log.error("%s v%d from %s failed", name, ctx.version, ctx.connection.peer, exc_info=error)
-            error = UnknownServerError("the broker failed; its log says why")
+            error = UnknownServerError("internal error; see the broker's log")
         response = error_response(route.response_type, error)
         if response is None:
             raise error
@@ -222,7 +226,7 @@ class Dispatcher:
 
     @staticmethod
     def _encode(route: Route, ctx: RequestContext, response: Any) -> bytes:
-        if isinstance(response, bytes):  # a long response, written in parts
+        if isinstance(response, bytes):  # a long response, encoded in parts
             return response
         header = encode_response_header(ctx.api_key, ctx.version, ctx.correlation_id)
         return encode_frame(header, route.encode(response))
@@ -231,10 +235,10 @@ class Dispatcher:
     def _refuse_api_versions(correlation_id: int) -> bytes:
         encode = response_encoder(ApiKey.API_VERSIONS, 0, APIS[ApiKey.API_VERSIONS].max_version)
         header = encode_response_header(ApiKey.API_VERSIONS, 0, correlation_id)
-        return encode_frame(header, encode(refusal()))
+        return encode_frame(header, encode(unsupported_version()))
 
     def _find_route(self, api_key: int, version: int) -> Route | None:
-        """Return the route, made on first use; None for an ApiVersions of the future."""
+        """Return the route, built on first use; None for an unknown version of ApiVersions."""
         row = APIS.get(api_key)
         if row is None:
             raise InvalidRequest(f"API key {api_key} is not served")
@@ -243,7 +247,7 @@ class Dispatcher:
             if api_key == ApiKey.API_VERSIONS:
                 return None
             raise UnsupportedVersion(
-                f"{row.name} v{version} is not served (v{row.min_version} to v{row.max_version} are)"
+                f"{row.name} v{version} is not served (only v{row.min_version} to v{row.max_version})"
             )
         newest = serving.max_version
         times = RequestTimes(row.name, version)
@@ -266,4 +270,4 @@ class Dispatcher:
 
 
 def _never(*_arguments: object) -> Any:
-    raise AssertionError("raw APIs read and write their own bytes")
+    raise AssertionError("raw APIs encode and decode their own bytes")

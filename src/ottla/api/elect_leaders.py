@@ -1,7 +1,7 @@
-"""ElectLeaders: give partitions to their preferred leaders, or a leader to those that have none.
+"""ElectLeaders: elect the preferred leaders of partitions, or leaders for offline partitions.
 
-v1 adds the type of the election (0: preferred, 1: unclean, which may lose records); v2 is flexible.
-Without partitions all of them are meant, and those that need no election are left out of the answer.
+v1 adds the type of the election (0: preferred, 1: unclean, which may lose records); v2 is flexible. A request
+without partitions means all of them; those that need no election are left out of the response.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PARTITIONS_AT_ONCE = 1_000
 
 
 async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> ElectLeadersResponse:
-    """Elect the leaders and tell what became of each election."""
-    office = ctx.services.controller.office
+    """Elect the leaders; return one result per election."""
+    office = ctx.services.controller.active_controller
     wanted = _wanted(request, ctx)
     answers: dict[str, list[PartitionResult]] = {}
     for first in range(0, len(wanted), PARTITIONS_AT_ONCE):

@@ -1,7 +1,7 @@
-"""Envelope: a request of a client that another broker passes on, because this one is the controller.
+"""Envelope: serve a client's request that another broker forwarded to this controller.
 
-v0 is the only version. The whole request is inside, header included, and so is the whole response. A broker
-that is not the controller says so and nothing else: what was passed on is never passed on again.
+v0 is the only version. It wraps the whole request, header included, and the whole response. A broker that is
+not the controller answers NOT_CONTROLLER: a forwarded request is never forwarded again.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from ottla.protocol.errors import InvalidRequest, NotController
 
 
 class ForwardedClient:
-    """The client behind an envelope, as a handler sees it."""
+    """The client of a forwarded request, as handlers see it."""
 
     def __init__(self, address: bytes, ctx: RequestContext) -> None:
         try:
             self.host = str(ip_address(address))
         except ValueError:
             self.host = ctx.connection.host
-        self.peer = f"{self.host} by way of {ctx.connection.peer}"
+        self.peer = f"{self.host} via {ctx.connection.peer}"
         self.listener_name = ctx.connection.listener_name
         self.software = ""
-        self.has_fetched = self.is_held_up = False
+        self.has_fetched = self.has_queued_request = False
 
     def hold(self) -> None:
-        """Do nothing: what is forwarded does not have to be held up."""
+        """Do nothing: a forwarded request does not block the connection between the brokers."""
 
     def release(self) -> None:
         """Do nothing, as in `hold`."""
 
 
 async def envelope(request: EnvelopeRequest, ctx: RequestContext) -> EnvelopeResponse:
-    """Serve the request inside."""
+    """Serve the wrapped request."""
     if not ctx.services.controller.is_active:
         raise NotController(f"broker {ctx.services.node_id} is not the controller")
     handle = ctx.services.handle_forwarded
     if handle is None:
-        raise InvalidRequest("nothing can be passed on to this broker")
+        raise InvalidRequest("this broker does not accept forwarded requests")
     client = ForwardedClient(request.client_host_address, ctx)
     answer = await handle(client, request.request_data)
     return EnvelopeResponse(response_data=answer, error_code=ErrorCode.none)

@@ -1,9 +1,9 @@
-"""Fetch: read record batches, waiting for them if need be.
+"""Fetch: read record batches, waiting until there are enough.
 
-v4 brings today's batches, v5 log start offsets, v7 sessions, v9 leader epochs, v10 zstd, v11 follower
-fetching, v12 is flexible, v13 names topics by id, v15 moves the replica id into a tagged field, v16 names
-endpoints of new leaders, v17 and v18 belong to followers. Records leave as ranges of files: nothing
-here looks at them.
+v4 brings today's batch format, v5 log start offsets, v7 fetch sessions, v9 leader epochs, v10 zstd, v11
+follower fetching, v12 is flexible, v13 names topics by id, v15 moves the replica id into a tagged field, v16
+names endpoints of new leaders, v17 and v18 are for followers. Records are sent as file ranges and never
+decoded.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ FIRST_BY_ID = 13
 
 
 def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Awaitable[Reply]:
-    """Answer at once if there is enough to send, else when there is, or when the time is up."""
+    """Answer at once if `min_bytes` are available; otherwise when they are, or after `max_wait_ms`."""
     request = decode_fetch_request(frame, body_at, ctx.version)
     try:
         if not READ_UNCOMMITTED <= request.isolation_level <= READ_COMMITTED:
-            raise InvalidRequest(f"there is no isolation level {request.isolation_level}")
+            raise InvalidRequest(f"unknown isolation level {request.isolation_level}")
         session, continued = ctx.services.fetch_sessions.open(request, ctx.version >= FIRST_BY_ID)
     except KafkaError as error:
         return encode_fetch_response(ctx.version, ctx.correlation_id, 0, int(error.code), 0, [])
     if request.replica_id >= 0:
         return replica_fetch(request, session, continued, ctx)
     ctx.connection.has_fetched = True
-    reading = Reading(request, session, continued, ctx)
+    reading = FetchOperation(request, session, continued, ctx)
     reading.read()
-    if reading.answers_now():
+    if reading.is_complete():
         return reading.reply()
     missing = max(1, request.min_bytes - reading.size_bytes)
     return ctx.services.purgatory.park(
@@ -59,8 +59,8 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
     )
 
 
-class Reading:
-    """One fetch, read once or twice: when it arrives, and again when its wait is over."""
+class FetchOperation:
+    """One Fetch request, read once or twice: when it arrives, and again when its wait ends."""
 
     __slots__ = (
         "_continued",
@@ -85,8 +85,8 @@ class Reading:
         self.size_bytes = 0
         self.failed = False
 
-    def answers_now(self) -> bool:
-        """Return whether there is no reason to wait."""
+    def is_complete(self) -> bool:
+        """Return whether the request is answered without waiting."""
         request = self._request
         return (
             self.size_bytes >= request.min_bytes
@@ -96,12 +96,12 @@ class Reading:
         )
 
     def read_and_reply(self) -> Reply:
-        """Read again and answer with what there is."""
+        """Read again, and answer with what is available."""
         self.read()
         return self.reply()
 
     def read(self) -> None:
-        """Read every partition of the session, within the limits of the request."""
+        """Read every partition of the session, within the byte limits of the request."""
         self._results = []
         self.partitions = []
         self.size_bytes = 0
@@ -124,21 +124,21 @@ class Reading:
             self._results.append((wanted, data, served))
 
     def reply(self) -> Reply:
-        """Encode what was read; a continued session hears only what is new to it."""
+        """Encode the response; an incremental session gets only the partitions that changed."""
         topics: dict[TopicKey, list[FetchPartitionResult]] = {}
         served: list[FetchPartitionState] = []
         for wanted, data, partition in self._results:
             has_records = isinstance(data.records, FileRange) or len(data.records) > 0
             self._count(wanted.topic, partition, data)
-            is_news = wanted.news(data.high_watermark, data.log_start_offset)
-            is_elsewhere = data.preferred_read_replica >= 0
-            is_trouble = data.error_code != 0 or data.diverging_epoch is not None or is_elsewhere
+            has_changed = wanted.has_changed(data.high_watermark, data.log_start_offset)
+            is_redirected = data.preferred_read_replica >= 0
+            has_error = data.error_code != 0 or data.diverging_epoch is not None or is_redirected
             if has_records:
                 served.append(wanted)
-            elif self._continued and not is_news and not is_trouble:
+            elif self._continued and not has_changed and not has_error:
                 continue
             topics.setdefault(wanted.topic, []).append(data)
-        self._session.serve_last(served)
+        self._session.move_to_back(served)
         ctx = self._ctx
         return encode_fetch_response(
             ctx.version,
@@ -150,7 +150,7 @@ class Reading:
         )
 
     def _count(self, topic: TopicKey, partition: Partition | None, data: FetchPartitionResult) -> None:
-        """Count what one partition is answered with."""
+        """Count the bytes and records that one partition is answered with."""
         if partition is None:
             self._ctx.services.partitions.traffic_of(topic).failed_fetches += 1
             return
@@ -181,7 +181,7 @@ class Reading:
         if wanted.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
-                self.failed = True  # the reader has records that are gone: tell it at once
+                self.failed = True  # the reader's log has diverged: answer at once, so that it truncates
                 return FetchPartitionResult(
                     wanted.index,
                     high_watermark=partition.high_watermark,
@@ -192,11 +192,11 @@ class Reading:
         if self._request.rack_id:
             preferred = preferred_replica(self._ctx, partition, wanted.fetch_offset, self._request.rack_id)
             if preferred is not None:
-                self.failed = True  # there is nothing to wait for here
+                self.failed = True  # the end of the log is behind the reader: no reason to wait
                 return redirect(wanted.index, partition, preferred)
         committed_only = self._request.isolation_level == READ_COMMITTED
         end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-        # Whoever is first gets a whole batch, however large: otherwise it would never advance.
+        # The first partition gets a whole batch, however large: otherwise the reader would never advance.
         found = partition.read(wanted.fetch_offset, max_bytes, end_offset, self.size_bytes == 0)
         return FetchPartitionResult(
             wanted.index,
@@ -205,21 +205,21 @@ class Reading:
             end_offset if committed_only else partition.last_stable_offset,
             partition.log_start_offset,
             found.records,
-            partition.aborted_in(wanted.fetch_offset, found) if committed_only else None,
+            partition.aborted_transactions_in(wanted.fetch_offset, found) if committed_only else None,
         )
 
 
 def replica_fetch(
     request: FetchRequest, session: FetchSession, continued: bool, ctx: RequestContext
 ) -> Reply | Awaitable[Reply]:
-    """Answer a follower; imported on first use, as that module builds on this one."""
+    """Answer a follower; imported on first use, because that module builds on this one."""
     from ottla.api.support.replica_fetch import answer_follower
 
     return answer_follower(request, session, continued, ctx)
 
 
 def failure(index: int, error: KafkaError) -> FetchPartitionResult:
-    """Return the answer for a partition that cannot be read."""
+    """Return the response of a partition that cannot be read."""
     return FetchPartitionResult(index, int(error.code))
 
 

@@ -15,9 +15,9 @@ from kio.schema.find_coordinator.v3 import FindCoordinatorResponse as ResponseV3
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from ottla.api.support.brief_wait import LOOK_EVERY_S, BriefWait
+from ottla.api.support.brief_wait import POLL_INTERVAL_S, BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.turns import in_turns
+from ottla.api.support.yielding import in_slices
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
@@ -41,7 +41,7 @@ async def find_coordinators(request: FindCoordinatorRequest, ctx: RequestContext
     """Find the coordinator of every key, once."""
     keys = dict.fromkeys(request.coordinator_keys)
     waiting = BriefWait(ctx.connection)
-    found = [await _find(key, request.key_type, ctx, waiting) async for key in in_turns(keys)]
+    found = [await _find(key, request.key_type, ctx, waiting) async for key in in_slices(keys)]
     return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
 
 
@@ -98,7 +98,7 @@ async def _reachable_node_id(key: str, key_type: int, ctx: RequestContext, waiti
                 return node_id
             if not has_time or not services.peers.is_cut_off(node_id, FETCH_CHANNEL):
                 return node_id
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def _find(key: str, key_type: int, ctx: RequestContext, waiting: BriefWait) -> Coordinator:

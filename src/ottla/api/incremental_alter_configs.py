@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs: set, reset, append to and subtract from configs of topics and brokers.
 
-v1 is flexible. Configs that are not named stay as they are. The changes to one resource happen together
-or not at all; other resources of the request are decided for themselves.
+v1 is flexible. Configs that are not named are unchanged. The changes of one resource are atomic; other
+resources of the request succeed or fail independently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.protocol.types import NO_THROTTLE
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, ctx: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Change the configs and tell what became of each resource."""
+    """Change the configs; return one result per resource."""
     alterations = [
         ConfigAlteration(
             each.resource_type,
@@ -32,7 +32,7 @@ async def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    results = await ctx.services.controller.office.alter_configs(
+    results = await ctx.services.controller.active_controller.alter_configs(
         alterations, validate_only=request.validate_only
     )
     responses = tuple(

@@ -39,7 +39,7 @@ async def _initiate(request: InitProducerIdRequest, ctx: RequestContext) -> Init
     if transactional_id is None:
         refusal = CoordinatorLoadInProgress("there are no producer ids at the moment")
         ids = ctx.services.producer_ids
-        if not ids.has_some:
+        if not ids.is_available:
             await BriefWait(ctx.connection).until_done(ids.fill(), refusal)
         return Initiated(Producer(await ids.next(), 0))
     check_transactional_id(transactional_id)

@@ -1,6 +1,6 @@
-"""ListConfigResources: the names of what has configs.
+"""ListConfigResources: the names of the resources that have configs.
 
-v0 lists resources of client metrics; v1 lists those of the types asked for, or all.
+v0 lists client metrics resources; v1 lists the requested types, or all.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ottla.protocol.types import NO_THROTTLE, i8
 def list_config_resources(
     request: ListConfigResourcesRequest, ctx: RequestContext
 ) -> ListConfigResourcesResponse:
-    """List the resources of the types asked for."""
+    """List the resources of the requested types."""
     wanted = {int(each) for each in request.resource_types} or {int(each) for each in ConfigResource}
     if ctx.version == 0:
         wanted = {int(ConfigResource.CLIENT_METRICS)}
     known = {int(each) for each in ConfigResource}
     if unknown := wanted - known:
-        raise UnsupportedVersion(f"there are no resources of type {min(unknown)}")
+        raise UnsupportedVersion(f"unknown resource type {min(unknown)}")
     image = ctx.services.cluster.image
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,

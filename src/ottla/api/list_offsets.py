@@ -1,11 +1,15 @@
-"""ListOffsets: the offset at a time, or at either end of a partition.
+"""ListOffsets: the offset of a timestamp, or of either end of a partition.
 
-v2 adds the isolation level, v4 leader epochs, v6 is flexible, v7 asks for the largest timestamp (-3),
-v8 for the local log start (-4), v9 for the end of the tiered log (-5), v10 has a timeout, v11 asks for
-what is still to be tiered (-6). Nothing is tiered here, so -5 and -6 answer "no such offset".
+v2 adds the isolation level, v4 leader epochs, v6 is flexible, v7 asks for the largest timestamp (-3), v8 for
+the local log start offset (-4), v9 for the end of the tiered log (-5), v10 has a timeout, v11 asks for the
+earliest offset that is not tiered yet (-6). Nothing is tiered here, so -5 and -6 return no offset.
 
-For readers of committed records the end is the last stable offset. A new leader does not tell the end until
-it is sure that it is not before that which the last leader told: OFFSET_NOT_AVAILABLE, known from v5 on.
+With read_committed the end is the last stable offset.
+
+After a failover: a new leader has every committed record, but learns the high watermark from its followers.
+Until then its high watermark may be lower than the end offset that its predecessor returned, and an end
+offset must never decrease (KIP-207). It answers OFFSET_NOT_AVAILABLE until the high watermark has reached the
+start of its leader epoch; clients before v5 get LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -36,21 +40,15 @@ from ottla.protocol.errors import (
 from ottla.protocol.types import NO_THROTTLE, i32, i64
 from ottla.replication.partition import Partition
 
-# The committed end of a partition right after a failover: not to be told before it is known.
-#
-# A new leader has everything that is committed, but learns from its followers how much that is. Until then
-# its high watermark may be lower than what its predecessor told, and an end offset must never go back
-# (KIP-207).
-
 OFFSET_NOT_AVAILABLE_FROM = 5
 
 
 def end_not_known(partition: Partition, version: int) -> KafkaError | None:
-    """Return why the end of a partition cannot be told yet in this version of ListOffsets; None if it can."""
-    if partition.is_end_known:
+    """Return the error if the end offset is not known yet after a failover; None if it is."""
+    if partition.is_high_watermark_valid:
         return None
     error = OffsetNotAvailable if version >= OFFSET_NOT_AVAILABLE_FROM else LeaderNotAvailable
-    return error(f"{partition.topic_partition} is committed to {partition.high_watermark} at least")
+    return error(f"{partition.topic_partition}: the high watermark is not known yet after a leader change")
 
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
@@ -61,9 +59,9 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 def list_offsets(
     request: ListOffsetsRequest, ctx: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Look every partition up; one that fails does not fail the others.
+    """Look up every partition; one that fails does not fail the others.
 
-    To find a record by its time may take long, and goes to a thread; anything else is answered at once.
+    A search by timestamp may take long, and runs in a thread; everything else is answered at once.
     """
     named = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
@@ -84,16 +82,18 @@ def list_offsets(
 
 
 class _Lookup(NamedTuple):
-    """A partition whose answer takes a search."""
+    """A partition whose offset has to be searched for."""
 
     partition_index: i32
     find: Find
     end_offset: int
     if_none: KafkaError | None
-    """What to say if there is no such record: that perhaps there is one, if the end is not known yet."""
+    """The response if no record has the timestamp: an error if the end is not known yet, since one may
+    exist.
+    """
 
     def answer(self) -> ListOffsetsPartitionResponse:
-        """Search. May run in any thread."""
+        """Search by timestamp. Thread-safe."""
         try:
             found = self.find()
         except KafkaError as error:
@@ -134,7 +134,7 @@ def _begin(
         if repeated:
             raise InvalidRequest(f"{topic}-{wanted.partition_index} is named twice")
         if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-            raise InvalidRequest(f"there is no isolation level {request.isolation_level}")
+            raise InvalidRequest(f"unknown isolation level {request.isolation_level}")
         partition = ctx.services.partitions.get(topic, wanted.partition_index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         return _look_up(partition, wanted, request.isolation_level, ctx.version)
@@ -157,19 +157,19 @@ def _look_up(
             return _found(index, -1, end, partition.leader_epoch)
         case -2 | -4:
             offset = partition.log_start_offset
-            return _found(index, -1, offset, partition.epoch_at(offset))
+            return _found(index, -1, offset, partition.epoch_for_offset(offset))
         case -5 | -6:
             return _found(index)
         case -3:
-            return _Lookup(index, partition.log.max_time_lookup(), end, not_known)
+            return _Lookup(index, partition.log.max_timestamp_lookup(), end, not_known)
         case _:
-            return _Lookup(index, partition.log.time_lookup(timestamp), end, not_known)
+            return _Lookup(index, partition.log.timestamp_lookup(timestamp), end, not_known)
 
 
 def _found(
     index: i32, timestamp: int = -1, offset: int = -1, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    """Return an answer; -1 for what there is none of."""
+    """Return a response; -1 stands for a missing value."""
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,

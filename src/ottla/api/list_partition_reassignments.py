@@ -1,7 +1,7 @@
-"""ListPartitionReassignments: the partitions that are being moved to other brokers.
+"""ListPartitionReassignments: the ongoing partition reassignments.
 
-v0 is the only version. Null for the topics means all of them; what is not being moved, or does not exist,
-is left out.
+v0 is the only version. Null topics means all of them; partitions that are not being reassigned, or do not
+exist, are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, ctx: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Tell where partitions are on their way to."""
+    """List the partitions that are being reassigned."""
     topics = ctx.services.cluster.image.topics
     if request.topics is None:
         chosen = {name: set(range(len(topic.partitions))) for name, topic in topics.items()}

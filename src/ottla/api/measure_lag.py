@@ -1,7 +1,7 @@
-"""MeasureLag: where partitions end, and of when a record in each is (an API of Ottla's own).
+"""MeasureLag: the end offsets of partitions, and the timestamps of given offsets (an API of Ottla's own).
 
-The coordinator of a group asks it of the leaders of partitions that it has no replica of, for its metrics:
-docs/decisions/0060. It tells no more than ListOffsets and Fetch do. The message is in
+A group coordinator sends it to the leaders of partitions that it has no replica of, for the lag metrics
+(decision 60). It returns nothing that ListOffsets and Fetch do not. The message is declared in
 protocol/own_messages.py.
 """
 
@@ -22,16 +22,16 @@ from ottla.protocol.own_messages import (
 )
 from ottla.protocol.types import NO_THROTTLE, i64
 
-PARTITIONS_PER_TURN = 20
-"""How many are looked at before other work gets its turn: each may read and decompress a batch."""
+PARTITIONS_PER_SLICE = 20
+"""Partitions per slice of work between yields to the event loop: each may read and decompress a batch."""
 
 
 async def measure_lag(request: MeasureLagRequest, ctx: RequestContext) -> MeasureLagResponse:
-    """Look at every partition; one that fails does not fail the others."""
+    """Measure every partition; one that fails does not fail the others."""
     measured = []
     for number, each in enumerate(request.partitions, 1):
         measured.append(_measure(ctx.services, each))
-        if number % PARTITIONS_PER_TURN == 0:
+        if number % PARTITIONS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return MeasureLagResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, partitions=tuple(measured)

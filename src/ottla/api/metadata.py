@@ -1,9 +1,9 @@
-"""Metadata: the brokers, and the leaders of the topics asked for.
+"""Metadata: the brokers, and the leaders of the requested topics.
 
 v1: null means all topics, an empty list none; v4 lets the client forbid auto-creation; v5 adds offline
-replicas, v7 leader epochs, v8 authorised operations, v9 is flexible, v10 topic ids, v12 look-ups by
-topic id, v13 a top-level error. The answer for all topics of a large cluster is encoded once per
-change of the cluster.
+replicas, v7 leader epochs, v8 authorised operations, v9 is flexible, v10 topic ids, v12 look-ups by topic id,
+v13 a top-level error. The response for all topics is encoded once per change of the cluster image: large
+clusters are asked for it again and again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kio.schema.metadata.v13.response import (
 from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.forwarding import reached_controller
+from ottla.api.support.forwarding import controller_id_for_clients
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, why_illegal
 from ottla.controller.machine import NewTopic
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -57,7 +57,7 @@ FIRST_BY_ID = 12
 
 
 async def metadata(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | bytes:
-    """Describe the cluster and the topics asked for, creating missing ones where that is allowed."""
+    """Describe the cluster and the requested topics; create missing ones if auto-creation is enabled."""
     if request.topics is None:
         return _all_topics(ctx, NEWEST, _topic_operations(request), lambda response: response)
     return await _some_topics(request, ctx)
@@ -66,7 +66,7 @@ async def metadata(request: MetadataRequest, ctx: RequestContext) -> MetadataRes
 async def metadata_with_cluster_operations(
     request: old.MetadataRequest, ctx: RequestContext
 ) -> old.MetadataResponse | bytes:
-    """Do the same in the versions in which (from 8 on) one may ask for operations on the cluster too."""
+    """Serve the versions with cluster authorized operations (v8 to v10 can ask for them)."""
     asked = request.include_cluster_authorized_operations
     operations = i32(CLUSTER_OPERATIONS if asked else NOT_ASKED)
 
@@ -89,7 +89,7 @@ async def _some_topics(
     request: MetadataRequest | old.MetadataRequest, ctx: RequestContext
 ) -> MetadataResponse:
     assert request.topics is not None
-    # A topic is described once, however often it is named: no small request gets a huge answer.
+    # A topic is described once, even if it is named repeatedly: a small request must not get a huge response.
     wanted: Collection[_Asked] = {each.topic_id or each.name: each for each in request.topics}.values()
     if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         await _create_missing(wanted, ctx)
@@ -117,7 +117,7 @@ def _all_topics(
         response = shape(_response(image, ctx, topics))
         return response_encoder(ApiKey.METADATA, ctx.version, as_version)(response)
 
-    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection)
+    departed = ctx.services.recently_fenced_brokers.still_listed(image, ctx.connection)
     key = (ctx.version, ctx.connection.listener_name, departed, topic_operations, *more)
     body = ctx.services.encoded_metadata.body(image, key, encode)
     return encode_frame(encode_response_header(ApiKey.METADATA, ctx.version, ctx.correlation_id), body)
@@ -130,7 +130,7 @@ def _response(
         throttle_time=NO_THROTTLE,
         brokers=_brokers(image, ctx),
         cluster_id=image.cluster_id,
-        controller_id=BrokerId(reached_controller(image, ctx)),
+        controller_id=BrokerId(controller_id_for_clients(image, ctx)),
         topics=topics,
         error_code=ErrorCode.none,
     )
@@ -138,7 +138,7 @@ def _response(
 
 def _brokers(image: ClusterImage, ctx: RequestContext) -> tuple[MetadataResponseBroker, ...]:
     listener = ctx.connection.listener_name
-    departed = ctx.services.departed_brokers.still_listed(image, ctx.connection)
+    departed = ctx.services.recently_fenced_brokers.still_listed(image, ctx.connection)
     return tuple(
         MetadataResponseBroker(
             node_id=BrokerId(broker.node_id),
@@ -153,7 +153,7 @@ def _brokers(image: ClusterImage, ctx: RequestContext) -> tuple[MetadataResponse
 
 
 async def _create_missing(wanted: Iterable[_Asked], ctx: RequestContext) -> None:
-    """Create what does not exist; whether that worked shows when the topic is looked up next."""
+    """Create the missing topics; the next look-up shows whether that succeeded."""
     image = ctx.services.cluster.image
     missing = [
         each.name
@@ -165,36 +165,42 @@ async def _create_missing(wanted: Iterable[_Asked], ctx: RequestContext) -> None
             await BriefWait(ctx.connection).until_done(_create(missing, ctx), RequestTimedOut("not yet"))
         except KafkaError as error:
             peer = ctx.connection.peer
-            log.info("%d topics asked for by %s are not created: %s", len(missing), peer, error)
+            log.info("%d topics requested by %s are not auto-created: %s", len(missing), peer, error)
 
 
 async def _create(missing: Iterable[str], ctx: RequestContext) -> None:
     for name in _OF_COORDINATORS.intersection(missing):
         await _create_for_coordinator(name, ctx)
-    # All at once, so that they count against the limit on the partitions of one request.
+    # In one request, so that the limit on new partitions per request applies to all of them together.
     new = [NewTopic(name) for name in dict.fromkeys(missing) if name not in _OF_COORDINATORS]
     made = await ctx.services.controller.create_topics(new) if new else []
     refused = [(topic.name, why) for topic, why in zip(new, made, strict=True) if isinstance(why, KafkaError)]
     if refused:
         count, (name, why) = len(refused), refused[0]
-        log.info("%d topics asked for by %s were not created: %r: %s", count, ctx.connection.peer, name, why)
+        log.info(
+            "%d topics requested by %s could not be auto-created: %r: %s",
+            count,
+            ctx.connection.peer,
+            name,
+            why,
+        )
 
 
 async def _create_for_coordinator(name: str, ctx: RequestContext) -> None:
-    """Let a coordinator make its topic, which is not like others."""
+    """Let the coordinator create its internal topic with its own settings."""
     services = ctx.services
     coordinator = services.groups if name == CONSUMER_OFFSETS_TOPIC else services.transactions
     try:
         await coordinator.create_topic()
     except KafkaError as error:
-        log.info("the topic asked for by %s was not created: %s", ctx.connection.peer, error)
+        log.info("the internal topic requested by %s could not be created: %s", ctx.connection.peer, error)
 
 
 def _answer(wanted: _Asked, described: _Described, version: int) -> MetadataResponseTopic:
     image = described.image
     if (wanted.name is None or wanted.topic_id is not None) and version < FIRST_BY_ID:
-        # v10 and v11 have the field, but brokers of that time did not serve it.
-        error = InvalidRequest(f"look-ups by topic id start with version {FIRST_BY_ID}")
+        # v10 and v11 have the field, but Kafka's brokers ignored it in these versions.
+        error = InvalidRequest(f"look-ups by topic id need version {FIRST_BY_ID}")
         return _failure(error, wanted.name, wanted.topic_id)
     if wanted.topic_id is not None:
         found = image.topic_by_id(wanted.topic_id)
@@ -212,7 +218,7 @@ def _answer(wanted: _Asked, described: _Described, version: int) -> MetadataResp
 
 
 class _Described:
-    """Topics as clients of one listener see them."""
+    """Describes topics, with the addresses of one listener."""
 
     def __init__(self, image: ClusterImage, listener: str, operations: int) -> None:
         self.image = image

@@ -18,7 +18,7 @@ from kio.schema.offset_fetch import v7, v9, v10
 
 from ottla.api.support.context import RequestContext
 from ottla.api.support.group_calls import now, outcome
-from ottla.api.turns import in_turns
+from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffset, FetchedOffsets, FetchRequest
@@ -35,7 +35,7 @@ Asked = tuple[tuple[str, tuple[int, ...]], ...]
 async def offset_fetch_by_id(request: v10.OffsetFetchRequest, ctx: RequestContext) -> v10.OffsetFetchResponse:
     """Tell offsets of topics that are named by their ids."""
     once, repeated = _named_once(request.groups)
-    groups = [await _fetch_by_id(ctx, each, request.require_stable) async for each in in_turns(once)]
+    groups = [await _fetch_by_id(ctx, each, request.require_stable) async for each in in_slices(once)]
     groups += _refused(v10.response, repeated)
     return v10.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
@@ -44,7 +44,7 @@ async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v
     """Tell the offsets of several groups."""
     once, repeated = _named_once(request.groups)
     groups = _refused(v9.response, repeated)
-    async for asked in in_turns(once):
+    async for asked in in_slices(once):
         topics = None if asked.topics is None else _by_name(asked.topics)
         wanted = FetchRequest(
             asked.group_id, topics, asked.member_id, asked.member_epoch, request.require_stable

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends, so that a reader can tell whether it must truncate.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, from which a reader learns whether to truncate.
 
-v3 adds the replica id, v4 is flexible. A consumer asks after it reconnects (KIP-320), a follower
-before it fetches (KIP-101).
+v3 adds the replica id, v4 is flexible. A consumer asks after it reconnects (KIP-320), a follower before it
+fetches (KIP-101).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.protocol.types import NO_THROTTLE, i32, i64
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, ctx: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Return the end offset of each epoch asked for."""
+    """Return the end offset of each requested epoch."""
     return OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(

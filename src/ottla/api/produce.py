@@ -1,11 +1,11 @@
 """Produce: append record batches.
 
-v3 is the first with today's batches (v0 to v2 are advertised for old librdkafka's sake, and refused);
-v7 allows zstd; v8 explains refused records; v9 is flexible; v10 names the new leader; v11 knows
-TRANSACTION_ABORTABLE; v12 adds its partitions to the transaction (KIP-890, see produce_verification.py);
-v13 names topics by id. The records are never decoded: a batch is checked, stamped, written.
-(On compacted topics they are looked at, because there every record needs a key; more than a few are
-looked at in a thread.)
+v3 is the first version with today's batch format (v0 to v2 are advertised for old librdkafka, and rejected);
+v7 allows zstd; v8 explains rejected records; v9 is flexible; v10 names the new leader; v11 knows
+TRANSACTION_ABORTABLE; v12 adds its partitions to the transaction (KIP-890,
+support/transaction_verification.py); v13 names topics by id. Records are not decoded: a batch is validated,
+stamped with its offset, and written. Compacted topics are the exception, because there every record needs a
+key; large batches are validated in a thread.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
 from ottla.api.support.leader_hints import leader_hint
-from ottla.api.support.produce_scheduler import Steps, nap
+from ottla.api.support.produce_scheduler import Steps
 from ottla.api.support.transaction_verification import Failures, verify_partitions
+from ottla.api.support.yielding import yield_to_loop
 from ottla.api.table import Reply
 from ottla.common.topic_names import INTERNAL_TOPICS
-from ottla.log.validator import is_costly, look_inside
+from ottla.log.validator import is_expensive_to_validate, validate_records
 from ottla.protocol.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
@@ -50,24 +51,26 @@ from ottla.replication.partition import Partition
 log = logging.getLogger(__name__)
 
 Waiting = list[tuple[ProducePartitionResult, asyncio.Future[None]]]
-"""Results that count only once their records are committed."""
+"""Results that are valid only once their records are committed."""
 
-BATCHES_PER_TURN = 500
-"""How many batches are appended before other work gets its turn."""
+BATCHES_PER_SLICE = 500
+"""Batches appended before the request yields to the event loop."""
 
 RECORDS_COST = 10
-"""What reading the records of a batch costs, counted in appends."""
+"""The cost of decoding the records of a batch, in appends."""
 
 ZSTD = 4
 FIRST_WITH_ZSTD = 7
 
 
 def produce(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Awaitable[Reply | None] | None:
-    """Append every batch, and answer once all of them are committed."""
+    """Append every batch; answer once all of them are committed."""
     request = decode_produce_request(frame, body_at, ctx.version)
     topics: list[ProduceTopicResult] = []
     waiting: Waiting = []
-    unfinished = ctx.services.produce_turns.run(ctx.connection, _append_all(ctx, request, topics, waiting))
+    unfinished = ctx.services.produce_scheduler.run(
+        ctx.connection, _append_all(ctx, request, topics, waiting)
+    )
     if unfinished is not None:
         return _answer_when_finished(ctx, request, topics, waiting, unfinished)
     return _answer(ctx, request, topics, waiting)
@@ -102,8 +105,8 @@ def _answer(
 def _append_all(
     ctx: RequestContext, request: ProduceRequest, topics: list[ProduceTopicResult], waiting: Waiting
 ) -> Steps[None]:
-    """Append the batches in their order; see produce_turns.py for what is yielded."""
-    room = BATCHES_PER_TURN
+    """Append the batches in order; see support/produce_scheduler.py for what is yielded."""
+    room = BATCHES_PER_SLICE
     unverified: Failures = {}
     if request.transactional_id is not None:
         unverified = yield from verify_partitions(ctx, request)
@@ -113,49 +116,55 @@ def _append_all(
         for index, batch in partitions:
             if room <= 0:
                 yield None
-                room = BATCHES_PER_TURN
+                room = BATCHES_PER_SLICE
             room -= 1
             try:
                 partition = _find(ctx, request.acks, name, topic_id, index)
                 if batch is None:
-                    raise InvalidRecord("a produce request carries exactly one batch per partition, not none")
+                    raise InvalidRecord(
+                        "a produce request must carry exactly one batch per partition; this one has none"
+                    )
                 header = check_batch(batch)
                 if header.attributes:
                     _check_attributes(header, ctx.version, request.transactional_id)
                 if unverified and (error := unverified.get((topic_id or name, index))) is not None:
                     raise error
-                is_inspected = False
-                if partition.log.inspects:
+                is_validated = False
+                if partition.log.validates_records:
                     room -= RECORDS_COST
                     config = partition.log.config
-                    if is_costly(header, config):
+                    if is_expensive_to_validate(header, config):
                         now_ms = ctx.services.clock.wall_ms()
-                        batch, header = yield partial(look_inside, batch, header, config, now_ms, nap)
-                        is_inspected = True
-                leading = partition.replication
+                        batch, header = yield partial(
+                            validate_records, batch, header, config, now_ms, yield_to_loop
+                        )
+                        is_validated = True
+                leading = partition.leader_state
                 if leading is not None and (full := leading.full_backlog(request.acks)) is not None:
                     yield from _wait_for_room(ctx, request, full, len(batch))
                 if request.acks < 0:
                     partition.check_in_sync()
                 if header.base_sequence > 0 and header.producer_id not in partition.log.producers.producers:
                     services = ctx.services
-                    services.late_beginnings.check(topic_id or name, index, header, services.clock.mono_ms())
-                results.append(_append(partition, index, batch, header, is_inspected, waiting, request.acks))
+                    services.first_sequence_guard.check(
+                        topic_id or name, index, header, services.clock.mono_ms()
+                    )
+                results.append(_append(partition, index, batch, header, is_validated, waiting, request.acks))
             except KafkaError as error:
                 _count_failure(ctx, topic_id or name, batch)
                 hint = leader_hint(ctx, error, topic_id or name, index)
                 results.append(_failure(index, error)._replace(current_leader=hint))
             except Exception as error:
                 log.error("appending to %s-%d failed", name or topic_id, index, exc_info=error)
-                results.append(_failure(index, UnknownServerError("the broker failed; its log says why")))
+                results.append(_failure(index, UnknownServerError("internal error; see the broker's log")))
 
 
 def _wait_for_room(
     ctx: RequestContext, request: ProduceRequest, full: Backlog, size_bytes: int
 ) -> Steps[None]:
-    """Wait for the followers before more is appended; meanwhile the connection is not read.
+    """Wait for the followers before appending more; meanwhile the connection is not read.
 
-    Half of the request's timeout is left for the commit: if nothing was appended, nothing is sent twice.
+    Half of the request's timeout is left for the commit. If nothing was appended, a retry duplicates nothing.
     """
     timeout_ms = request.timeout_ms / 2 if request.acks < 0 else SILENT_MS
     ctx.connection.hold()
@@ -170,14 +179,16 @@ def _wait_for_room(
 def _find(ctx: RequestContext, acks: int, name: str | None, topic_id: UUID | None, index: int) -> Partition:
     """Return the partition to append to."""
     if not -1 <= acks <= 1:
-        raise InvalidRequiredAcks(f"acks is {acks}: it must be 0, 1 or all (-1)")
+        raise InvalidRequiredAcks(f"invalid acks {acks}: must be 0, 1 or all (-1)")
     partitions = ctx.services.partitions
     if topic_id is None:
         partition = partitions.get(name or "", index)
     else:
         partition = partitions.get_by_id(topic_id, index)
     if partition.topic_partition.topic in INTERNAL_TOPICS:
-        raise InvalidTopicException(f"{partition.topic_partition.topic} belongs to the broker")
+        raise InvalidTopicException(
+            f"{partition.topic_partition.topic} is an internal topic; clients cannot produce to it"
+        )
     return partition
 
 
@@ -186,32 +197,32 @@ def _append(
     index: int,
     batch: memoryview,
     header: BatchHeader,
-    is_inspected: bool,
+    is_validated: bool,
     waiting: Waiting,
     acks: int,
 ) -> ProducePartitionResult:
-    appended = partition.append(batch, header, is_inspected)
+    appended = partition.append(batch, header, is_validated)
     result = ProducePartitionResult(
         index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
     )
     if acks:
         end_offset = appended.last_offset + 1
-        done = partition.committed(end_offset) if acks < 0 else partition.written(end_offset)
+        done = partition.when_committed(end_offset) if acks < 0 else partition.when_durable(end_offset)
         if done is not None:
             waiting.append((result, done))
-            if acks < 0 and partition.replication is not None and not appended.is_duplicate:
-                partition.replication.acks_all_backlog.add(end_offset, len(batch))
+            if acks < 0 and partition.leader_state is not None and not appended.is_duplicate:
+                partition.leader_state.acks_all_backlog.add(end_offset, len(batch))
     return result
 
 
 def _check_attributes(header: BatchHeader, version: int, transactional_id: str | None) -> None:
-    """Refuse what no client may write."""
+    """Reject batches that clients must not write."""
     if header.is_control:
-        raise InvalidRecord("clients may not write control batches")
+        raise InvalidRecord("clients must not write control batches")
     if header.is_transactional and transactional_id is None:
         raise TransactionalIdAuthorizationFailed("transactional records need a transactional id")
     if header.codec == ZSTD and version < FIRST_WITH_ZSTD:
-        raise UnsupportedCompressionType(f"zstd needs Produce v{FIRST_WITH_ZSTD}, this is v{version}")
+        raise UnsupportedCompressionType(f"zstd needs Produce v{FIRST_WITH_ZSTD}; this is v{version}")
 
 
 def _count_failure(ctx: RequestContext, topic: UUID | str | None, batch: memoryview | None) -> None:
@@ -227,7 +238,7 @@ def _failure(index: int, error: KafkaError) -> ProducePartitionResult:
 
 
 def _refuse_silently(topics: list[ProduceTopicResult]) -> None:
-    """Without an answer to put an error in, closing the connection is the only way to tell."""
+    """Close the connection, which is the only way to report an error with acks=0: there is no response."""
     for topic in topics:
         for result in topic.partitions:
             if result.error_code:
@@ -238,7 +249,9 @@ def _refuse_silently(topics: list[ProduceTopicResult]) -> None:
 async def _answer_when_committed(
     ctx: RequestContext, topics: list[ProduceTopicResult], waiting: Waiting, timeout_ms: int
 ) -> Reply:
-    """Answer for each partition by itself: what is committed must not be sent again for another's sake."""
+    """Set the result of each partition separately: committed batches must not be resent because of
+    another.
+    """
     await asyncio.wait([committed for _, committed in waiting], timeout=max(1, timeout_ms) / 1000)
     failures = {
         id(result): _failure(result.partition, error)
@@ -255,7 +268,7 @@ async def _answer_when_committed(
 
 def _why_not(committed: asyncio.Future[None]) -> KafkaError | None:
     if not committed.done():
-        committed.cancel()  # nobody waits for it any more, or would look at its error
-        return RequestTimedOut("the records are in the log, but were not committed in time")
+        committed.cancel()  # the result is not needed any more: mark its exception as retrieved
+        return RequestTimedOut("appended, but not replicated in time")
     error = committed.exception()
     return error if isinstance(error, KafkaError) else None

@@ -1,13 +1,13 @@
-"""The table of APIs: dispatch, ApiVersions and the docs page are derived from it.
+"""The table of APIs; dispatch, ApiVersions and the docs page are derived from it.
 
-A row names the function that serves a range of versions: `FILE.FUNCTION` of this package, imported when
-its API is first used, so that a broker starts without the message classes of every API. A function sees
-only the classes of the newest version in its range: older requests are lifted to it, and its response is
-lowered again. Where a version changed the shape of a message, an API has a row for each shape.
+A row names the function that serves a range of versions: `FILE.FUNCTION` of this package, imported when its
+API is first used, so that a broker starts without the message classes of every API. A function works on the
+message classes of the newest version in its range: older requests are converted to it, and its response is
+converted back. Where a version changed the shape of a message, an API has a row for each shape.
 
-A row is of one of two kinds: `message` functions take a request and return a response (or an awaitable of
-one); `bytes` functions (Produce and Fetch, which carry the records, and very long answers) read and
-write bytes themselves.
+There are two kinds of rows: `message` functions take a request and return a response (or an awaitable of
+one); `bytes` functions (Produce and Fetch, which carry the records, and very long responses) decode and
+encode themselves.
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ ROWS = (
 )
 
 ADVERTISED_FROM = {ApiKey.PRODUCE: 0}
-"""Where what ApiVersions says starts lower than what is served: old librdkafka looks at Produce v0."""
+"""APIs that ApiVersions advertises from a lower version than is served: old librdkafka tests for Produce
+v0.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +184,11 @@ class Api:
 
     @property
     def advertised_min(self) -> int:
-        """Return the oldest version that ApiVersions names."""
+        """Return the oldest version that ApiVersions advertises."""
         return ADVERTISED_FROM.get(self.key, self.min_version)
 
     def range_for(self, version: int) -> Range | None:
-        """Return what serves `version`, or None."""
+        """Return the range that serves `version`, or None."""
         for each in self.ranges:
             if each.min_version <= version <= each.max_version:
                 return each
@@ -199,6 +201,6 @@ APIS: dict[int, Api] = {
 
 
 def advertised() -> Iterator[tuple[int, int, int]]:
-    """Yield (key, oldest, newest) of every API, as ApiVersions says it."""
+    """Yield (key, oldest, newest) of every API, as ApiVersions advertises it."""
     for key, row in APIS.items():
         yield key, row.advertised_min, row.max_version

@@ -24,7 +24,7 @@ from ottla.api.offset_commit import Accepted, Codes, accept, with_result
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
 from ottla.api.support.group_calls import check_group_id, now, outcome
-from ottla.api.support.transaction_verification import ask_coordinator
+from ottla.api.support.transaction_verification import verify_with_coordinator
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed
 from ottla.protocol.errors import (
@@ -96,7 +96,7 @@ async def _verify(request: TxnOffsetCommitRequest, ctx: RequestContext) -> None:
     config = ctx.services.config
     if adds or config.transaction_partition_verification_enable:
         at = partition.topic_partition
-        asking = ask_coordinator(
+        asking = verify_with_coordinator(
             ctx.services,
             request.transactional_id,
             producer,

@@ -1,6 +1,6 @@
-"""UnregisterBroker: forget a broker that has left the cluster for good.
+"""UnregisterBroker: remove a broker that has left the cluster permanently.
 
-v0 is the only version. A broker that is alive is refused: it would only come back.
+v0 is the only version. A live broker is rejected: it would register again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ from ottla.protocol.types import NO_THROTTLE
 async def unregister_broker(
     request: UnregisterBrokerRequest, ctx: RequestContext
 ) -> UnregisterBrokerResponse:
-    """Forget the broker."""
-    await ctx.services.controller.office.unregister_broker(request.broker_id)
+    """Unregister the broker."""
+    await ctx.services.controller.active_controller.unregister_broker(request.broker_id)
     return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)

@@ -1,8 +1,8 @@
 """UpdateFeatures: change the finalized level of features.
 
-v1 has upgrade types in place of a flag and lets one only check; v2 answers with one error for all. Ottla
-uses the newest level of every feature that it has, so what is in use already is accepted, and all else is
-refused with INVALID_UPDATE_VERSION.
+v1 has upgrade types instead of a flag and allows validation only; v2 returns one error for all. Ottla always
+uses the newest level of every feature, so a request for the current level is accepted, and all others are
+rejected with INVALID_UPDATE_VERSION.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEVELS = {name: (oldest, newest) for name, oldest, newest in FEATURES}
 
 
 def update_features(request: v2.UpdateFeaturesRequest, ctx: RequestContext) -> v2.UpdateFeaturesResponse:
-    """Accept the levels that are in use; refuse all if one is another."""
+    """Accept the current levels; reject the whole request if one differs."""
     wanted = [(each.feature, each.max_version_level) for each in request.feature_updates]
     error = _check_all(wanted) or next(filter(None, (_check(*each) for each in wanted)), None)
     return v2.UpdateFeaturesResponse(
@@ -34,7 +34,7 @@ def update_features(request: v2.UpdateFeaturesRequest, ctx: RequestContext) -> v
 def update_features_one_by_one(
     request: v1.UpdateFeaturesRequest, ctx: RequestContext
 ) -> v1.UpdateFeaturesResponse:
-    """Accept the levels that are in use, and answer for each feature."""
+    """Accept the current levels; return one result per feature."""
     wanted = [(each.feature, each.max_version_level) for each in request.feature_updates]
     if (error := _check_all(wanted)) is not None:
         return v1.UpdateFeaturesResponse(
@@ -64,7 +64,7 @@ def _check_all(wanted: Iterable[tuple[str, int]]) -> KafkaError | None:
 def _check(name: str, level: int) -> KafkaError | None:
     if name not in _LEVELS:
         known = ", ".join(_LEVELS)
-        return InvalidUpdateVersion(f"there is no feature {name!r}; the features are {known}")
+        return InvalidUpdateVersion(f"unknown feature {name!r}; the features are {known}")
     oldest, newest = _LEVELS[name]
     if level == newest:
         return None

@@ -102,7 +102,7 @@ def append_marker(services: Services, topic: str, index: int, marker: Marker) ->
             return services.groups.end_transaction(index, marker)
         partition = services.partitions.get(topic, index)
         partition.check_in_sync()
-        return partition.committed(partition.append_marker(marker).last_offset + 1)
+        return partition.when_committed(partition.append_marker(marker).last_offset + 1)
     except (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator) as error:
         # Who sends markers expects what partitions say, and tries again.
         return NotLeaderOrFollower(str(error))

@@ -29,10 +29,10 @@ async def bind_listeners(server: Server, listeners: Iterable[Listener]) -> None:
             ) from error
 
 
-async def bind_metrics(metrics: MetricsService, host: str, port: int, *, must_be_there: bool) -> None:
+async def bind_metrics(metrics: MetricsService, host: str, port: int, *, is_required: bool) -> None:
     """Take the port for `/metrics`."""
     try:
-        await metrics.start(host, port, must_be_there=must_be_there)
+        await metrics.start(host, port, is_required=is_required)
     except OSError as error:
         raise StartError(
             f"cannot serve metrics on {Address(host, port)}: {_why(error)}. "

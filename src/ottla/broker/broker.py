@@ -125,7 +125,7 @@ class Broker:
         self.server = await self._bind()
         await self._join_cluster()
         await self._start_coordinators()
-        await self._start_janitor()
+        await self._start_maintenance()
         self._stack.push_async_callback(self._stop_serving)
         self._stack.push_async_callback(self._leave)
         await full_disk.start()
@@ -190,8 +190,8 @@ class Broker:
             cluster_id=image.cluster_id,
             directory_id=known,
         )
-        full_disk = FullDisk(self.disk, str(data), self.controller.stand_aside)
-        self.log_directory.storage.on_full = full_disk.notice
+        full_disk = FullDisk(self.disk, str(data), self.controller.set_draining)
+        self.log_directory.storage.on_disk_full = full_disk.notice
         if self.config.zookeeper_connect is not None:
             self.log_directory.storage.on_offline = self._on_offline(asyncio.get_running_loop())
         self.flusher = Flusher()
@@ -241,7 +241,7 @@ class Broker:
             self.partitions,
             lambda: self.config,
             self.clock,
-            self.producer_ids.next_soon,
+            self.producer_ids.try_next,
             TransactionPeers(lambda: self.services),
         )
 
@@ -259,8 +259,10 @@ class Broker:
         await self.replicator.start()
         self.controller.on_session_lost = self._fence
         self._stack.callback(await self.controller.follow(self._on_change))
-        self.log_directory.note_boot()
-        await self.partitions.settle()  # or clients would see high watermarks below those of before the crash
+        self.log_directory.write_boot_id()
+        await (
+            self.partitions.wait_for_flushes()
+        )  # or clients would see high watermarks below those of before the crash
         # A change that is under way is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
@@ -271,8 +273,8 @@ class Broker:
         await self.transactions.start()
         self._stack.push_async_callback(self.transactions.stop)
 
-    async def _start_janitor(self) -> None:
-        self.janitor = LogMaintenance(
+    async def _start_maintenance(self) -> None:
+        self.maintenance = LogMaintenance(
             self.log_directory,
             self.flusher,
             self.clock,
@@ -280,9 +282,9 @@ class Broker:
             high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
         )
         self.live_config.subscribe_to(
-            MAINTENANCE_KEYS, lambda config: self.janitor.change_settings(maintenance_settings(config))
+            MAINTENANCE_KEYS, lambda config: self.maintenance.change_settings(maintenance_settings(config))
         )
-        await self._stack.enter_async_context(self.janitor)
+        await self._stack.enter_async_context(self.maintenance)
 
     async def _serve_metrics(self) -> None:
         """Tell about this broker from now on, if it is to: that it starts, for now."""
@@ -290,16 +292,16 @@ class Broker:
         place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
         if place is None:
             return
-        host, port, must_be_there = place
+        host, port, is_required = place
         self._metrics = MetricsService()
         self._stack.push_async_callback(self._metrics.stop)
-        await bind_metrics(self._metrics, host, port, must_be_there=must_be_there)
+        await bind_metrics(self._metrics, host, port, is_required=is_required)
 
     def _show_metrics(self, address: str) -> None:
         """Tell everything, now that there is everything."""
         metrics = self._metrics
         if metrics is not None:
-            metrics.show(
+            metrics.publish(
                 BrokerView(self.services, self.server, self.dispatcher, self.flusher, __version__, address)
             )
             self._stack.callback(setattr, metrics, "phase", STOPPING)
@@ -314,7 +316,7 @@ class Broker:
             partitions=self.partitions,
             log_directory=self.log_directory,
             encoded_metadata=EncodedMetadata(),
-            departed_brokers=RecentlyFencedBrokers(self.clock),
+            recently_fenced_brokers=RecentlyFencedBrokers(self.clock),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock),
             purgatory=self.purgatory,
             producer_ids=self.producer_ids,
@@ -355,7 +357,7 @@ class Broker:
             self._update_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
-            self.services.departed_brokers.note(new)
+            self.services.recently_fenced_brokers.note(new)
         if old is EMPTY:
             set_stray_logs_aside(self.log_directory, new, self.config.node_id)
         if not self.controller.is_registered:
@@ -374,7 +376,7 @@ class Broker:
     async def _leave(self) -> None:
         """Let others lead before this broker stops; from then on its leaders are found elsewhere."""
         if self.config.controlled_shutdown_enable:
-            await self.controller.leave()
+            await self.controller.move_leaders_away()
 
     def _update_config(self, image: ClusterImage) -> None:
         """Put the dynamic configuration of `image` into force; every part has subscribed to what it uses."""

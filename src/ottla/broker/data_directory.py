@@ -30,7 +30,7 @@ def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage, node_id: 
         is_ours = owner is not None and stray.topic_id in (None, owner.topic_id)
         placed = image.partition(*partition)
         if not is_ours or placed is None or node_id not in placed.replicas:
-            kept_as = directory.set_aside(partition)
+            kept_as = directory.move_to_stray(partition)
             log.warning(
                 "%s belongs to no topic of this cluster (was the broker killed while it deleted one?), or "
                 "not to this broker (were its replicas moved?); "

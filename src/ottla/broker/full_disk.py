@@ -22,13 +22,13 @@ PROBE = ".room"
 
 
 class FullDisk:
-    """Watches one log directory. `stand_aside(True)` asks for others to lead; with False, it may."""
+    """Watches one log directory. `set_draining(True)` asks for others to lead; with False, it may."""
 
-    def __init__(self, disk: Disk, path: str, stand_aside: Callable[[bool], Awaitable[None]]) -> None:
+    def __init__(self, disk: Disk, path: str, set_draining: Callable[[bool], Awaitable[None]]) -> None:
         self._disk = disk
         self._path = path
         self._probe = f"{path}/{PROBE}"
-        self._stand_aside = stand_aside
+        self._stand_aside = set_draining
         self._noticed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 

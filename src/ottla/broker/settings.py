@@ -15,7 +15,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError
 from ottla.common.units import MAX_INT
 from ottla.log.compaction.log_cleaner import CleanerSettings
-from ottla.log.file_pool import most_open_files
+from ottla.log.file_pool import open_file_limit
 from ottla.log.maintenance import MaintenanceSettings
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import MetadataStore
@@ -40,7 +40,7 @@ MIN_RESERVE, MAX_RESERVE = 16, 1_000
 def network_limits(config: BrokerConfig) -> NetworkLimits:
     """Return the network's share of the configuration."""
     is_alone = config.zookeeper_connect is None
-    clients, brokers = connection_places(most_descriptors() - most_open_files(), is_alone=is_alone)
+    clients, brokers = connection_places(most_descriptors() - open_file_limit(), is_alone=is_alone)
     return NetworkLimits(
         max_connections=config.max_connections,
         descriptor_connections=clients,

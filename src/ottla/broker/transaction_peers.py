@@ -44,6 +44,6 @@ class TransactionPeers:
 
 def _commits_at_once(services: Services, at: TopicPartition) -> bool:
     try:
-        return services.partitions.get(*at).commits_at_once
+        return services.partitions.get(*at).commits_immediately
     except KafkaError:
         return False

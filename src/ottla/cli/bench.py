@@ -29,7 +29,7 @@ from ottla.common.units import MIB
 
 SINGLE_RECORDS = 200
 SHOWN_EVERY = 2_000
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ async def _consume(cluster: Cluster, topic: str, report: Report) -> None:
             consumer.seek_to_beginning(*partitions)
             with _timed(pace):
                 while pace.records <= load.records:  # the first record was none of those
-                    fetched = await consumer.getmany(timeout_ms=PATIENCE_MS)
+                    fetched = await consumer.getmany(timeout_ms=TIMEOUT_MS)
                     if not fetched:
-                        raise TimedOut(f"no more records came within {PATIENCE_MS // 1000} s")
+                        raise TimedOut(f"no more records came within {TIMEOUT_MS // 1000} s")
                     for some in fetched.values():
                         pace.records += len(some)
                     shown(pace.records)

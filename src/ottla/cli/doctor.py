@@ -20,7 +20,7 @@ from ottla.cli.support.options import (
 )
 from ottla.cli.support.output import count, print_json, print_table
 
-PATIENCE_MS = 10_000
+TIMEOUT_MS = 10_000
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -74,7 +74,7 @@ async def _examine(
 
     found: list[Finding] = []
     if not no_broker:
-        options = session.options_of(bootstrap, patience_ms=PATIENCE_MS)
+        options = session.options_of(bootstrap, patience_ms=TIMEOUT_MS)
         _say(f"looking at {bootstrap}")
         found += [each async for each in check_cluster(options)]
         if all(each.state != WRONG for each in found):

@@ -15,8 +15,16 @@ import click
 from ottla.cli.support.output import count, talk
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.records import bytes_as_json
-from ottla.log.dump.index_dump import AbortedEntry, EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
-from ottla.log.dump.segment_dump import BatchReport, Report
+from ottla.log.dump import (
+    AbortedEntry,
+    BatchReport,
+    EpochEntry,
+    Gap,
+    OffsetEntry,
+    ProducerEntry,
+    Report,
+    TimeEntry,
+)
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.compression import CODEC_NAMES
 from ottla.protocol.records.records import Record
@@ -155,7 +163,7 @@ def _kind(report: Report) -> str:
 
 
 if TYPE_CHECKING:
-    from ottla.log.dump.segment_dump import Report
+    from ottla.log.dump import Report
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -207,8 +215,8 @@ def _dump(file: Path, deep: bool, is_json: bool) -> int:
 
 
 def _reports(file: Path, deep: bool) -> Iterator[Report]:
-    from ottla.log.dump.segment_dump import NotALogFile
-    from ottla.log.dump.segment_dump import dump as read
+    from ottla.log.dump import NotALogFile
+    from ottla.log.dump import dump as read
 
     if file.is_dir():
         raise Problem(f"{file} is a directory: name a file in it", *_names_in(file))
@@ -224,7 +232,7 @@ def _reports(file: Path, deep: bool) -> Iterator[Report]:
 
 def _refusing_strangers(file: Path, reports: Iterator[Report]) -> Iterator[Report]:
     """Pass reports on, unless a file of another name is one gap: then it is some other program's log."""
-    from ottla.log.dump.index_dump import Gap
+    from ottla.log.dump import Gap
 
     first = next(reports, None)
     if first is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_DATA = "./ottla-data/zookeeper"
 DEFAULT_LISTEN = "127.0.0.1:2181"
 LARGEST_PORT = 65_535
-LOOK_EVERY_S = 0.5
+POLL_INTERVAL_S = 0.5
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,7 +102,7 @@ def _run(server: ZooKeeperServer) -> int:
             stopping.wait(0.1)
         if not stopping.is_set():
             click.echo(f"ready {server.address}")
-        while not stopping.wait(LOOK_EVERY_S):
+        while not stopping.wait(POLL_INTERVAL_S):
             _check(server)
     finally:
         server.stop()

@@ -18,7 +18,7 @@ from ottla.protocol.errors import InvalidRecord, InvalidRequest
 from ottla.protocol.primitives import read_varint
 from ottla.protocol.records import record_decoder
 from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader, Buffer
-from ottla.protocol.records.compiled import fastest
+from ottla.protocol.records.compiled import compiled_or_source
 from ottla.protocol.records.compression import decompress
 from ottla.protocol.records.records import SMALLEST_RECORD_BYTES
 
@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 
-_ROWS = fastest(record_decoder)
+_ROWS = compiled_or_source(record_decoder)
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 

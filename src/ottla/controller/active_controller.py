@@ -75,7 +75,7 @@ class ActiveController:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
         """Create topics; return each of them, or why not."""
-        refused = machine.refuse_new_topics(topics, self._config())
+        refused = machine.check_new_topics(topics, self._config())
 
         def decide(image: ClusterImage, chunk: Sequence[NewTopic]) -> Decision[TopicImage]:
             return machine.create_topics(image, chunk, [new_uuid() for _ in chunk], self._config())
@@ -89,7 +89,7 @@ class ActiveController:
         self, selectors: Sequence[TopicSelector], *, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
         """Delete topics; return what each of them was, or why not."""
-        refused = machine.refuse_selectors(self._state.image, selectors, self._config())
+        refused = machine.check_selectors(self._state.image, selectors, self._config())
         image = self._state.image
 
         def weight(selector: TopicSelector) -> int:
@@ -102,7 +102,7 @@ class ActiveController:
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
         """Give topics more partitions; return each topic as it then is, or why not."""
-        refused = machine.refuse_new_partitions(self._state.image, wanted)
+        refused = machine.check_new_partitions(self._state.image, wanted)
         return await self._in_chunks(
             wanted,
             refused,
@@ -116,7 +116,7 @@ class ActiveController:
         self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False, replacing: bool = False
     ) -> list[KafkaError | None]:
         """Change configs of topics and brokers; `replacing` resets those that are not named."""
-        refused = machine.refuse_alterations(alterations)
+        refused = machine.check_alterations(alterations)
         decide_on = machine.replace_configs if replacing else machine.alter_configs
 
         def decide(image: ClusterImage, chunk: Sequence[ConfigAlteration]) -> Decision[None]:

@@ -65,18 +65,18 @@ class Membership:
         assert self._session is not None, "open the session first"
         await self._say(self._session)
 
-    def taken_in(self) -> None:
+    def registration_accepted(self) -> None:
         """The cluster knows what the last stop may have cost: of this process no session says it again."""
         self._registration = replace(
             self._registration, after_unclean_stop=False, may_have_lost_records=False, seems_whole=False
         )
 
-    async def stand_aside(self, aside: bool = True) -> None:
+    async def set_draining(self, aside: bool = True) -> None:
         """Ask for this broker's partitions to be led by others, or say that it may lead again."""
         if self._registration.wants_shutdown != aside:
             await self.register(replace(self._registration, wants_shutdown=aside))
 
-    def stand(self) -> None:
+    def stand_for_election(self) -> None:
         """Be a candidate for the controller from here on: with this session, and with those that follow."""
         self._is_candidate = True
         self._begin_candidacy()
@@ -155,7 +155,9 @@ class Membership:
             candidacy.cancel()
         try:
             if term is not None:
-                await term.give_up()  # which ends the candidacy, too, should it not hear that it is cancelled
+                await (
+                    term.step_down()
+                )  # which ends the candidacy, too, should it not hear that it is cancelled
             if candidacy is not None:
                 await asyncio.gather(candidacy, return_exceptions=True)
         finally:
@@ -186,7 +188,7 @@ class Membership:
             logger.exception("the controller failed: another broker may do better")
             await asyncio.sleep(RETRY_S)
         logger.info("the controller of epoch %d has left office", epoch)
-        await term.give_up()
+        await term.step_down()
         if self.term is term:
             self.term = None
         try:

@@ -1,6 +1,6 @@
 """The controller as the rest of the broker sees it, whichever broker is the controller.
 
-When it is this one, requests are decided here (office.py); when it is another, those that this broker has
+When it is this one, requests are decided here (active.py); when it is another, those that this broker has
 of its own (more producer ids, an ISR, a topic that clients ask for) are sent to it (remote.py).
 All others are passed on to the controller as they come, and asked of its office there.
 """
@@ -21,11 +21,10 @@ from ottla.controller.active_controller import PRODUCER_IDS_PER_BLOCK, ActiveCon
 from ottla.controller.machine import IsrChange, NewTopic
 from ottla.controller.membership import Membership
 from ottla.controller.term import ControllerTerm
-from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.registration import BrokerRegistration
-from ottla.metadata.state import ClusterState, Subscriber
+from ottla.metadata.state import ClusterState, MetadataFollower, Subscriber
 from ottla.metadata.store import MetadataStore, SessionLost, StoreUnavailable
 from ottla.protocol.errors import (
     BrokerNotAvailable,
@@ -76,7 +75,7 @@ class Controller:
         self._peers = peers
         self._follower = MetadataFollower(store, state)
         self._members = Membership(
-            store, node_id, self._new_term, lambda: self.on_session_lost(), self._follower.show_again
+            store, node_id, self._new_term, lambda: self.on_session_lost(), self._follower.republish
         )
         incarnation_id = uuid_text(new_uuid())
         self._identity = BrokerRegistration(incarnation_id=incarnation_id, directory_id=incarnation_id)
@@ -102,7 +101,7 @@ class Controller:
             await self._patiently(lambda: self._members.open(self._identity))
             self._follower.start()
             if not self._state.image.cluster_id:
-                self._members.stand()
+                self._members.stand_for_election()
                 await self._state.wait_until(lambda image: bool(image.cluster_id))
         except BaseException:
             await self.stop()
@@ -134,38 +133,38 @@ class Controller:
             seems_whole=seems_whole,
         )
         await self._members.register(registration)
-        self._members.stand()
+        self._members.stand_for_election()
         while not self.is_registered:
             try:
                 async with asyncio.timeout(COMPLAIN_S):
                     await self._state.wait_until(lambda _: self.is_registered)
             except TimeoutError:
                 logger.warning("this broker waits for a controller to let it into the cluster")
-        self._members.taken_in()
+        self._members.registration_accepted()
         return self.broker_epoch
 
     async def follow(self, subscriber: Subscriber) -> Callable[[], None]:
         """Show `subscriber` the cluster as it is, then every change; return what ends that."""
         return await self._follower.subscribe(subscriber)
 
-    async def leave(self) -> None:
+    async def move_leaders_away(self) -> None:
         """Let others lead this broker's partitions, as far as there are any that can, before it stops."""
         if not self.is_registered or not self._others_can_lead:
             return
         try:
             async with asyncio.timeout(ASKING_S):
-                await self._members.stand_aside()
+                await self._members.set_draining()
             async with asyncio.timeout(LEAVING_S):
                 await self._state.wait_until(
-                    lambda image: not machine.waits_for_leaders_to_move(image, self._node_id)
+                    lambda image: not machine.has_leaders_to_move(image, self._node_id)
                 )
         except (TimeoutError, MetadataError):
             pass  # it stops all the same; the end of its session has the same effect
 
-    async def stand_aside(self, aside: bool) -> None:
+    async def set_draining(self, aside: bool) -> None:
         """Let others lead this broker's partitions, if there are any that can; or be ready to lead again."""
         if not aside or self._others_can_lead:
-            await self._members.stand_aside(aside)
+            await self._members.set_draining(aside)
 
     async def stop(self) -> None:
         """Finish the changes that are queued, refuse new ones, and close the store."""
@@ -178,7 +177,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Return whether this broker is the controller, as far as it knows."""
-        return self._office is not None
+        return self._active_controller is not None
 
     @property
     def broker_epoch(self) -> int:
@@ -192,12 +191,12 @@ class Controller:
         return broker is not None and not broker.fenced and broker.epoch == self.broker_epoch
 
     @property
-    def office(self) -> ActiveController:
+    def active_controller(self) -> ActiveController:
         """Return where the controller is asked; raise NotController if that is not here."""
-        office = self._office
-        if office is None:
+        active = self._active_controller
+        if active is None:
             raise NotController(f"broker {self._node_id} is not the controller")
-        return office
+        return active
 
     async def catch_up(self) -> None:
         """See what has been written to the metadata until now."""
@@ -219,7 +218,7 @@ class Controller:
             return [self._created(topic.name, made.get(topic.name)) for topic in topics]
 
         return await self._ask(
-            lambda office: office.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms),
+            lambda active: active.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms),
             elsewhere,
         )
 
@@ -234,13 +233,13 @@ class Controller:
             return [self._altered(each, epochs.get((each.topic_id, each.partition))) for each in changes]
 
         return await self._ask(
-            lambda office: office.alter_partitions(node_id, broker_epoch, changes), elsewhere
+            lambda active: active.alter_partitions(node_id, broker_epoch, changes), elsewhere
         )
 
     async def allocate_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
         """Return producer ids that nobody else ever gets."""
         return await self._ask(
-            lambda office: office.allocate_producer_ids(count),
+            lambda active: active.allocate_producer_ids(count),
             lambda controller: controller.allocate_producer_ids(),
         )
 
@@ -264,9 +263,9 @@ class Controller:
         return any(each.can_lead and each.node_id != self._node_id for each in brokers)
 
     @property
-    def _office(self) -> ActiveController | None:
+    def _active_controller(self) -> ActiveController | None:
         term = self._members.term
-        return None if term is None else term.office
+        return None if term is None else term.active_controller
 
     def _new_term(self, controller_epoch: int) -> ControllerTerm:
         return ControllerTerm(
@@ -288,9 +287,9 @@ class Controller:
         deadline_ms = self._clock.mono_ms() + PATIENCE_MS
         while True:
             try:
-                office = self._office
-                if office is not None:
-                    return await here(office)
+                active = self._active_controller
+                if active is not None:
+                    return await here(active)
                 return await elsewhere(self._remote())
             except (NotController, BrokerNotAvailable, NetworkException):
                 if self._peers is None or self._clock.mono_ms() >= deadline_ms:

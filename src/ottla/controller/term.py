@@ -16,9 +16,8 @@ from ottla.common.ids import TopicPartition, new_uuid, uuid_text
 from ottla.controller import machine
 from ottla.controller.active_controller import ActiveController
 from ottla.controller.writer import MetadataWriter
-from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.records import MetadataError
-from ottla.metadata.state import ClusterState
+from ottla.metadata.state import ClusterState, MetadataFollower
 from ottla.metadata.store import MetadataStore, SessionLost
 from ottla.protocol.errors import KafkaError, NotController
 
@@ -50,7 +49,7 @@ class ControllerTerm:
         self._epoch = controller_epoch
         self._wake = asyncio.Event()
         self._writer = MetadataWriter(store, state, follower, controller_epoch, self._wake.set)
-        self._office = ActiveController(self._writer, state, clock, config)
+        self._active_controller = ActiveController(self._writer, state, clock, config)
         self._is_in_office = False
         self._balance_at_ms = self._next_balance_ms()
         self._state = state
@@ -58,9 +57,9 @@ class ControllerTerm:
         """Partitions without a leader whose records are in a log directory that is away: as last logged."""
 
     @property
-    def office(self) -> ActiveController | None:
+    def active_controller(self) -> ActiveController | None:
         """Return where the controller is asked, once everybody may know that it is this one."""
-        return self._office if self._is_in_office and not self._writer.is_fenced else None
+        return self._active_controller if self._is_in_office and not self._writer.is_fenced else None
 
     async def run(self) -> None:
         """Be the controller; return when another one is."""
@@ -69,7 +68,7 @@ class ControllerTerm:
         try:
             while not self._writer.is_fenced:
                 try:
-                    await self._take_office()
+                    await self._become_controller()
                     await self._follow_sessions()
                     await self._balance_if_due()
                 except (NotController, SessionLost):
@@ -86,16 +85,16 @@ class ControllerTerm:
         """Finish what was asked, then be the controller no longer."""
         await self._writer.stop()
 
-    async def give_up(self) -> None:
+    async def step_down(self) -> None:
         """Be the controller no longer, at once: what was asked is refused."""
-        await self._writer.give_up()
+        await self._writer.step_down()
 
-    async def _take_office(self) -> None:
+    async def _become_controller(self) -> None:
         if self._is_in_office:
             return
         new_id = uuid_text(new_uuid())
         await self._writer.change(
-            lambda image: machine.take_office(image, self._node_id, self._epoch, new_id)
+            lambda image: machine.become_controller(image, self._node_id, self._epoch, new_id)
         )
         self._is_in_office = True
 
@@ -106,7 +105,7 @@ class ControllerTerm:
         self._log_lost_directories()
 
     def _log_lost_directories(self) -> None:
-        waiting = machine.waiting_for_directories(self._state.image)
+        waiting = machine.partitions_awaiting_directory(self._state.image)
         for node_id, partitions in waiting.items():
             if partitions != self._waiting.get(node_id):
                 logger.error(

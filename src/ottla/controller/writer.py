@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.controller.machine import Decision
-from ottla.metadata.follower import MetadataFollower
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import MetadataError
-from ottla.metadata.state import ClusterState
+from ottla.metadata.state import ClusterState, MetadataFollower
 from ottla.metadata.store import (
     ControllerFenced,
     MetadataStore,
@@ -77,7 +76,7 @@ class MetadataWriter:
             await self._changes.put(None)
             await worker
 
-    async def give_up(self) -> None:
+    async def step_down(self) -> None:
         """Refuse new changes and those that are queued: this broker is not the controller any more."""
         self._fence()
         await self.stop()
@@ -128,7 +127,7 @@ class MetadataWriter:
             except MetadataError as error:
                 logger.error("the metadata cannot be changed: %s", error)
                 raise KafkaStorageError(f"the metadata cannot be changed: {error}") from error
-            await self._follower.take(decision.records, version)
+            await self._follower.publish_appended(decision.records, version)
             self._is_behind = False
             return decision.results
         raise NotController("other changes to the metadata kept coming first")

@@ -25,7 +25,7 @@ from ottla.coordinator.lag import LatestOffsets, PartitionLag, Readable, RecordT
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.coordinator.partitions import Shard, Shards
 from ottla.coordinator.runtime import Runtime
-from ottla.metadata.image import ClusterImage, changes
+from ottla.metadata.image import ClusterImage, diff_images
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError, NotCoordinator
 from ottla.protocol.records.control import Marker
@@ -192,7 +192,7 @@ class GroupCoordinator:
         replica = ReplicaToRead(partition, self._times)
         start, end = replica.start_offset, replica.end_offset
         first = first_unread(offset, start, end)
-        return LatestOffsets(start, end, None if first is None else replica.time_from(first))
+        return LatestOffsets(start, end, None if first is None else replica.timestamp_from(first))
 
     def has_replica(self, topic: str, index: int) -> bool:
         """Return whether this broker leads or follows a partition."""
@@ -243,7 +243,7 @@ class GroupCoordinator:
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """Tell every machine what has changed."""
-        difference = changes(old, new)
+        difference = diff_images(old, new)
         for shard in self._shards:
             if shard.runtime.is_active:
                 shard.runtime.tell(GroupMachine.new_image, new, difference)

@@ -46,7 +46,7 @@ class Readable(Protocol):
         """Return the offset after the last record that can be read."""
         ...
 
-    def time_from(self, offset: int) -> int | None:
+    def timestamp_from(self, offset: int) -> int | None:
         """Return the timestamp of the first record at or after `offset`; None if there is none."""
         ...
 
@@ -65,7 +65,9 @@ def group_lag(
                 continue
             end = partition.end_offset
             first = first_unread(kept.offset, partition.start_offset, end)
-            behind = CAUGHT_UP if first is None else lag(kept.offset, end, partition.time_from(first), now_ms)
+            behind = (
+                CAUGHT_UP if first is None else lag(kept.offset, end, partition.timestamp_from(first), now_ms)
+            )
             yield PartitionLag(topic, index, kept.offset, end, behind)
 
 
@@ -80,7 +82,7 @@ class LatestOffsets(NamedTuple):
     end_offset: int
     first_unread_ms: int | None
 
-    def time_from(self, offset: int) -> int | None:
+    def timestamp_from(self, offset: int) -> int | None:
         """Return the time of the record that the group was to read next."""
         return self.first_unread_ms
 
@@ -96,7 +98,7 @@ class RecordTimes:
         key = (partition.topic_id, partition.topic_partition.partition, offset)
         time = self._times.get(key)
         if time is None:
-            time = partition.log.time_from(offset, partition.high_watermark)
+            time = partition.log.timestamp_from(offset, partition.high_watermark)
             if time is not None:
                 if len(self._times) >= TIMES_KEPT:
                     self._times.clear()
@@ -121,7 +123,7 @@ class ReplicaToRead:
         """Return the high watermark."""
         return self._partition.high_watermark
 
-    def time_from(self, offset: int) -> int | None:
+    def timestamp_from(self, offset: int) -> int | None:
         """Return the timestamp of the first record at or after `offset`; None if it cannot be read."""
         try:
             return self._times.get(self._partition, offset)

@@ -17,7 +17,7 @@ from ottla.protocol.errors import InvalidRecord, KafkaError
 from ottla.protocol.records.batch import BatchHeader, decode_header, iter_batches
 from ottla.protocol.records.control import Marker, decode_marker
 from ottla.protocol.records.records import Record as LogRecord
-from ottla.protocol.records.records import encode_batch, encode_lone_record, iter_records
+from ottla.protocol.records.records import encode_batch, encode_single_record, iter_records
 from ottla.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class PartitionWriter:
             return self._partition.append_marker(first).last_offset + 1, 1
         if len(records) == 1 and self._codec == 0 and not isinstance(first, InTransaction):
             key, value = self._encode(first)
-            return self._append(encode_lone_record(self._clock.wall_ms(), key, value)), 1
+            return self._append(encode_single_record(self._clock.wall_ms(), key, value)), 1
         producer: dict[str, Any] = {}
         if isinstance(first, InTransaction):
             records = tuple(each.record for each in records)
@@ -86,11 +86,11 @@ class PartitionWriter:
         header = decode_header(encoded)
         # Keys and times are our own: there is nothing to look for inside.
         as_wanted = not recompresses(header, self._partition.log.config)
-        return self._partition.append(encoded, header, is_inspected=as_wanted).last_offset + 1
+        return self._partition.append(encoded, header, is_validated=as_wanted).last_offset + 1
 
     def committed(self, offset: int) -> asyncio.Future[None] | None:
         """Return None if all below `offset` is committed, else a future for when it is."""
-        return self._partition.committed(offset)
+        return self._partition.when_committed(offset)
 
     async def load(self, replay: Callable[[Any], None]) -> int:
         """Replay the whole partition, and return where it ends.

@@ -21,7 +21,7 @@ DOUBTFUL = ".boot.doubtful"
 
 
 def is_same_boot(disk: Disk, directory: str, name: str = BOOT) -> bool:
-    """Return whether the machine runs since `note_boot` was last called; False if that is not known.
+    """Return whether the machine runs since `write_boot_id` was last called; False if that is not known.
 
     With the `name` DOUBTFUL: whether it does, but the disk has failed since.
     """
@@ -32,22 +32,22 @@ def is_same_boot(disk: Disk, directory: str, name: str = BOOT) -> bool:
     return bool(noted) and noted == disk.boot_id(directory)
 
 
-def note_boot(disk: Disk, directory: str, name: str = BOOT) -> None:
+def write_boot_id(disk: Disk, directory: str, name: str = BOOT) -> None:
     """Note that the machine runs; a power cut may take the note, and is noticed then, too."""
     disk.write_file(f"{directory}/{name}", disk.boot_id(directory).encode(), sync=False)
 
 
-def doubt_boot(disk: Disk, directory: str) -> None:
+def mark_disk_failed(disk: Disk, directory: str) -> None:
     """Let the next start take it that records may be lost, because the disk has failed."""
     try:
         disk.rename(f"{directory}/{BOOT}", f"{directory}/{DOUBTFUL}")
     except FileNotFoundError:
         pass  # the broker was not yet in the cluster
     except OSError:
-        forget_boot(disk, directory)
+        remove_boot_id(disk, directory)
 
 
-def forget_boot(disk: Disk, directory: str) -> None:
+def remove_boot_id(disk: Disk, directory: str) -> None:
     """Let the next start take it that records are lost."""
     for name in (BOOT, DOUBTFUL):
         try:

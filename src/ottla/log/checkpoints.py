@@ -27,7 +27,7 @@ from uuid import UUID
 
 from ottla.common.ids import TopicPartition, parse_uuid, uuid_text
 from ottla.log.disk import Disk
-from ottla.log.names import CORRUPT, TEMPORARY
+from ottla.log.file_names import CORRUPT, TEMPORARY
 
 logger = logging.getLogger(__name__)
 

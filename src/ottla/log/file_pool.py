@@ -19,7 +19,7 @@ from ottla.log.disk import Disk, OpenFile
 DEFAULT_OPEN_FILES = 1000
 
 
-def most_open_files() -> int:
+def open_file_limit() -> int:
     """Return how many files to hold open: a quarter of what the process may, the rest is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -18,7 +18,7 @@ from os.path import dirname
 from ottla.log.checkpoints import write_atomically
 from ottla.log.disk import Disk, OpenFile
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.names import EPOCH_CHECKPOINT, PARTITION_METADATA
+from ottla.log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA
 from ottla.log.producer_state import snapshot_path
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage

@@ -1,6 +1,6 @@
 """Group commit: everybody who waits for one log to be durable shares one fsync.
 
-    await flusher.flushed(log, offset)
+    await flusher.flush_up_to(log, offset)
 
 returns once everything below `offset` would survive a power cut. While an fsync of a log runs, new
 waiters gather; when it ends, those it covered go on and one more fsync serves all the others. Each log
@@ -44,7 +44,7 @@ class Flusher:
         if executor is not None:
             executor.shutdown(wait=True)
 
-    async def flushed(self, log: Log, offset: int) -> None:
+    async def flush_up_to(self, log: Log, offset: int) -> None:
         """Return when everything below `offset` is durable; KafkaStorageError if that failed.
 
         Also when the log is closed, or truncated below `offset`, before that is so.

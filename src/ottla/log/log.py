@@ -1,7 +1,7 @@
 """One replica's log: batches in segments, who produced them, and under which leader.
 
-Everything here runs on the loop thread and returns at once; only `FlushJob.run`, and what `time_lookup`
-and `max_time_lookup` return, goes to a thread.
+Everything here runs on the loop thread and returns at once; only `FlushJob.run`, and what `timestamp_lookup`
+and `max_timestamp_lookup` return, goes to a thread.
 An append is one write(2) to the page cache. What has to be durable is flushed (see flush.py);
 what a crash leaves is put in order when the log is opened (see recovery.py).
 
@@ -22,18 +22,18 @@ from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.log import lookup, producer_state
 from ottla.log.epoch_cache import EpochCache
+from ottla.log.failed_appends import FailedAppends
+from ottla.log.file_names import DELETED, EPOCH_CHECKPOINT
 from ottla.log.flush import FlushJob, FlushState
 from ottla.log.loading.replay import aborted_of, producers_at
 from ottla.log.log_config import LogConfig
-from ottla.log.log_types import Appended, Hole, LogRead, TimestampOffset
+from ottla.log.log_types import AppendResult, Hole, LogRead, TimestampOffset
 from ottla.log.lookup import aborted_between
-from ottla.log.names import DELETED, EPOCH_CHECKPOINT
 from ottla.log.producer_state import ProducerState
-from ottla.log.refused_batches import RefusedBatches
 from ottla.log.segment import Segment, TornAppend
 from ottla.log.segments import RollRule, Segments
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.log.validator import admit, check_header, check_size, needs_inspection
+from ottla.log.validator import check_header, check_size, needs_validation, validate_batch
 from ottla.log.verification import Verifications
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
 from ottla.protocol.records.batch import (
@@ -58,7 +58,7 @@ T = TypeVar("T")
 class Log:
     """One replica's log: append, read, look up. (What happens to its files is in `Log`.)"""
 
-    _refused = RefusedBatches()
+    _refused = FailedAppends()
     """Of this log, from its first failure on; until then there are none."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Log:
 
         Whatever the disk says of offsets above that end has to be lowered durably first.
         """
-        self.truncations = 0
+        self.truncation_count = 0
         """How often the log was truncated: what was found out about it before may be wrong afterwards."""
         self.is_closed = False
         self._segments = segments
@@ -113,7 +113,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self.inspects = needs_inspection(config)
+        self.validates_records = needs_validation(config)
         self._segments.active.index_interval_bytes = config.index_interval_bytes
         self._roll_rule.reset(config)
 
@@ -270,7 +270,7 @@ class Log:
     def _prepare_truncation(self, end_offset: int) -> None:
         self.recovery_point = min(end_offset, self.recovery_point)
         self._flush.truncated(self.recovery_point)
-        self.truncations += 1
+        self.truncation_count += 1
         if self.on_truncate is not None:
             self.on_truncate(self, end_offset)
 
@@ -348,20 +348,22 @@ class Log:
         header: BatchHeader,
         leader_epoch: int,
         now_ms: int,
-        is_inspected: bool = False,
+        is_validated: bool = False,
         marker: Marker | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append one batch that `check_batch` has accepted, as the leader; it is stamped in place.
 
-        `is_inspected` says that `look_inside` has seen it already: see admission.py; `marker` what is in
+        `is_validated` says that `validate_records` has seen it already: see admission.py; `marker` what is in
         a control batch, if that is known.
         """
         config = self._config
         if len(batch) > config.max_message_bytes and not header.is_control:
             check_size(len(batch), config)
         append_time = -1
-        if self.inspects:
-            batch, header, append_time = admit(batch, header, config, now_ms, is_inspected=is_inspected)
+        if self.validates_records:
+            batch, header, append_time = validate_batch(
+                batch, header, config, now_ms, is_validated=is_validated
+            )
         elif (
             header.attributes & LOG_APPEND_TIME_BIT
             or header.max_timestamp - now_ms > config.timestamp_after_max_ms
@@ -376,7 +378,7 @@ class Log:
             if repeated is not None:
                 first, last = repeated.first_offset, repeated.last_offset
                 stored_time = repeated.timestamp if config.uses_log_append_time else -1
-                return Appended(first, last, stored_time, self.log_start_offset, True)
+                return AppendResult(first, last, stored_time, self.log_start_offset, True)
             if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
                 self.verifications.check(header, self.producers)
             if header.base_sequence >= 0 and header.producer_id not in producers.producers:
@@ -393,9 +395,9 @@ class Log:
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._update_producer(header, batch, last_offset, marker)
-        return Appended(base_offset, last_offset, append_time, self.log_start_offset, False)
+        return AppendResult(base_offset, last_offset, append_time, self.log_start_offset, False)
 
-    def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> Appended:
+    def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append the end of a producer's transaction, as the leader."""
         self.producers.check_marker(marker)
         batch = encode_marker(marker, now_ms)
@@ -409,7 +411,7 @@ class Log:
     def _refuse(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:
             if "_refused" not in vars(self):
-                self._refused = RefusedBatches()
+                self._refused = FailedAppends()
             self._refused.refuse(header, self.producers, self.clock.mono_ms())
 
     def append_as_follower(self, batches: memoryview) -> None:
@@ -464,7 +466,7 @@ class Log:
         ended = self.producers.end_transaction(marker, last_offset, header.max_timestamp)
         if ended is not None and not ended.is_commit:
             try:
-                self.active.note_aborted(aborted_of(ended, self.producers))
+                self.active.append_aborted(aborted_of(ended, self.producers))
             except OSError as error:
                 # It counts already, and is written with the next one, or after a crash from the log.
                 self.storage.write_failed(f"indexing an aborted transaction of {self.path}", error)
@@ -488,13 +490,13 @@ class Log:
         """Return the aborted transactions with records in [offset, end_offset), by their first offsets."""
         return self._read(lambda: aborted_between(self._segments, offset, end_offset))
 
-    def time_lookup(self, timestamp_ms: int) -> lookup.Find:
+    def timestamp_lookup(self, timestamp_ms: int) -> lookup.Find:
         """Return what finds the first record that is as late as `timestamp_ms`; to be called in a thread."""
         return self._lookup(
             lambda: lookup.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
         )
 
-    def max_time_lookup(self) -> lookup.Find:
+    def max_timestamp_lookup(self) -> lookup.Find:
         """Return what finds the first record with the largest timestamp of all; to be called in a thread."""
         return self._lookup(lambda: lookup.latest(self._segments, self.log_start_offset))
 
@@ -509,17 +511,17 @@ class Log:
             raise KafkaStorageError(f"reading {self.path}: {error}") from error
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record that is as late as `timestamp_ms`, or None; see `time_lookup`."""
-        return self.time_lookup(timestamp_ms)()
+        """Return the first record that is as late as `timestamp_ms`, or None; see `timestamp_lookup`."""
+        return self.timestamp_lookup(timestamp_ms)()
 
-    def time_from(self, offset: int, end_offset: int) -> int | None:
+    def timestamp_from(self, offset: int, end_offset: int) -> int | None:
         """Return the timestamp of the first record at or after `offset`, below `end_offset`; None without."""
         start = max(offset, self.log_start_offset)
-        return self._read(lambda: lookup.time_from(self._segments, start, end_offset))
+        return self._read(lambda: lookup.timestamp_from(self._segments, start, end_offset))
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Return the first record with the largest timestamp of all, or None; see `max_time_lookup`."""
-        return self.max_time_lookup()()
+        """Return the first record with the largest timestamp of all, or None; see `max_timestamp_lookup`."""
+        return self.max_timestamp_lookup()()
 
     def epoch_for_offset(self, offset: int) -> int:
         """Return the leader epoch that `offset` was written in, -1 if that is not known."""

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid, parse_uuid, uuid_text
-from ottla.log.boot_id import BOOT, DOUBTFUL, forget_boot, is_same_boot, note_boot
+from ottla.log.boot_id import BOOT, DOUBTFUL, is_same_boot, remove_boot_id, write_boot_id
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -30,11 +30,7 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.disk import Disk
-from ottla.log.file_pool import most_open_files
-from ottla.log.loading.loader import create_log, open_log
-from ottla.log.log import Log
-from ottla.log.log_config import LogConfig
-from ottla.log.names import (
+from ottla.log.file_names import (
     PARTITION_METADATA,
     deleted_dir_name,
     is_deleted_dir,
@@ -42,8 +38,12 @@ from ottla.log.names import (
     parse_partition_dir,
     stray_dir_name,
 )
+from ottla.log.file_pool import open_file_limit
+from ottla.log.loading.loader import create_log, open_log
+from ottla.log.log import Log
+from ottla.log.log_config import LogConfig
 from ottla.log.producer_limit import ProducerLimit
-from ottla.log.storage import Storage, is_passing
+from ottla.log.storage import Storage, is_transient
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class LogDirectory:
         max_open_files: int | None = None,
     ) -> None:
         self.path = path = os.path.abspath(path)
-        self.storage = Storage(disk, path, max_open_files=max_open_files or most_open_files())
+        self.storage = Storage(disk, path, max_open_files=max_open_files or open_file_limit())
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, OSError] = {}
         """Logs that could not be opened, and why; the others are served."""
@@ -119,12 +119,12 @@ class LogDirectory:
         self,
         config_for: Callable[[str], LogConfig],
         lock: Callable[[], None] | None = None,
-        has_copies: Callable[[TopicPartition], bool] = lambda _: False,
+        is_replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Lock the directory, check whose it is, and open every log in it.
+        """Lock the directory, check its owner, and open every log in it.
 
-        `lock` releases the lock of the directory, if that has been taken already (`lock_directory`).
-        `has_copies` says whether other brokers have what is in a log: then it is cut off where it is damaged.
+        `lock` releases the directory's lock, if it is already held (`lock_directory`). `is_replicated`
+        returns whether other brokers have a copy of a partition: such a log is truncated where it is damaged.
         """
         try:
             if not self._disk.exists(self.path):
@@ -132,7 +132,7 @@ class LogDirectory:
                 self._disk.fsync_dir(os.path.dirname(self.path))
             self._release = lock or lock_directory(self._disk, self.path)
             self._check_owner()
-            self._has_copies = has_copies
+            self._has_copies = is_replicated
             self._open_logs(config_for)
         except OSError as error:
             self._unlock()
@@ -182,7 +182,7 @@ class LogDirectory:
         self.was_clean = disk.exists(marker)
         has_run_on = is_same_boot(disk, self.path)
         has_failed = is_same_boot(disk, self.path, DOUBTFUL)
-        forget_boot(disk, self.path)
+        remove_boot_id(disk, self.path)
         self.checkpoints.read()
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
         for entry in disk.list_dir(self.path):
@@ -204,16 +204,16 @@ class LogDirectory:
         self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
         self.seems_whole = self.may_have_lost_records and has_failed and not is_damaged
         if self.seems_whole:
-            self.note_boot(DOUBTFUL)
+            self.write_boot_id(DOUBTFUL)
         elif not self.may_have_lost_records:
-            self.note_boot()
+            self.write_boot_id()
         disk.remove(marker)
         disk.fsync_dir(self.path)
         how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"
         if self.logs:
             logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
 
-    def note_boot(self, name: str = BOOT) -> None:
+    def write_boot_id(self, name: str = BOOT) -> None:
         """Let the next start trust these logs, if the machine runs till then.
 
         That is right if nothing is missing, or when the cluster knows what this start found missing: else, a
@@ -222,7 +222,7 @@ class LogDirectory:
         if self.storage.offline_reason is not None:
             return
         try:
-            note_boot(self._disk, self.path, name)
+            write_boot_id(self._disk, self.path, name)
         except OSError as error:
             logger.warning("the next start of %s will take it that records are lost: %s", self.path, error)
 
@@ -237,7 +237,7 @@ class LogDirectory:
                 is_clean=self.was_clean,
                 recovery_point=self.checkpoints.recovery_points.get(partition, 0),
                 log_start_offset=self.checkpoints.log_starts.get(partition, 0),
-                has_copies=self._has_copies(partition),
+                is_replicated=self._has_copies(partition),
             )
         except OSError as error:
             self.failed[partition] = error
@@ -268,10 +268,10 @@ class LogDirectory:
             raise KafkaStorageError(f"the log of {partition} cannot be opened: {self.failed[partition]}")
         return self.logs.get(partition)
 
-    def open_again(self, partition: TopicPartition, config: LogConfig) -> None:
+    def retry_open(self, partition: TopicPartition, config: LogConfig) -> None:
         """Try a log again that could not be opened for want of room, descriptors or memory."""
         error = self.failed.get(partition)
-        if error is not None and is_passing(error):
+        if error is not None and is_transient(error):
             del self.failed[partition]
             self._open_log(partition, config)
             if partition in self.logs:
@@ -318,7 +318,7 @@ class LogDirectory:
         self._worthless.add(partition)
         self._move_away(partition, is_worthless=True)
 
-    def set_aside(self, partition: TopicPartition) -> str:
+    def move_to_stray(self, partition: TopicPartition) -> str:
         """Take a log out and keep its directory under a name that is never opened; return that name."""
         self.logs.pop(partition).close(clean=False)
         self.checkpoints.forget(partition)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ottla.common.file_range import FileRange
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """What became of an append."""
 
     base_offset: int

@@ -20,11 +20,11 @@ from ottla.log.segments import Segments
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
 from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader
-from ottla.protocol.records.records import MAX_DECOMPRESSED_BYTES, skim_records
+from ottla.protocol.records.records import MAX_DECOMPRESSED_BYTES, iter_record_heads
 
 # Searching a log by time, in two steps: a short one on the loop, a long one in any thread.
 #
-#     find = log.time_lookup(timestamp)       looks at indexes; the log may change from here on
+#     find = log.timestamp_lookup(timestamp)       looks at indexes; the log may change from here on
 #     found = await asyncio.to_thread(find)   reads the log: headers from where the index led, then one batch
 #
 # Both parts of the second step can take long: indexes by time do not help where timestamps do not grow, and
@@ -112,7 +112,7 @@ def latest(segments: Segments, start_offset: int) -> Find:
     return find
 
 
-def time_from(segments: Segments, offset: int, end_offset: int) -> int | None:
+def timestamp_from(segments: Segments, offset: int, end_offset: int) -> int | None:
     """Return the timestamp of the first record at or after `offset` and below `end_offset`, or None.
 
     Compaction may have left nothing of the batch that `offset` was in, or of its segment. This runs on the
@@ -147,7 +147,7 @@ def _first_in_batch(
 ) -> TimestampOffset | None:
     batch = file.read_at(position, header.size_bytes)
     try:
-        for step, record in enumerate(skim_records(batch, max_bytes), start=1):
+        for step, record in enumerate(iter_record_heads(batch, max_bytes), start=1):
             if record.timestamp >= timestamp and record.offset >= start_offset:
                 return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
             _step_back(step)

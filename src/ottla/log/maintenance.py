@@ -2,7 +2,7 @@
 
     chore         how often                                       what
     retention     log.retention.check.interval.ms                 segments that break a rule (retention.py)
-    compaction    log.cleaner.backoff.ms, at once while dirty     the dirtiest log (compactor.py)
+    compaction    log.cleaner.backoff.ms, at once while dirty     the dirtiest log (cleaner.py)
     flush         1 s, or the shortest flush.ms                   logs with something unflushed for too long,
                                                                   and sealed segments
     checkpoints   log.flush.offset.checkpoint.interval.ms         recovery points, log starts, high watermarks
@@ -121,7 +121,7 @@ class LogMaintenance:
     ) -> None:
         self.settings = settings or MaintenanceSettings()
         self.remover = FileRemover(directory.storage.disk, clock)
-        self.compactor = LogCleaner(
+        self.cleaner = LogCleaner(
             directory.storage,
             directory.checkpoints,
             directory.logs.values,
@@ -150,20 +150,20 @@ class LogMaintenance:
 
     def start(self) -> None:
         """Begin with all chores."""
-        self._task = asyncio.create_task(self._run(), name="janitor")
+        self._task = asyncio.create_task(self._run(), name="log maintenance")
 
     async def stop(self) -> None:
         """End all chores; a compaction that is under way is broken off, what it swapped in stays."""
         self._stopping.set()
         self._wake_cleaners.set()
-        self.compactor.stop()
+        self.cleaner.stop()
         if self._task is not None:
             await self._task
 
     def change_settings(self, settings: MaintenanceSettings) -> None:
         """Use other settings from now on: cleaners start, end and wake accordingly."""
         self.settings = settings
-        self.compactor.settings = settings.cleaner
+        self.cleaner.settings = settings.cleaner
         if self._stopping.is_set():
             return
         self._start_cleaners()
@@ -174,9 +174,9 @@ class LogMaintenance:
         async with asyncio.TaskGroup() as tasks:
 
             def every(chore: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
-                tasks.create_task(self._repeat(chore, interval), name=f"janitor {chore.__name__}")
+                tasks.create_task(self._repeat(chore, interval), name=f"log maintenance {chore.__name__}")
 
-            every(self.retain, lambda: self.settings.retention_check_interval_ms)
+            every(self.delete_old_segments, lambda: self.settings.retention_check_interval_ms)
             every(self.flush, lambda: _TICK_MS)
             every(self.write_checkpoints, lambda: self.settings.checkpoint_interval_ms)
             every(self.expire_producers, lambda: _EXPIRY_CHECK_MS)
@@ -233,10 +233,10 @@ class LogMaintenance:
             return False
 
     # Chores
-    async def retain(self) -> None:
+    async def delete_old_segments(self) -> None:
         """Remove the segments that break a retention rule, except from logs that are being compacted."""
         async for log in in_slices(list(self._directory.logs.values())):
-            if log.topic_partition in self.compactor.busy:
+            if log.topic_partition in self.cleaner.busy:
                 continue
             await self._retain(log)
 
@@ -254,7 +254,7 @@ class LogMaintenance:
 
     async def compact(self) -> None:
         """Compact logs until none is worth it."""
-        while await self.compactor.clean_dirtiest():
+        while await self.cleaner.clean_dirtiest():
             pass
 
     async def flush(self) -> int:
@@ -268,7 +268,7 @@ class LogMaintenance:
                 due.append(log)
         for at in range(0, len(due), _FLUSHES_AT_ONCE):
             some = due[at : at + _FLUSHES_AT_ONCE]
-            flushes = (self._flusher.flushed(log, log.log_end_offset) for log in some)
+            flushes = (self._flusher.flush_up_to(log, log.log_end_offset) for log in some)
             for log, result in zip(some, await asyncio.gather(*flushes, return_exceptions=True), strict=True):
                 if isinstance(result, Exception) and not log.is_closed:
                     logger.error("flushing %s failed: %s", log.topic_partition, result)

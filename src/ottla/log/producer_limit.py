@@ -34,7 +34,7 @@ class ProducerLimit:
         self.count = count
         """Return how many entries there are: what is sent by leaders, loaded and expired is not told."""
         self.max_producers = max_producers
-        self.refusals = 0
+        self.rejections = 0
         self._clock = clock
         self._room = 0
         self._counted_ms: int | None = None
@@ -52,7 +52,7 @@ class ProducerLimit:
         if self._room > 0:
             self._room -= 1
             return
-        self.refusals += 1
+        self.rejections += 1
         self._log_refusals()
         raise KafkaStorageError(
             f"producer {producer_id} is new, and this broker remembers {self.max_producers} producers, as "
@@ -74,5 +74,5 @@ class ProducerLimit:
                 "new idempotent producers are refused: %d are remembered, ottla.producer.ids.max is %d (%d "
                 "batches refused so far). Let programs keep their producer instead of making a new one each "
                 "time, lower producer.id.expiration.ms, or raise ottla.producer.ids.max (about 1 KiB each)",
-                self.count(), self.max_producers, self.refusals,
+                self.count(), self.max_producers, self.rejections,
             )  # fmt: skip

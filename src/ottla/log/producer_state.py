@@ -22,6 +22,7 @@ snapshot is in producer_snapshot.py.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from struct import Struct
 from typing import NamedTuple
@@ -29,8 +30,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from ottla.log.disk import DirEntry, Disk
-from ottla.log.names import CORRUPT, SNAPSHOT, file_name, offset_of
-from ottla.log.open_transactions import EndedTransaction, OpenTransactions
+from ottla.log.file_names import CORRUPT, SNAPSHOT, file_name, offset_of
 from ottla.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -40,12 +40,82 @@ from ottla.protocol.errors import (
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.control import Marker, decode_marker
 
+# Which transactions of a log are open, and how far that lets readers of committed records read.
+#
+# Everything below the *first unstable offset* is decided: its transactions have ended, with markers that
+# are committed themselves. (One whose marker is in the log but above the high watermark still holds readers
+# back: a failover could take the marker away again, and what was readable must stay so.)
+#
+# Transactions begin in the order of their offsets, so a dictionary keeps the oldest one in front.
+
+MAX_UNCOMMITTED = 100_000
+"""How many ended transactions are remembered until their markers are committed; the oldest goes first."""
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction from its first record to its marker."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    is_commit: bool
+
+
+class OpenTransactions:
+    """The open transactions of one log by producer, and those whose markers are not committed yet."""
+
+    __slots__ = ("_open", "_uncommitted")
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        self._uncommitted: deque[EndedTransaction] = deque(maxlen=MAX_UNCOMMITTED)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __bool__(self) -> bool:
+        return bool(self._open or self._uncommitted)
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """Take note of a producer's first transactional batch."""
+        self._open[producer_id] = first_offset
+
+    def end(self, producer_id: int, marker_offset: int, is_commit: bool) -> EndedTransaction | None:
+        """Take note of a marker; return the transaction that it ends, or None if there is none here."""
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        ended = EndedTransaction(producer_id, first_offset, marker_offset, is_commit)
+        self._uncommitted.append(ended)
+        return ended
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest transaction starts that has no marker; None if all have one."""
+        return next(iter(self._open.values())) if self._open else None
+
+    def committed_up_to(self, high_watermark: int) -> None:
+        """Forget ended transactions whose markers are below the high watermark."""
+        waiting = self._uncommitted
+        while waiting and waiting[0].marker_offset < high_watermark:
+            waiting.popleft()
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Return where the first transaction starts that is not decided for good; None if all are."""
+        self.committed_up_to(high_watermark)
+        first = self.first_open_offset
+        for ended in self._uncommitted:
+            if first is None or ended.first_offset < first:
+                first = ended.first_offset
+        return first
+
+
 # What a log remembers of one producer: its epoch, its last batches, its open transaction.
 
 BATCHES_KEPT = 5
 
 
-class BatchMark(NamedTuple):
+class BatchMetadata(NamedTuple):
     """One of the last batches of a producer."""
 
     first_sequence: int
@@ -67,7 +137,7 @@ class ProducerEntry:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.batches: tuple[BatchMark, ...] = ()
+        self.batches: tuple[BatchMetadata, ...] = ()
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.txn_first_offset = -1
@@ -114,7 +184,7 @@ class ProducerState:
         return self._producers
 
     # Deciding
-    def check(self, header: BatchHeader) -> BatchMark | None:
+    def check(self, header: BatchHeader) -> BatchMetadata | None:
         """Return None if the batch may be appended, or the earlier batch that it repeats; or raise."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
@@ -140,7 +210,7 @@ class ProducerState:
                 f"with sequence number {header.base_sequence}, not 0"
             )
 
-    def _find_duplicate(self, entry: ProducerEntry, header: BatchHeader) -> BatchMark:
+    def _find_duplicate(self, entry: ProducerEntry, header: BatchHeader) -> BatchMetadata:
         first, last = header.base_sequence, header.last_sequence
         for mark in entry.batches:
             if mark.first_sequence == first and mark.last_sequence == last:
@@ -184,7 +254,7 @@ class ProducerState:
         last = (first + delta) & SEQUENCE_MASK if first >= 0 else first
         entry.batches = (
             *entry.batches[1 - BATCHES_KEPT :],
-            BatchMark(first, last, last_offset, delta, timestamp),
+            BatchMetadata(first, last, last_offset, delta, timestamp),
         )
         entry.last_timestamp = timestamp
         if entry.txn_first_offset < 0 and header.is_transactional:
@@ -284,7 +354,7 @@ _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
 _VERSION = 1
 _CRC_FROM = 6
-_NO_MARKS = (BatchMark(-1, -1, -1, 0, -1),)
+_NO_MARKS = (BatchMetadata(-1, -1, -1, 0, -1),)
 
 
 class CorruptSnapshot(Exception):
@@ -338,7 +408,7 @@ def _add(
     entry.txn_first_offset = txn_first_offset
     if last_offset >= 0:
         first = (last_sequence - offset_delta) & SEQUENCE_MASK if last_sequence >= 0 else last_sequence
-        mark = BatchMark(first, last_sequence, last_offset, offset_delta, timestamp)
+        mark = BatchMetadata(first, last_sequence, last_offset, offset_delta, timestamp)
         entry.batches = (*entry.batches[1 - BATCHES_KEPT :], mark)
 
 

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from zlib import crc32
 
+from ottla.log.file_names import DELETED, SWAP
 from ottla.log.log_config import INT_MAX, LogConfig
-from ottla.log.names import DELETED, SWAP
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage
 from ottla.protocol.errors import RecordListTooLarge

@@ -6,7 +6,7 @@ import errno
 import logging
 from collections.abc import Callable
 
-from ottla.log.boot_id import doubt_boot
+from ottla.log.boot_id import mark_disk_failed
 from ottla.log.disk import Disk
 from ottla.log.file_pool import DEFAULT_OPEN_FILES, FilePool
 from ottla.log.producer_limit import ProducerLimit
@@ -20,7 +20,7 @@ _PASSING = _NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENO
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def is_passing(error: OSError) -> bool:
+def is_transient(error: OSError) -> bool:
     """Return whether nothing is wrong with the disk: what failed may be done later."""
     return error.errno in _PASSING
 
@@ -34,7 +34,7 @@ class Storage:
     refused, reads go on. (Whoever reports a failure has left everything as it was before.)
     """
 
-    __slots__ = ("disk", "offline_reason", "on_full", "on_offline", "path", "pool", "producer_limit")
+    __slots__ = ("disk", "offline_reason", "on_disk_full", "on_offline", "path", "pool", "producer_limit")
 
     def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
@@ -43,7 +43,7 @@ class Storage:
         self.offline_reason: str | None = None
         self.on_offline: Callable[[], None] | None = None
         self.producer_limit: ProducerLimit | None = None
-        self.on_full: Callable[[], None] | None = None
+        self.on_disk_full: Callable[[], None] | None = None
         """Called when an append, or a new log, finds no room; on the loop."""
 
     def check_writable(self) -> None:
@@ -53,7 +53,7 @@ class Storage:
 
     def write_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """Return what to raise after a failed write; the directory goes offline unless it will pass."""
-        if is_passing(error):
+        if is_transient(error):
             logger.warning("%s: %s; it was not done, and is tried again when asked", what, error)
         else:
             self.take_offline(f"{what}: {error}")
@@ -61,8 +61,8 @@ class Storage:
 
     def append_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """Return what to raise after a failed append, which is also how a full disk is noticed."""
-        if error.errno in _FULL and self.on_full is not None:
-            self.on_full()
+        if error.errno in _FULL and self.on_disk_full is not None:
+            self.on_disk_full()
         return self.write_failed(what, error)
 
     def flush_failed(self, what: str, error: OSError) -> None:
@@ -76,7 +76,7 @@ class Storage:
         """Refuse writes from now on; the first reason is kept."""
         if self.offline_reason is None:
             self.offline_reason = reason
-            doubt_boot(self.disk, self.path)
+            mark_disk_failed(self.disk, self.path)
             logger.error(
                 "log directory %s is offline for writes until the broker restarts: %s", self.path, reason
             )

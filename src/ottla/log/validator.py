@@ -1,9 +1,9 @@
-"""What a produced batch must satisfy, and what is done to it, before a leader appends it.
+"""Validate a produced batch before the leader appends it, and rewrite it if the topic's config asks for that.
 
-By default this is a glance at the header. Only topics whose configuration asks for more (LogAppendTime,
-a `compression.type` of their own, compaction, a limit on the age of timestamps) cost more than that. Where
-the records themselves have to be read it can be a second, in the worst case: then `is_costly` says so, and
-the caller can `look_inside` in a thread before it appends.
+By default only the header is checked. Some topic configs need more: LogAppendTime, a `compression.type` other
+than `producer`, compaction, a limit on the age of timestamps. If the records themselves must be read, that
+can take up to a second: `is_expensive_to_validate` then returns True, and the caller runs `validate_records`
+in a thread before it appends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.protocol.records.batch import (
     stamp_log_append_time,
 )
 from ottla.protocol.records.compression import CODEC_NAMES, compress, decompress
-from ottla.protocol.records.records import MAX_DECOMPRESSED_BYTES, skim_records
+from ottla.protocol.records.records import MAX_DECOMPRESSED_BYTES, iter_record_heads
 
 MOST_RECORDS_AT_ONCE = 100
 """Records of a batch that are read on the loop; compressed ones are not, as they may be very many."""
@@ -47,7 +47,7 @@ class ValidatedBatch(NamedTuple):
     log_append_time_ms: int
 
 
-def needs_inspection(config: LogConfig) -> bool:
+def needs_validation(config: LogConfig) -> bool:
     """Return whether more than the header's own timestamp has to be looked at."""
     return (
         config.uses_log_append_time
@@ -75,7 +75,7 @@ def check_header(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
         )
 
 
-def is_costly(header: BatchHeader, config: LogConfig) -> bool:
+def is_expensive_to_validate(header: BatchHeader, config: LogConfig) -> bool:
     """Return whether to admit a batch takes longer than the loop should wait for it."""
     if not recompresses(header, config):
         if not (config.is_compacted or _inspects_times(config)):
@@ -85,7 +85,7 @@ def is_costly(header: BatchHeader, config: LogConfig) -> bool:
     return not header.is_control
 
 
-def look_inside(
+def validate_records(
     batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, pace: Pace | None = None
 ) -> tuple[memoryview, BatchHeader]:
     """Check the records as their topic demands, compress them anew if it wants that, return the result.
@@ -104,12 +104,12 @@ def look_inside(
     return batch, header
 
 
-def admit(
-    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, *, is_inspected: bool = False
+def validate_batch(
+    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, *, is_validated: bool = False
 ) -> ValidatedBatch:
-    """Return a batch as its topic wants it stored; `is_inspected` if `look_inside` has seen it already."""
-    if not is_inspected:
-        batch, header = look_inside(batch, header, config, now_ms)
+    """Return the batch as it is to be stored; `is_validated` says that `validate_records` has been called."""
+    if not is_validated:
+        batch, header = validate_records(batch, header, config, now_ms)
     if not config.uses_log_append_time:
         check_header(header, config, now_ms)
         return ValidatedBatch(batch, header, NO_TIMESTAMP)
@@ -133,7 +133,7 @@ def _inspect_records(
     latest_ms = now_ms + config.timestamp_after_max_ms
     keyless: list[int] = []
     misdated: list[int] = []
-    for number, record in enumerate(skim_records(batch)):
+    for number, record in enumerate(iter_record_heads(batch)):
         if pace is not None and (number + 1) % _RECORDS_AT_A_STRETCH == 0:
             pace()
         if config.is_compacted and record.key_bytes < 0:

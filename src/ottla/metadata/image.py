@@ -2,7 +2,7 @@
 
 `apply` makes a new image and shares everything that did not change, so that an image is cheap to
 make (one copy of the dictionaries that were touched, whatever the number of records) and so that
-`changes` can find by identity which topics differ.
+`diff_images` can find by identity which topics differ.
 
 `records()` is the inverse of `apply`: folding them into `EMPTY` gives an equal image. A store uses
 that to replace the start of its log by a snapshot.
@@ -50,7 +50,7 @@ __all__ = [
     "ImageChanges",
     "PartitionImage",
     "TopicImage",
-    "changes",
+    "diff_images",
 ]
 
 
@@ -143,17 +143,17 @@ EMPTY = ClusterImage()
 class ImageChanges:
     """What differs between two images.
 
-    `grown` are the topics that gained partitions, or whose partitions have another leader, epoch, ISR or
+    `changed` are the topics that gained partitions, or whose partitions have another leader, epoch, ISR or
     replicas.
     """
 
     created: tuple[TopicImage, ...]
     deleted: tuple[TopicImage, ...]
-    grown: tuple[TopicImage, ...]
+    changed: tuple[TopicImage, ...]
     configs: frozenset[ConfigKey]
 
 
-def changes(old: ClusterImage, new: ClusterImage) -> ImageChanges:
+def diff_images(old: ClusterImage, new: ClusterImage) -> ImageChanges:
     """Compare two images; a topic deleted and recreated in between is in both lists."""
     created: list[TopicImage] = []
     deleted: list[TopicImage] = []

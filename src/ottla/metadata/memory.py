@@ -33,7 +33,7 @@ from ottla.metadata.store import (
 #     server.cut(1)                    # broker 1 no longer reaches the store; its session ends in 2 s
 #     server.heal(1)                   # it does again, and learns whether its session is over
 #     server.expire_node(2)            # the session ends now, as if it had timed out
-#     server.lose_answers(3)           # appends of broker 3 happen, but it is not told
+#     server.lose_responses(3)           # appends of broker 3 happen, but it is not told
 #     server.latency = lambda: ...     # seconds, asked for every call and every notice of a watcher
 #
 # A broker that crashes is cut: its session outlives it by the timeout.
@@ -80,7 +80,7 @@ class MemoryServer:
         self._cut: dict[int, asyncio.Event] = {}
         self._expiries: dict[int, asyncio.TimerHandle] = {}
         self._untold: dict[int, list[Session]] = {}
-        self._answers_lost: set[int] = set()
+        self._responses_lost: set[int] = set()
         self._log_watchers: list[Watcher] = []
         self._session_watchers: list[Watcher] = []
 
@@ -131,13 +131,13 @@ class MemoryServer:
         live = self._live.get(node_id)
         return None if live is None else live.session
 
-    def lose_answers(self, node_id: int, lost: bool = True) -> None:
+    def lose_responses(self, node_id: int, lost: bool = True) -> None:
         """Carry out the broker's appends without telling it (or no longer do that)."""
-        (self._answers_lost.add if lost else self._answers_lost.discard)(node_id)
+        (self._responses_lost.add if lost else self._responses_lost.discard)(node_id)
 
-    def loses_answers(self, node_id: int | None) -> bool:
+    def loses_responses(self, node_id: int | None) -> bool:
         """Return whether the broker is not told of its appends."""
-        return node_id in self._answers_lost
+        return node_id in self._responses_lost
 
     def cut_until(self, node_id: int | None) -> asyncio.Event | None:
         """Return what is set when the broker's connection is healed; None if it is not cut."""
@@ -181,7 +181,7 @@ class MemoryServer:
         live = self._live.get(session.node_id)
         return live is not None and live.session is session
 
-    def stand(self, session: Session) -> asyncio.Future[int]:
+    def add_candidate(self, session: Session) -> asyncio.Future[int]:
         """Add a candidate; the future gets its controller epoch."""
         elected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._candidates.append((session, elected))
@@ -324,7 +324,7 @@ class MemoryStore:
         await self._reach()
         if not self.server.is_alive(session):
             raise SessionLost(f"the session of broker {session.node_id} is over")
-        elected = self.server.stand(session)
+        elected = self.server.add_candidate(session)
         try:
             outcomes: list[asyncio.Future[Any]] = [elected, session.lost]
             await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
@@ -349,7 +349,7 @@ class MemoryStore:
         """Append one entry and return its version."""
         await self._reach()
         version = self.server.append(records, expected_version, controller_epoch)
-        if self.server.loses_answers(self.node_id):
+        if self.server.loses_responses(self.node_id):
             raise StoreUnavailable("the answer of the store was lost")
         return version
 

@@ -1,1 +1,16 @@
-"""What a broker tells about itself over HTTP: metrics for Prometheus, its health, and whether it is ready."""
+"""Metrics for Prometheus, and health and readiness over HTTP.
+
+Reading order:
+
+    service             the HTTP endpoints /metrics, /healthz and /readyz of one broker
+    http_server         a small HTTP/1.1 server on h11
+    health              the responses of /healthz and /readyz
+    metric              how a metric is declared; catalogue lists all of them
+    jmx_metrics, exporter_metrics, own_metrics          the declarations
+    samples             the values that one scrape collects
+    broker_source, partition_source, coordinator_source where the values come from
+    recent              event loop lag, and latencies of the last minutes
+    remote_lag          consumer lag in partitions without a local replica
+    exposition          samples -> Prometheus text
+    metrics_docs        the page docs/metrics.md
+"""

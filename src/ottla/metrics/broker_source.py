@@ -1,4 +1,4 @@
-"""Metrics of the broker as a whole: its network, requests, queues and topics."""
+"""Collect the metrics of the whole broker: network, requests, queues and topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MS_PER_S = 1000
 
 
 def broker(view: BrokerView, samples: Samples) -> None:
-    """Add who the broker is."""
+    """Add the broker's identity."""
     services = view.services
     cluster_id, node_id = services.cluster.image.cluster_id, str(services.node_id)
     samples.put(own_metrics.BUILD_INFO, 1, view.version, node_id, cluster_id)
@@ -25,7 +25,7 @@ def broker(view: BrokerView, samples: Samples) -> None:
 
 
 def network(view: BrokerView, samples: Samples) -> None:
-    """Add connections, queues and budgets."""
+    """Add connections, queues and memory limits."""
     server, services, stats = view.server, view.services, view.server.stats
     put = samples.put
     put(own_metrics.CONNECTIONS, stats.connections)
@@ -35,22 +35,22 @@ def network(view: BrokerView, samples: Samples) -> None:
     put(own_metrics.NETWORK_BYTES, stats.bytes_in, "in")
     put(own_metrics.NETWORK_BYTES, stats.bytes_out, "out")
     put(own_metrics.READ_PAUSES, stats.waits)
-    put(own_metrics.IN_FLIGHT, server.requests.held)
+    put(own_metrics.IN_FLIGHT, server.requests.used)
     put(own_metrics.IN_FLIGHT_LIMIT, server.requests.limit)
     memory = server.frame_bytes
-    put(own_metrics.MEMORY, memory.held)
+    put(own_metrics.MEMORY, memory.used)
     put(own_metrics.MEMORY_LIMIT, memory.limit)
     put(own_metrics.FETCH_SESSIONS, len(services.fetch_sessions))
-    put(jmx_metrics.MEMORY_USED, memory.held)
-    put(jmx_metrics.MEMORY_AVAILABLE, max(0, memory.limit - memory.held))
+    put(jmx_metrics.MEMORY_USED, memory.used)
+    put(jmx_metrics.MEMORY_AVAILABLE, max(0, memory.limit - memory.used))
     put(jmx_metrics.REQUEST_QUEUE, server.requests.waiting + memory.waiting)
     put(jmx_metrics.PURGATORY, len(services.purgatory), "Fetch")
-    put(jmx_metrics.PURGATORY, server.requests.held, "Produce")
+    put(jmx_metrics.PURGATORY, server.requests.used, "Produce")
     put(jmx_metrics.PURGATORY, services.groups.parked_count, "Rebalance")
 
 
 def requests(view: BrokerView, samples: Samples, recent: Recent) -> None:
-    """Add how many requests there were, and how long they took."""
+    """Add the number of requests, and their latencies."""
     samples.put(own_metrics.SLOW_REQUESTS, view.dispatcher.slow.count)
     by_api: dict[str, RequestTimes] = {}
     for times in view.dispatcher.times():
@@ -63,7 +63,7 @@ def requests(view: BrokerView, samples: Samples, recent: Recent) -> None:
     for name, times in by_api.items():
         samples.put(own_metrics.REQUEST_SECONDS, Distribution(tuple(times.buckets), times.total_s), name)
         samples.put(own_metrics.REQUEST_LOCAL, times.local_s, name)
-        newest = recent.since(name, times.buckets)
+        newest = recent.recent_counts(name, times.buckets)
         quantiles = {each: quantile(newest, float(each)) * MS_PER_S for each in QUANTILES}
         total_ms = times.total_s * MS_PER_S
         samples.put(jmx_metrics.TOTAL_TIME, Summary(times.count, total_ms, quantiles), name)
@@ -76,13 +76,13 @@ def _add(into: RequestTimes, times: RequestTimes) -> None:
 
 
 def topics(view: BrokerView, samples: Samples) -> Iterator[None]:
-    """Add what went in and out: of all topics together, and of each of them up to the limit."""
+    """Add the traffic of all topics together, and of each topic up to the limit."""
     partitions = view.services.partitions
     traffic, limit = partitions.traffic, view.services.config.ottla_metrics_max_topics
     total = traffic.total()
     _put_traffic(samples, total)
-    samples.put(jmx_metrics.REPLICATION_BYTES_IN, total.copied_bytes_in)
-    samples.put(jmx_metrics.REPLICATION_BYTES_OUT, total.copied_bytes_out)
+    samples.put(jmx_metrics.REPLICATION_BYTES_IN, total.replicated_bytes_in)
+    samples.put(jmx_metrics.REPLICATION_BYTES_OUT, total.replicated_bytes_out)
     samples.put(own_metrics.LEFT_OUT, max(0, len(traffic.topics) - limit), "topics")
     for name, each in list(traffic.topics.items())[:limit]:
         _put_traffic(samples, each, name)

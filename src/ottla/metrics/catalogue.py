@@ -19,7 +19,7 @@ PROCESS_SAMPLES = (
     "python_gc_objects_uncollectable_total",
     "python_info",
 )
-"""What the Prometheus client tells of any Python process."""
+"""The metrics that the Prometheus client adds for any Python process."""
 
 
 def _declared(module: ModuleType) -> tuple[Metric, ...]:

@@ -1,4 +1,4 @@
-"""Metrics of consumer groups and transactions, told by the broker that coordinates them."""
+"""Collect the metrics of the consumer groups and transactions that this broker coordinates."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ottla.metrics.samples import Samples
 from ottla.metrics.view import BrokerView
 
 
-def groups(view: BrokerView, samples: Samples, elsewhere: RemoteLag) -> Iterator[None]:
-    """Add every group that is coordinated here, up to the limits, and how far it is behind."""
+def groups(view: BrokerView, samples: Samples, remote_lag: RemoteLag) -> Iterator[None]:
+    """Add the lag of every group that this broker coordinates, up to the limits."""
     coordinator, config = view.services.groups, view.services.config
     states: Counter[str] = Counter()
     offset_count = 0
@@ -25,7 +25,7 @@ def groups(view: BrokerView, samples: Samples, elsewhere: RemoteLag) -> Iterator
         committed = machine.offsets.of_group(group_id).values()
         offset_count += sum(len(each) for each in committed)
         if rows.begin(group_id, _member_count(machine, group_id)):
-            for each in coordinator.lag_now(machine, group_id, elsewhere.of_group(group_id)):
+            for each in coordinator.lag_now(machine, group_id, remote_lag.lookup(group_id)):
                 rows.add(group_id, each)
                 yield
             rows.end(group_id)
@@ -59,7 +59,7 @@ class _GroupRows:
         self._sums: dict[str, list[float]] = {}
 
     def begin(self, group_id: str, members: int) -> bool:
-        """Begin with a group, if there is room for one more."""
+        """Start a group, if the limit allows one more."""
         if self._groups_left <= 0:
             self._groups_left_out += 1
             return False
@@ -69,7 +69,7 @@ class _GroupRows:
         return True
 
     def add(self, group_id: str, each: PartitionLag) -> None:
-        """Add one partition; those above the limit count in the sums only."""
+        """Add one partition; those above the limit are part of the sums only."""
         sums = self._sums.setdefault(each.topic, [0, 0, 0.0])
         sums[0] += each.committed_offset
         if each.lag is None:
@@ -96,14 +96,14 @@ class _GroupRows:
             self._samples.put(exporter_metrics.GROUP_LAG_SECONDS_MAX, seconds, group_id, topic)
 
     def put_left_out(self) -> None:
-        """Say what is not there."""
+        """Add how many groups and partitions the limits left out."""
         self._samples.put(own_metrics.LEFT_OUT, self._groups_left_out, "groups")
         self._samples.put(own_metrics.LEFT_OUT, self._partitions_left_out, "group_partitions")
         self._samples.put(own_metrics.UNKNOWN_LAG, self._unknown)
 
 
 def transactions(view: BrokerView, samples: Samples) -> Iterator[None]:
-    """Add the transactional ids that are coordinated here, by state."""
+    """Add the transactional ids that this broker coordinates, by state."""
     coordinator, now_ms = view.services.transactions, view.services.clock.wall_ms()
     states: Counter[State] = Counter()
     prepared, oldest_ms = 0, now_ms

@@ -1,72 +1,87 @@
-"""The metrics of kafka_exporter, which asks a cluster from outside; here the brokers tell them themselves.
+"""The metrics of kafka_exporter, served by the brokers themselves.
 
-kafka_exporter runs once for a whole cluster, so dashboards sum what it says. Of these every series is
-therefore served by exactly one broker.
+kafka_exporter runs once per cluster, so dashboards sum its series. Therefore exactly one broker serves each
+series.
 """
 
 from __future__ import annotations
 
 from ottla.metrics.metric import Reporter, gauge
 
-BROKERS = gauge("kafka_brokers", "Brokers alive in the cluster.", teller=Reporter.CONTROLLER)
-BROKER_INFO = gauge("kafka_broker_info", "1 for a broker that runs.", "id", "address")
+BROKERS = gauge("kafka_brokers", "Number of live brokers in the cluster.", reporter=Reporter.CONTROLLER)
+BROKER_INFO = gauge("kafka_broker_info", "1 for a live broker.", "id", "address")
 
 TOPIC_PARTITIONS = gauge(
-    "kafka_topic_partitions", "Partitions of a topic.", "topic", teller=Reporter.CONTROLLER
+    "kafka_topic_partitions", "Number of partitions of a topic.", "topic", reporter=Reporter.CONTROLLER
 )
 
 _PARTITION = "kafka_topic_partition_"
 _LABELS = ("topic", "partition")
 CURRENT_OFFSET = gauge(
-    f"{_PARTITION}current_offset", "The end of what consumers can read.", *_LABELS, teller=Reporter.LEADER
+    f"{_PARTITION}current_offset",
+    "High watermark: the end of what consumers can read.",
+    *_LABELS,
+    reporter=Reporter.LEADER,
 )
-OLDEST_OFFSET = gauge(f"{_PARTITION}oldest_offset", "The first offset.", *_LABELS, teller=Reporter.LEADER)
-IN_SYNC = gauge(f"{_PARTITION}in_sync_replica", "Replicas in sync.", *_LABELS, teller=Reporter.LEADER)
-LEADER = gauge(f"{_PARTITION}leader", "The number of the leader.", *_LABELS, teller=Reporter.LEADER)
+OLDEST_OFFSET = gauge(f"{_PARTITION}oldest_offset", "The first offset.", *_LABELS, reporter=Reporter.LEADER)
+IN_SYNC = gauge(f"{_PARTITION}in_sync_replica", "Replicas in sync.", *_LABELS, reporter=Reporter.LEADER)
+LEADER = gauge(f"{_PARTITION}leader", "Node id of the leader.", *_LABELS, reporter=Reporter.LEADER)
 IS_PREFERRED = gauge(
-    f"{_PARTITION}leader_is_preferred", "1 if the first replica leads.", *_LABELS, teller=Reporter.LEADER
+    f"{_PARTITION}leader_is_preferred",
+    "1 if the preferred replica is the leader.",
+    *_LABELS,
+    reporter=Reporter.LEADER,
 )
-REPLICAS = gauge(f"{_PARTITION}replicas", "Replicas.", *_LABELS, teller=Reporter.LEADER)
+REPLICAS = gauge(f"{_PARTITION}replicas", "Replicas.", *_LABELS, reporter=Reporter.LEADER)
 UNDER_REPLICATED = gauge(
     f"{_PARTITION}under_replicated_partition",
-    "1 if a replica is not in sync.",
+    "1 if a replica is out of sync.",
     *_LABELS,
-    teller=Reporter.LEADER,
+    reporter=Reporter.LEADER,
 )
 
 _GROUP = "kafka_consumergroup_"
 _OF_GROUP = ("consumergroup", "topic", "partition")
 GROUP_OFFSET = gauge(
-    f"{_GROUP}current_offset", "The committed offset.", *_OF_GROUP, teller=Reporter.COORDINATOR
+    f"{_GROUP}current_offset",
+    "Committed offset of a group in a partition.",
+    *_OF_GROUP,
+    reporter=Reporter.COORDINATOR,
 )
 GROUP_OFFSET_SUM = gauge(
     f"{_GROUP}current_offset_sum",
-    "The committed offsets of a topic, added up.",
+    "Sum of a group's committed offsets in a topic.",
     "consumergroup",
     "topic",
-    teller=Reporter.COORDINATOR,
+    reporter=Reporter.COORDINATOR,
 )
 GROUP_LAG = gauge(
     f"{_GROUP}lag",
-    "Records between the committed offset and the end.",
+    "Consumer lag: records between the committed offset and the high watermark.",
     *_OF_GROUP,
-    teller=Reporter.COORDINATOR,
+    reporter=Reporter.COORDINATOR,
 )
 GROUP_LAG_SUM = gauge(
-    f"{_GROUP}lag_sum", "The same for a topic.", "consumergroup", "topic", teller=Reporter.COORDINATOR
+    f"{_GROUP}lag_sum",
+    "Consumer lag summed over a topic.",
+    "consumergroup",
+    "topic",
+    reporter=Reporter.COORDINATOR,
 )
-GROUP_MEMBERS = gauge(f"{_GROUP}members", "Members of a group.", "consumergroup", teller=Reporter.COORDINATOR)
+GROUP_MEMBERS = gauge(
+    f"{_GROUP}members", "Members of a group.", "consumergroup", reporter=Reporter.COORDINATOR
+)
 GROUP_LAG_SECONDS = gauge(
     f"{_GROUP}lag_seconds",
-    "The age of the first record that the group has not read; 0 when it has read all. "
-    "(kafka_exporter has no such: only a broker can know it.)",
+    "Consumer lag in seconds: the age of the first record that the group has not read; 0 without lag. "
+    "(Not in kafka_exporter: only a broker can know it.)",
     *_OF_GROUP,
-    teller=Reporter.COORDINATOR,
+    reporter=Reporter.COORDINATOR,
 )
 GROUP_LAG_SECONDS_MAX = gauge(
     f"{_GROUP}lag_seconds_max",
     "The largest lag_seconds of a topic's partitions.",
     "consumergroup",
     "topic",
-    teller=Reporter.COORDINATOR,
+    reporter=Reporter.COORDINATOR,
 )

@@ -1,7 +1,7 @@
-"""From samples to the text that Prometheus reads. Runs in a thread: many samples take a while.
+"""Encode samples in the Prometheus text format. Runs in a thread: many samples take a while.
 
-The Prometheus client is imported with this module, which is imported with the first scrape: brokers that
-nobody asks start without it.
+The Prometheus client is imported with this module, which is imported by the first scrape: brokers that are
+not scraped start without it.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Sample
 
-from ottla.api.support.produce_scheduler import nap
 from ottla.api.support.request_times import BOUNDS_S
+from ottla.api.support.yielding import yield_to_loop
 from ottla.metrics.catalogue import METRICS
 from ottla.metrics.metric import Kind, Metric
 from ottla.metrics.samples import Column, Distribution, Samples, Summary
 
 GZIP_LEVEL = 1
-SAMPLES_PER_NAP = 200
+SAMPLES_PER_YIELD = 200
 _TOTAL = "_total"
-_NOWHERE = CollectorRegistry(auto_describe=False)
+_UNUSED_REGISTRY = CollectorRegistry(auto_describe=False)
 _PROCESS: tuple[Collector, ...] = (
-    ProcessCollector(registry=_NOWHERE),
-    PlatformCollector(registry=_NOWHERE),
-    GCCollector(registry=_NOWHERE),
+    ProcessCollector(registry=_UNUSED_REGISTRY),
+    PlatformCollector(registry=_UNUSED_REGISTRY),
+    GCCollector(registry=_UNUSED_REGISTRY),
 )
 
 
 def render(samples: Samples, accept: str, *, zipped: bool) -> tuple[bytes, str]:
-    """Return the answer to a scrape and its content type, which is OpenMetrics for those who accept that."""
+    """Return the body of a scrape and its content type: OpenMetrics if the client accepts it."""
     encode, content_type = choose_encoder(accept)
     body = encode(_Families(samples))
     return (gzip.compress(body, GZIP_LEVEL) if zipped else body), content_type
 
 
 class _Families(Collector):
-    """The samples as the Prometheus client wants them, one metric after the other."""
+    """The samples as the Prometheus client expects them, one metric after the other."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
@@ -51,14 +51,14 @@ class _Families(Collector):
             metric = METRICS[name]
             shown = name.removesuffix(_TOTAL) if metric.kind is Kind.COUNTER else name
             family = Family(shown, metric.help, metric.kind.value)
-            # One after the other as they are written, never all at once: see Column.
-            family.samples = cast(list[Sample], _written_out(metric, column))
+            # A generator, so that they never exist all at once: see Column.
+            family.samples = cast(list[Sample], _samples(metric, column))
             yield family
         for each in _PROCESS:
             yield from each.collect()
 
 
-def _written_out(metric: Metric, column: Column) -> Iterator[Sample]:
+def _samples(metric: Metric, column: Column) -> Iterator[Sample]:
     for number, (values, value) in enumerate(zip(column.labels, column.values, strict=True)):
         labels = dict(zip(metric.labels, values, strict=False))
         if isinstance(value, Distribution):
@@ -67,8 +67,8 @@ def _written_out(metric: Metric, column: Column) -> Iterator[Sample]:
             yield from _summary(metric.name, labels, value)
         else:
             yield Sample(metric.name, labels, value)
-        if number % SAMPLES_PER_NAP == 0:
-            nap()
+        if number % SAMPLES_PER_YIELD == 0:
+            yield_to_loop()
 
 
 def _histogram(name: str, labels: dict[str, str], value: Distribution) -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""Whether a broker is alive, and whether it is ready: pure answers to /healthz and /readyz."""
+"""The responses of /healthz (liveness) and /readyz (readiness). Pure code."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ STARTING, RUNNING, STOPPING = "starting", "running", "stopping"
 
 
 def health(view: BrokerView | None, phase: str, loop_lag_s: float) -> Response:
-    """Answer that the broker lives, which whoever reads this knows, and whether it can write."""
+    """Return the liveness response: 200 while the log directory can be written."""
     offline = None if view is None else view.services.log_directory.storage.offline_reason
-    said = {
+    body = {
         "healthy": offline is None,
         "phase": phase,
         "log_directory": "online" if offline is None else f"offline: {offline}",
         "event_loop_lag_seconds": round(loop_lag_s, 6),
     }
-    return _answer(said, offline is None)
+    return _answer(body, offline is None)
 
 
 def readiness(view: BrokerView | None, phase: str) -> Response:
-    """Answer whether clients should be sent here; if not, why not."""
-    reasons = why_not_ready(view, phase)
+    """Return the readiness response: 200 if clients may be routed here, otherwise 503 with the reasons."""
+    reasons = not_ready_reasons(view, phase)
     return _answer({"ready": not reasons, "phase": phase, "reasons": reasons}, not reasons)
 
 
-def why_not_ready(view: BrokerView | None, phase: str) -> list[str]:
-    """Return what stands against sending clients here."""
+def not_ready_reasons(view: BrokerView | None, phase: str) -> list[str]:
+    """Return the reasons why the broker is not ready."""
     if view is None or phase != RUNNING:
         return [f"the broker is {phase}"]
     services = view.services
     reasons = []
     if not services.controller.is_registered:
-        reasons.append("the broker has lost its session and is not part of the cluster at the moment")
+        reasons.append("the broker has lost its session and is fenced")
     if services.log_directory.storage.offline_reason is not None:
         reasons.append(f"the log directory is offline: {services.log_directory.storage.offline_reason}")
     for what, count in (
@@ -44,9 +44,9 @@ def why_not_ready(view: BrokerView | None, phase: str) -> list[str]:
         ("transactions", services.transactions.loading_count),
     ):
         if count:
-            reasons.append(f"{count} partitions with the state of {what} are still being read")
+            reasons.append(f"{count} partitions of {what} are still loading")
     return reasons
 
 
-def _answer(said: dict[str, object], is_well: bool) -> Response:
-    return Response(f"{json.dumps(said)}\n".encode(), JSON, 200 if is_well else 503)
+def _answer(body: dict[str, object], is_healthy: bool) -> Response:
+    return Response(f"{json.dumps(body)}\n".encode(), JSON, 200 if is_healthy else 503)

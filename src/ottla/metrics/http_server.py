@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server: GET and HEAD of a few paths, for Prometheus, load balancers and people.
 
-h11 speaks the protocol; here are the socket and the bounds: how many connections, how large a request, how
-long a client may take to send it or to read the answer. What is wrong is answered with its status, and the
+h11 implements the protocol; this module adds the socket and the limits: number of connections, size of a
+request, time to send it and to read the response. An invalid request is answered with its status, and the
 connection is closed.
 """
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOST_CONNECTIONS = 32
-MOST_HEAD_BYTES = 16 << 10
-MOST_BODY_BYTES = 16 << 10
+MAX_CONNECTIONS = 32
+MAX_HEAD_BYTES = 16 << 10
+MAX_BODY_BYTES = 16 << 10
 READ_BYTES = 8 << 10
 REQUEST_WITHIN_S = 30.0
-"""How long a connection may go without a whole request."""
+"""How long a connection may be open without a complete request."""
 READ_WITHIN_S = 30.0
-"""How long a client may take to read an answer."""
+"""How long a client may take to read a response."""
 METHODS = (b"GET", b"HEAD")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for."""
+    """A request."""
 
     path: str
     accept: str = ""
@@ -43,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered."""
+    """A response."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -55,7 +55,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class HttpServer:
-    """Answers with what `handler` returns. Start and stop are its owner's to call."""
+    """Serves what `handler` returns. The owner calls start and stop."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -63,8 +63,8 @@ class HttpServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> Address:
-        """Listen; return the address really in use. OSError if that is impossible."""
-        # Every interface with a port of the system's choice: one family only, so that there is one port.
+        """Listen; return the bound address. Raise OSError if that is impossible."""
+        # All interfaces with a port chosen by the system: one address family only, so that there is one port.
         bind = host or ("0.0.0.0" if port == 0 else None)
         self._server = await asyncio.start_server(self._connected, bind, port, limit=READ_BYTES)
         return Address(host, self._server.sockets[0].getsockname()[1])
@@ -78,7 +78,7 @@ class HttpServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= MOST_CONNECTIONS:
+        if len(self._tasks) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -86,9 +86,9 @@ class HttpServer:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        import h11  # with the first connection: brokers that nobody asks start without it
+        import h11  # imported with the first connection: brokers that are not scraped start without it
 
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD_BYTES)
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         try:
             while True:
                 try:
@@ -105,14 +105,14 @@ class HttpServer:
                     break
                 connection.start_next_cycle()
         except (OSError, TimeoutError):
-            pass  # gone, or too slow
+            pass  # disconnected, or too slow
         finally:
             writer.transport.abort() if writer.is_closing() else writer.close()
 
     async def _answer(self, request: h11.Request) -> Response:
         if request.method not in METHODS:
             allowed = (("Allow", "GET, HEAD"),)
-            return Response(b"only GET and HEAD are answered here\n", status=405, headers=allowed)
+            return Response(b"only GET and HEAD are supported\n", status=405, headers=allowed)
         headers = dict(request.headers)
         asked = Request(
             request.target.decode("latin-1").partition("?")[0],
@@ -122,8 +122,8 @@ class HttpServer:
         try:
             return await self._handler(asked)
         except Exception:
-            logger.exception("%s cannot be answered", asked.path)
-            return Response(b"the broker failed; its log says why\n", status=500)
+            logger.exception("cannot answer %s", asked.path)
+            return Response(b"internal error; see the broker's log\n", status=500)
 
 
 def _refusal(status: int, reason: str) -> Response:
@@ -131,7 +131,7 @@ def _refusal(status: int, reason: str) -> Response:
 
 
 async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
-    """Return the next request, whose body is read and thrown away; None if there is none any more."""
+    """Return the next request, discarding its body; None if the connection has ended."""
     import h11
 
     request: h11.Request | None = None
@@ -144,8 +144,8 @@ async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader
             request = event
         elif isinstance(event, h11.Data):
             body_bytes += len(event.data)
-            if body_bytes > MOST_BODY_BYTES:
-                raise h11.RemoteProtocolError("the request has a body, and a large one", 413)
+            if body_bytes > MAX_BODY_BYTES:
+                raise h11.RemoteProtocolError("the body of the request is too large", 413)
         elif isinstance(event, h11.EndOfMessage):
             return request
         else:  # closed, or paused after an error
@@ -170,7 +170,7 @@ async def _send(
     if with_body:
         events.append(h11.Data(data=response.body))
     for event in (*events, h11.EndOfMessage()):
-        for piece in connection.send_with_data_passthrough(event) or ():  # an answer may be megabytes
+        for piece in connection.send_with_data_passthrough(event) or ():  # a response may have megabytes
             writer.write(piece)
     async with asyncio.timeout(READ_WITHIN_S):
         await writer.drain()

@@ -1,8 +1,8 @@
-"""A metric is declared once: its name, its kind, its labels, what it says, and which broker says it.
+"""The declaration of a metric: name, kind, labels, help text, and which broker reports it.
 
-What is served, docs/metrics.md and the check of dashboards are derived from the declarations, which are in
-jmx_metrics.py (the names that the JMX exporter gives to Kafka's own), exporter_metrics.py (those of
-kafka_exporter) and own_metrics.py.
+The exposition, docs/metrics.md and the check of dashboards are derived from the declarations: jmx_metrics.py
+(Kafka's own metrics, by the names of the JMX exporter), exporter_metrics.py (those of kafka_exporter) and
+own_metrics.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What kind of number it is, in Prometheus' words."""
+    """The type of a metric, in Prometheus' words."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -21,12 +21,12 @@ class Kind(Enum):
 
 
 class Reporter(Enum):
-    """Which broker tells it. What is about the cluster has one teller, so that sums are right."""
+    """Which broker reports it. Metrics of the cluster have one reporter, so that sums are right."""
 
-    EACH = "each broker, about itself"
-    LEADER = "the leader of the partition"
+    EACH = "each broker, for itself"
+    LEADER = "the partition leader"
     REPLICA = "every broker with a replica"
-    COORDINATOR = "the coordinator of the group"
+    COORDINATOR = "the group coordinator"
     CONTROLLER = "the controller"
 
 
@@ -38,7 +38,7 @@ class Metric:
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
-    teller: Reporter = Reporter.EACH
+    reporter: Reporter = Reporter.EACH
 
     @property
     def sample_names(self) -> tuple[str, ...]:
@@ -51,12 +51,12 @@ class Metric:
         return (self.name,)
 
 
-def counter(name: str, help_text: str, *labels: str, teller: Reporter = Reporter.EACH) -> Metric:
-    """Declare a number that only grows."""
+def counter(name: str, help_text: str, *labels: str, reporter: Reporter = Reporter.EACH) -> Metric:
+    """Declare a metric that only increases."""
     assert name.endswith("_total"), name
-    return Metric(name, Kind.COUNTER, help_text, labels, teller)
+    return Metric(name, Kind.COUNTER, help_text, labels, reporter)
 
 
-def gauge(name: str, help_text: str, *labels: str, teller: Reporter = Reporter.EACH) -> Metric:
-    """Declare a number that goes up and down."""
-    return Metric(name, Kind.GAUGE, help_text, labels, teller)
+def gauge(name: str, help_text: str, *labels: str, reporter: Reporter = Reporter.EACH) -> Metric:
+    """Declare a metric that goes up and down."""
+    return Metric(name, Kind.GAUGE, help_text, labels, reporter)

@@ -1,4 +1,4 @@
-"""docs/metrics.md, written from the declarations."""
+"""The reference page of metrics, generated from the declarations: docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _INTRODUCTION = """\
 
 <!-- Written from src/ottla/metrics/*_metrics.py; change them there. -->
 
-Every metric that a broker serves at `/metrics`. How to get at them, what to watch and what they cost is in
-[observability.md](observability.md).
+Every metric that a broker serves at `/metrics`. [observability.md](observability.md) says how to scrape them,
+which to watch, and what a scrape costs.
 
-*Told by* says which broker has it. What is about the cluster, a partition or a group has one teller, so a sum
-over all brokers is right. Counters begin at 0 when the broker starts.
+*Reported by* names the brokers that serve the metric. Metrics of the cluster, a partition or a group are
+reported by one broker, so a sum over all brokers is right. Counters start at 0 with the broker.
 """
 
 _TITLES = {
@@ -37,8 +37,10 @@ def metrics_page() -> str:
 
 
 def _table(metrics: Iterable[Metric]) -> str:
-    lines = ["| metric | kind | labels | told by | meaning |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| metric | kind | labels | reported by | meaning |", "| --- | --- | --- | --- | --- |"]
     for each in metrics:
         labels = ", ".join(f"`{label}`" for label in each.labels)
-        lines.append(f"| `{each.name}` | {each.kind.value} | {labels} | {each.teller.value} | {each.help} |")
+        lines.append(
+            f"| `{each.name}` | {each.kind.value} | {labels} | {each.reporter.value} | {each.help} |"
+        )
     return "\n".join(lines) + "\n"

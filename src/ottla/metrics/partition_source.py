@@ -1,4 +1,4 @@
-"""Metrics of partitions: of each that has a replica here, and, on the controller, of all of the cluster."""
+"""Collect the metrics of partitions: of each local replica and, on the controller, of the whole cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OF_LEADERS = (
 
 
 class _Sums:
-    """What is added up over all partitions here, also over those that have no metrics of their own."""
+    """Sums over all local partitions, including those without metrics of their own."""
 
     def __init__(self) -> None:
         self.partitions = self.led = self.size_bytes = 0
@@ -57,21 +57,21 @@ class _Sums:
 
 
 def is_under_replicated(image: PartitionImage) -> bool:
-    """Return whether a replica that is to stay is not in sync."""
+    """Return whether a replica that is not being removed is out of sync."""
     return not set(image.target).issubset(image.isr)
 
 
 def _replica_lag(partition: Partition) -> int:
-    """Return how many records the slowest follower is behind; one that was never heard of has none at all."""
-    if partition.replication is None:
+    """Return how many records the slowest follower is behind; one that has never fetched is behind by all."""
+    if partition.leader_state is None:
         return 0
     end = partition.log.log_end_offset
-    ends = [max(0, each.log_end_offset) for each in partition.replication.state.followers.values()]
+    ends = [max(0, each.log_end_offset) for each in partition.leader_state.state.followers.values()]
     return max(0, end - min(ends, default=end))
 
 
 def partitions(view: BrokerView, samples: Samples) -> Iterator[None]:
-    """Add every partition with a replica here, up to the limit, and the sums of all."""
+    """Add every local partition, up to the limit, and the sums of all."""
     services = view.services
     limit = services.config.ottla_metrics_max_partitions
     sums, shown = _Sums(), 0
@@ -103,7 +103,7 @@ def partitions(view: BrokerView, samples: Samples) -> Iterator[None]:
 
 
 class _LogRows:
-    """The metrics of one log each, as columns."""
+    """The metrics of each log, as columns."""
 
     def __init__(self, samples: Samples) -> None:
         self._labels: list[Labels] = []
@@ -122,7 +122,7 @@ class _LogRows:
 
 
 class _LedRows:
-    """The metrics of one partition each that is led here, as columns."""
+    """The metrics of each partition that is led here, as columns."""
 
     def __init__(self, samples: Samples) -> None:
         self._labels: list[Labels] = []
@@ -151,7 +151,7 @@ class _LedRows:
 
 
 def cluster(view: BrokerView, samples: Samples) -> Iterator[None]:
-    """Add what the controller knows of the whole cluster; the other brokers say 0, as Kafka's do."""
+    """Add the cluster-wide metrics of the controller; other brokers report 0, as Kafka's do."""
     services = view.services
     image, is_controller = services.cluster.image, services.controller.is_active
     offline = imbalance = partition_count = 0

@@ -1,7 +1,7 @@
-"""What happened lately: the loop's lateness, and the request times of the last one to two minutes.
+"""Event loop lag, and the request latencies of the last one to two minutes.
 
-Counters only grow, and a quantile of all times since the start says little about now. So the counts of a
-minute or two ago are kept, and quantiles are of what was counted since.
+Counters are cumulative, and a quantile over all requests since the start says little about now. So snapshots
+of the counters of one to two minutes ago are kept, and quantiles are computed over the difference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 
-LOOK_EVERY_S = 0.25
+POLL_INTERVAL_S = 0.25
 ROTATE_EVERY_S = 60.0
 OF_FETCH = ("FetchConsumer", "FetchFollower")
 
@@ -19,7 +19,7 @@ Counts = dict[str, list[int]]
 
 
 class Recent:
-    """Looks at the loop four times a second, from `start` to `stop`."""
+    """Measures the event loop lag four times a second, from `start` to `stop`."""
 
     def __init__(self, times: Callable[[], Iterable[RequestTimes]]) -> None:
         self._times = times
@@ -32,14 +32,14 @@ class Recent:
 
     @property
     def largest_loop_lag_s(self) -> float:
-        """How late the loop was at worst, lately."""
+        """The largest event loop lag of the last one to two minutes."""
         return max(self._largest_s, self._largest_before_s)
 
     def start(self) -> None:
         """Begin to look."""
         now = asyncio.get_running_loop().time()
         self._rotate_at = now + ROTATE_EVERY_S
-        self._look_later(now)
+        self._schedule(now)
 
     def stop(self) -> None:
         """End it."""
@@ -47,13 +47,13 @@ class Recent:
             self._timer.cancel()
             self._timer = None
 
-    def since(self, api: str, buckets: list[int]) -> list[int]:
-        """Return how many of `buckets` were counted lately."""
+    def recent_counts(self, api: str, buckets: list[int]) -> list[int]:
+        """Return how much `buckets` have grown since the older snapshot."""
         before = self._older.get(api)
         return buckets if before is None else [now - then for now, then in zip(buckets, before, strict=True)]
 
     def rotate(self) -> None:
-        """Let what is older than a minute be the past."""
+        """Take a new snapshot, and drop the older one."""
         self._older, self._newer = self._newer, self._counted()
         self._largest_before_s, self._largest_s = self._largest_s, 0.0
 
@@ -65,15 +65,15 @@ class Recent:
                 counts[name] = [one + more for one, more in zip(before, times.buckets, strict=True)]
         return counts
 
-    def _look_later(self, now: float) -> None:
-        due = now + LOOK_EVERY_S
-        self._timer = asyncio.get_running_loop().call_at(due, self._look, due)
+    def _schedule(self, now: float) -> None:
+        due = now + POLL_INTERVAL_S
+        self._timer = asyncio.get_running_loop().call_at(due, self._measure, due)
 
-    def _look(self, due: float) -> None:
+    def _measure(self, due: float) -> None:
         now = asyncio.get_running_loop().time()
         self.loop_lag_s = max(0.0, now - due)
         self._largest_s = max(self._largest_s, self.loop_lag_s)
         if now >= self._rotate_at:
             self._rotate_at = now + ROTATE_EVERY_S
             self.rotate()
-        self._look_later(now)
+        self._schedule(now)

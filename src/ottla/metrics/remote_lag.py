@@ -1,9 +1,10 @@
-"""How far groups are behind in partitions that have no replica on the broker that coordinates them.
+"""Consumer lag in partitions that have no replica on the group's coordinator.
 
-In a cluster with more brokers than replicas their leaders have to be asked. That is never done by a scrape,
-which would wait for other brokers: a task asks while somebody scrapes, every few seconds, and a scrape takes
-what was heard last. One request asks one leader for many partitions, and no more than so many partitions are
-asked for in a second, whatever the number of groups. `questions` and `requests` are pure.
+In a cluster with more brokers than replicas the coordinator has to ask the partition leaders (MeasureLag). A
+scrape never does: it would wait for other brokers. A background task asks every few seconds while the metrics
+are scraped, and a scrape uses the last responses. One request asks one leader for many partitions; the number
+of partitions per second is limited, whatever the number of groups. `partitions_to_measure` and `requests` are
+pure.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import Services
+from ottla.api.support.yielding import run_in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchRequest
 from ottla.coordinator.lag import LatestOffsets
-from ottla.metrics.samples import in_slices
 from ottla.metrics.view import BrokerView
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -30,19 +31,21 @@ from ottla.protocol.types import TopicName, i32, i64
 
 logger = logging.getLogger(__name__)
 
-ASK_EVERY_S = 5.0
-ASKED_PER_S = 1_000
-"""So that it takes no more than a few hundredths of a broker's time."""
-MOST_PER_REQUEST = 500
-UNTIL_UNWANTED_S = 120.0
-"""How long after the last scrape it goes on."""
+INTERVAL_S = 5.0
+MAX_PARTITIONS_PER_S = 1_000
+"""So that it costs no more than a few percent of a broker's time."""
+MAX_PER_REQUEST = 500
+IDLE_AFTER_S = 120.0
+"""How long the task continues after the last scrape."""
 TIMEOUT_MS = 3_000
 CHANNEL = "lag"
-"""A connection of its own: an answer may take a while, and a broker that is older than this API hangs up."""
+"""A connection of its own: a response may take a while, and a broker without this API closes the
+connection.
+"""
 
 
-class Question(NamedTuple):
-    """How long is a partition, for a group that has read to `offset`?"""
+class LagQuery(NamedTuple):
+    """A partition, and the offset that a group has committed in it."""
 
     group_id: str
     topic: str
@@ -55,16 +58,16 @@ Key = tuple[str, str, int]
 
 
 class RemoteLag:
-    """What the leaders of partitions elsewhere have said, from `start` to `stop`."""
+    """The last responses of the partition leaders; requested from `start` to `stop`."""
 
     def __init__(self) -> None:
-        self._told: dict[Key, LatestOffsets] = {}
-        self._wanted = asyncio.Event()
-        self._wanted_at = 0.0
+        self._measured: dict[Key, LatestOffsets] = {}
+        self._is_scraped = asyncio.Event()
+        self._scraped_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def start(self, view: BrokerView) -> None:
-        """Begin to ask, as soon as somebody wants to know."""
+        """Start the background task; it asks only while the metrics are scraped."""
         if view.services.peers is not None:
             self._task = asyncio.get_running_loop().create_task(self._run(view), name="distant lag")
 
@@ -74,89 +77,91 @@ class RemoteLag:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def of_group(self, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
-        """Return what finds out what was said of a partition; somebody wants to know it now."""
-        self._wanted_at = asyncio.get_running_loop().time()
-        self._wanted.set()
-        return lambda topic, partition: self._told.get((group_id, topic, partition))
+    def lookup(self, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
+        """Return a look-up of the partitions of a group; keep the background task asking."""
+        self._scraped_at = asyncio.get_running_loop().time()
+        self._is_scraped.set()
+        return lambda topic, partition: self._measured.get((group_id, topic, partition))
 
     async def _run(self, view: BrokerView) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._wanted.wait()
+            await self._is_scraped.wait()
             try:
-                self._told = await ask(view.services)
+                self._measured = await measure_remote_lag(view.services)
             except Exception:
-                logger.exception("the lags of groups in partitions elsewhere are not known")
-            await asyncio.sleep(ASK_EVERY_S)
-            if loop.time() - self._wanted_at > UNTIL_UNWANTED_S:
-                self._wanted.clear()
-                self._told = {}
+                logger.exception("cannot measure consumer lag in remote partitions")
+            await asyncio.sleep(INTERVAL_S)
+            if loop.time() - self._scraped_at > IDLE_AFTER_S:
+                self._is_scraped.clear()
+                self._measured = {}
 
 
-async def ask(services: Services) -> dict[Key, LatestOffsets]:
-    """Ask the leaders of all partitions elsewhere, one after the other; who does not answer is left out."""
+async def measure_remote_lag(services: Services) -> dict[Key, LatestOffsets]:
+    """Ask the leaders of all remote partitions, one after the other; skip those that do not answer."""
     if len(services.cluster.image.brokers) < 2:
         return {}
-    wanted: list[Question] = []
-    await in_slices(_into(wanted, services))
-    told: dict[Key, LatestOffsets] = {}
-    for leader, batch in requests(wanted, lambda each: _leader(services, each)):
+    queries: list[LagQuery] = []
+    await run_in_slices(_collect_queries(queries, services))
+    results: dict[Key, LatestOffsets] = {}
+    for leader, batch in requests(queries, lambda each: _leader(services, each)):
         try:
             assert services.peers is not None
             response = await services.peers.call(
                 leader, ApiKey.MEASURE_LAG, 0, request_for(batch), timeout_ms=TIMEOUT_MS, channel=CHANNEL
             )
         except KafkaError as error:
-            logger.debug("broker %d does not say how far groups are behind: %s", leader, error)
+            logger.debug("broker %d did not answer MeasureLag: %s", leader, error)
         else:
-            told.update(answers(batch, response))
-        await asyncio.sleep(len(batch) / ASKED_PER_S)
-    return told
+            results.update(measured(batch, response))
+        await asyncio.sleep(len(batch) / MAX_PARTITIONS_PER_S)
+    return results
 
 
-def _into(wanted: list[Question], services: Services) -> Iterator[None]:
-    """Fill a list, one group at a time: as many groups and partitions as have metrics of their own."""
+def _collect_queries(queries: list[LagQuery], services: Services) -> Iterator[None]:
+    """Fill a list, one group at a time, up to the limits of groups and partitions with metrics of their
+    own.
+    """
     limit = services.config.ottla_metrics_max_partitions
     for machine, group_id in islice(services.groups.listed_now(), services.config.ottla_metrics_max_groups):
-        wanted.extend(questions(machine, group_id, services.groups.has_replica))
-        if len(wanted) >= limit:
-            del wanted[limit:]
+        queries.extend(lag_queries(machine, group_id, services.groups.has_replica))
+        if len(queries) >= limit:
+            del queries[limit:]
             return
         yield
 
 
-def questions(
+def lag_queries(
     machine: GroupMachine, group_id: str, has_replica: Callable[[str, int], bool]
-) -> Iterator[Question]:
-    """Yield what is to be asked about a group."""
+) -> Iterator[LagQuery]:
+    """Yield the remote partitions in which a group has committed offsets."""
     for topic, partitions in machine.offsets.fetch(FetchRequest(group_id, None)):
-        for index, kept in partitions:
-            if isinstance(kept, OffsetValue) and not has_replica(topic, index):
-                yield Question(group_id, topic, index, kept.offset)
+        for index, committed in partitions:
+            if isinstance(committed, OffsetValue) and not has_replica(topic, index):
+                yield LagQuery(group_id, topic, index, committed.offset)
 
 
-def _leader(services: Services, asked: Question) -> int:
-    found = services.cluster.image.partition(asked.topic, asked.partition)
+def _leader(services: Services, query: LagQuery) -> int:
+    found = services.cluster.image.partition(query.topic, query.partition)
     return -1 if found is None else found.leader
 
 
 def requests(
-    wanted: list[Question], leader_of: Callable[[Question], int]
-) -> Iterator[tuple[int, list[Question]]]:
-    """Yield whom to ask what; nobody is asked about a partition without a leader."""
-    by_leader: dict[int, list[Question]] = {}
-    for each in wanted:
+    queries: list[LagQuery], leader_of: Callable[[LagQuery], int]
+) -> Iterator[tuple[int, list[LagQuery]]]:
+    """Yield the partitions to ask each leader for, in batches; skip those without a leader."""
+    by_leader: dict[int, list[LagQuery]] = {}
+    for each in queries:
         leader = leader_of(each)
         if leader >= 0:
             by_leader.setdefault(leader, []).append(each)
-    for leader, all_of_it in by_leader.items():
-        for first in range(0, len(all_of_it), MOST_PER_REQUEST):
-            yield leader, all_of_it[first : first + MOST_PER_REQUEST]
+    for leader, of_leader in by_leader.items():
+        for first in range(0, len(of_leader), MAX_PER_REQUEST):
+            yield leader, of_leader[first : first + MAX_PER_REQUEST]
 
 
-def request_for(batch: list[Question]) -> MeasureLagRequest:
-    """Return the request; the answers come in the order of the questions."""
+def request_for(batch: list[LagQuery]) -> MeasureLagRequest:
+    """Return the request; the response has the same order."""
     return MeasureLagRequest(
         partitions=tuple(
             PartitionToMeasure(
@@ -167,11 +172,11 @@ def request_for(batch: list[Question]) -> MeasureLagRequest:
     )
 
 
-def answers(batch: list[Question], response: MeasureLagResponse) -> Iterator[tuple[Key, LatestOffsets]]:
-    """Yield what was said about which question, except where it went wrong."""
-    for asked, each in zip(batch, response.partitions, strict=False):
+def measured(batch: list[LagQuery], response: MeasureLagResponse) -> Iterator[tuple[Key, LatestOffsets]]:
+    """Yield the result of each partition, skipping errors."""
+    for query, each in zip(batch, response.partitions, strict=False):
         if each.error_code == ErrorCode.none:
-            told = LatestOffsets(
+            results = LatestOffsets(
                 each.start_offset, each.end_offset, None if each.timestamp < 0 else each.timestamp
             )
-            yield (asked.group_id, asked.topic, asked.partition), told
+            yield (query.group_id, query.topic, query.partition), results

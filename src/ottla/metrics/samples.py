@@ -1,21 +1,15 @@
-"""What one scrape has gathered: the values of every metric, with their labels. Made on the loop."""
+"""The values that one scrape collects: of every metric, with labels. Collected on the event loop."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
-from time import perf_counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.metrics.metric import Metric
 
-SLICE_S = 0.005
-"""How long gathering may keep the loop at a time."""
-STEPS_PER_LOOK = 4
-
 
 class Distribution(NamedTuple):
-    """The value of a histogram: how many in each bucket, and the sum of all."""
+    """The value of a histogram: the count of each bucket, and the sum."""
 
     buckets: tuple[int, ...]
     total: float
@@ -37,7 +31,7 @@ class Column(NamedTuple):
     """The values of one metric, and beside them their labels.
 
     Metrics of the same things share the list of labels. (A tuple for each value would be many thousands of
-    objects, and the garbage collector would stop the loop for a tenth of a second to look at them.)
+    objects, and a garbage collection would block the event loop for a tenth of a second.)
     """
 
     labels: list[Labels]
@@ -59,15 +53,6 @@ class Samples:
         column.values.append(value)
 
     def values(self, metric: Metric, labels: list[Labels]) -> list[Value]:
-        """Return the list to which the values of a metric are added, one for each of `labels`."""
+        """Return the list to append the values of a metric to, one for each of `labels`."""
         column = self.columns[metric.name] = Column(labels, [])
         return column.values
-
-
-async def in_slices(steps: Iterable[None]) -> None:
-    """Run all steps; whenever some milliseconds are used up, everybody else on the loop has a turn."""
-    began = perf_counter()
-    for number, _ in enumerate(steps):
-        if number % STEPS_PER_LOOK == 0 and perf_counter() - began > SLICE_S:
-            await asyncio.sleep(0)
-            began = perf_counter()

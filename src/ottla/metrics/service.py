@@ -1,7 +1,7 @@
-"""`/metrics`, `/healthz` and `/readyz` of one broker, from its first moment to its last.
+"""Serve `/metrics`, `/healthz` and `/readyz` of one broker, from its start to its stop.
 
-A scrape gathers samples on the loop, a few milliseconds at a time, and writes them out in a thread. One is
-under way at a time; others wait for their turn.
+A scrape collects samples on the event loop, a few milliseconds at a time, and encodes them in a thread. One
+scrape runs at a time; others wait.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+from ottla.api.support.yielding import run_in_slices
 from ottla.common.listeners import Address
 from ottla.metrics import (
     broker_source,
@@ -23,55 +24,55 @@ from ottla.metrics import (
 from ottla.metrics.http_server import HttpServer, Request, Response
 from ottla.metrics.recent import Recent
 from ottla.metrics.remote_lag import RemoteLag
-from ottla.metrics.samples import Samples, in_slices
+from ottla.metrics.samples import Samples
 from ottla.metrics.view import BrokerView
 
 logger = logging.getLogger(__name__)
 
-INDEX = b"""Ottla: /metrics for Prometheus, /healthz whether it lives, /readyz whether it is ready
+INDEX = b"""Ottla: /metrics for Prometheus, /healthz for liveness, /readyz for readiness
 """
 BROKER_STATES = {health.STARTING: 1, health.RUNNING: 3, health.STOPPING: 6}
 
 
 class MetricsService:
-    """Serves what a broker tells about itself. `view` is None until the broker has all its parts."""
+    """The HTTP endpoints of a broker. `view` is None until the broker is complete."""
 
     def __init__(self) -> None:
         self.address: Address | None = None
-        """Where it is served, if it is."""
+        """The bound address, if it is served."""
         self.phase = health.STARTING
         self.view: BrokerView | None = None
-        self._distant_lag = RemoteLag()
+        self._remote_lag = RemoteLag()
         self.recent = Recent(lambda: () if self.view is None else self.view.dispatcher.times())
         self._http = HttpServer(self._answer)
-        self._turn = asyncio.Lock()
+        self._scrape_lock = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "ottla-metrics")
         self._scrape_s = 0.0
 
-    async def start(self, host: str, port: int, *, must_be_there: bool) -> None:
-        """Begin to serve. If the port is taken: OSError, or, unless it must be there, a line in the log."""
+    async def start(self, host: str, port: int, *, is_required: bool) -> None:
+        """Start listening. If the port is taken, raise OSError if `is_required`, otherwise log a warning."""
         try:
             self.address = await self._http.start(host, port)
         except OSError as error:
-            if must_be_there:
+            if is_required:
                 raise
             logger.warning(
-                "no metrics: %s cannot be had (%s), maybe another broker has it; "
-                "choose a port with --metrics HOST:PORT, or say --metrics off",
+                "metrics are not served: cannot listen on %s (%s); another broker may use it. "
+                "Set another address with --metrics HOST:PORT, or --metrics off",
                 Address(host, port), error.strerror or error,
             )  # fmt: skip
             return
         self.recent.start()
 
-    def show(self, view: BrokerView) -> None:
-        """Tell everything, now that there is everything."""
+    def publish(self, view: BrokerView) -> None:
+        """Serve all metrics, now that the broker is complete."""
         self.view, self.phase = view, health.RUNNING
-        self._distant_lag.start(view)
+        self._remote_lag.start(view)
 
     async def stop(self) -> None:
         """End it."""
         self.recent.stop()
-        await self._distant_lag.stop()
+        await self._remote_lag.stop()
         await self._http.stop()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -85,13 +86,13 @@ class MetricsService:
                 return health.readiness(self.view, self.phase)
             case "/":
                 return Response(INDEX)
-        return Response(b"there is nothing here but /metrics, /healthz and /readyz\n", status=404)
+        return Response(b"not found; try /metrics, /healthz or /readyz\n", status=404)
 
     async def _metrics(self, request: Request) -> Response:
-        async with self._turn:
+        async with self._scrape_lock:
             loop = asyncio.get_running_loop()
             began = loop.time()
-            samples = await self._gather()
+            samples = await self._collect()
             body, content_type = await loop.run_in_executor(
                 self._thread, _render, samples, request.accept, request.accepts_gzip
             )
@@ -99,9 +100,9 @@ class MetricsService:
         encoding = (("Content-Encoding", "gzip"),) if request.accepts_gzip else ()
         return Response(body, content_type, headers=(*encoding, ("Vary", "Accept, Accept-Encoding")))
 
-    async def _gather(self) -> Samples:
+    async def _collect(self) -> Samples:
         samples, view = Samples(), self.view
-        samples.put(own_metrics.READY, not health.why_not_ready(view, self.phase))
+        samples.put(own_metrics.READY, not health.not_ready_reasons(view, self.phase))
         samples.put(jmx_metrics.BROKER_STATE, BROKER_STATES[self.phase])
         samples.put(own_metrics.LOOP_LAG, self.recent.loop_lag_s)
         samples.put(own_metrics.LOOP_LAG_MAX, self.recent.largest_loop_lag_s)
@@ -111,20 +112,20 @@ class MetricsService:
         broker_source.broker(view, samples)
         broker_source.network(view, samples)
         broker_source.requests(view, samples, self.recent)
-        await in_slices(broker_source.topics(view, samples))
-        await in_slices(partition_source.partitions(view, samples))
-        await in_slices(partition_source.cluster(view, samples))
-        await in_slices(coordinator_source.groups(view, samples, self._distant_lag))
-        await in_slices(coordinator_source.transactions(view, samples))
-        await self._look_at_disk(view, samples)
+        await run_in_slices(broker_source.topics(view, samples))
+        await run_in_slices(partition_source.partitions(view, samples))
+        await run_in_slices(partition_source.cluster(view, samples))
+        await run_in_slices(coordinator_source.groups(view, samples, self._remote_lag))
+        await run_in_slices(coordinator_source.transactions(view, samples))
+        await self._collect_disk(view, samples)
         return samples
 
-    async def _look_at_disk(self, view: BrokerView, samples: Samples) -> None:
+    async def _collect_disk(self, view: BrokerView, samples: Samples) -> None:
         path = view.services.log_directory.path
         try:
             disk = await asyncio.get_running_loop().run_in_executor(self._thread, shutil.disk_usage, path)
         except OSError as error:
-            logger.warning("the disk of %s cannot be looked at: %s", path, error)
+            logger.warning("cannot read the disk usage of %s: %s", path, error)
             return
         samples.put(own_metrics.DISK_FREE, disk.free)
         samples.put(own_metrics.DISK_SIZE, disk.total)

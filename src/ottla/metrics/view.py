@@ -12,7 +12,7 @@ from ottla.network.server import Server
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """A broker that has all its parts."""
+    """A complete broker."""
 
     services: Services
     server: Server
@@ -20,4 +20,4 @@ class BrokerView:
     flusher: Flusher
     version: str
     address: str
-    """The first address that clients are told."""
+    """The first advertised address."""

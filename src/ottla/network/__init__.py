@@ -1,7 +1,15 @@
-"""Sockets to frames: listeners, connections, limits and back-pressure.
+"""The broker's sockets: listeners, connections, frames, limits and back-pressure.
 
-In reading order: `handler` (what takes a frame and gives a reply), `connection` (one client's requests
-in, replies out in order) with its parts `frame_reader`, `unanswered` and `reply_writer`, `budget` (what
-all clients together may hold), `server` (listeners, limits, the sweep, start and stop); and the small
-ones: `limits`, `listener`, `patience`, `peer_log`, `stats`. Nothing here knows what a request means.
+Reading order:
+
+    handler            what the network calls for each request frame
+    connection         one client's connection: frames in, replies out in request order
+    reply_writer       pending responses, and writing replies with sendfile
+    budget             limits on requests and memory that all connections share
+    connection_table   the limits on open connections, with a reserve for brokers
+    server             listeners, the periodic check for idle connections, start and stop
+    limits             the configured limits, and the network's counters
+    peer, peer_*       this broker's own connections to other brokers; rate-limited log lines about peers
+
+Nothing here knows what a request means.
 """

@@ -1,168 +1,141 @@
-"""One client's connection: requests to the handler in order, replies back in the same order.
+"""Serve one client connection: split bytes into frames, dispatch requests, send replies in request order.
 
-Requests are dispatched one at a time, except that overlapping kinds (Produce) may run side by
-side. A request that has to wait stays in the bytes kept aside, and the socket is left unread until
-it had its turn: that is all the queueing there is. What it may wait for: earlier requests, a peer
-that does not read its replies, the broker's budgets, the other connections' turn, or a handler that
-holds the connection because it cannot keep up. A handler that answers at once costs neither a task
-nor a future.
+A frame on the wire:
+
+    size      int32   number of bytes that follow
+    api_key   int16   the first field of every request header, which has at least 8 bytes
+
+Receiving: bytes arrive in a scratch buffer that all connections of a server share. Complete frames are copied
+out of it. The rest of the last frame is saved and put back in front of the next bytes, until
+SMALL_FRAME_BYTES of a larger frame have arrived. Only then does that frame get its own memory, charged to the
+broker's budget, and the remaining bytes are received directly into it. So a false length costs nothing.
+
+Dispatching: one request runs at a time, except that requests of overlapping APIs (Produce) may run
+concurrently. A request that has to wait stays in the saved bytes, and the socket is not read until it is
+dispatched: there is no other queue. It may wait for earlier requests, a client that does not read its
+replies, the broker's budgets, other connections' share of the event loop, or a handler that called `hold`. A
+handler that returns a reply directly costs neither a task nor a future.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import struct
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
-from ottla.network.budget import Budget, LargeFrame
-from ottla.network.frame_reader import (
-    HEAD,
-    HEAD_BYTES,
-    MIN_FRAME_BYTES,
-    NOTHING,
-    SIZE_BYTES,
-    SMALL_FRAME_BYTES,
-    FrameReader,
-)
+from ottla.network.budget import LargeFrame
 from ottla.network.handler import Reply
-from ottla.network.reply_writer import ReplyWriter
+from ottla.network.reply_writer import PendingResponses, ReplyWriter
 from ottla.protocol.errors import KafkaError
-
-# The requests of one connection that are not answered yet, in the order they came.
-
-Answer: TypeAlias = "asyncio.Future[Reply | None]"
-
-
-class PendingResponses:
-    """Keeps replies back until every earlier request has its own."""
-
-    __slots__ = ("_requests", "is_overlapping", "line")
-
-    def __init__(self, requests: Budget) -> None:
-        self.line: deque[Answer | Reply] = deque()  # never starts with a reply
-        self.is_overlapping = False  # all in line are, or there is only one
-        self._requests = requests
-
-    def add(self, answer: Answer, overlaps: bool) -> None:
-        """Put a request in line; overlapping ones count against the broker's budget."""
-        self.is_overlapping = overlaps
-        if overlaps:
-            self._requests.take(1)
-        self.line.append(answer)
-
-    def holds_back(self, overlaps: bool, limit: int) -> bool:
-        """Return whether the next request has to wait for those in line."""
-        return bool(self.line) and not (overlaps and self.is_overlapping and len(self.line) < limit)
-
-    def take_answered(self) -> tuple[list[Reply], BaseException | None]:
-        """Take from the front what is answered: the replies up to the first failure, and that failure."""
-        replies: list[Reply] = []
-        failure: BaseException | None = None
-        while self.line:
-            reply: Answer | Reply | None = self.line[0]
-            if isinstance(reply, asyncio.Future):
-                if not reply.done():
-                    break
-                if self.is_overlapping:
-                    self._requests.release(1)
-                error = asyncio.CancelledError() if reply.cancelled() else reply.exception()
-                failure = failure or error
-                reply = None if error else reply.result()
-            self.line.popleft()
-            if reply is not None and failure is None:
-                replies.append(reply)
-        return replies, failure
-
-    def cancel(self) -> None:
-        """Cancel what still runs."""
-        for answer in self.line:
-            if isinstance(answer, asyncio.Future):
-                answer.cancel()
-
-
-# How long a peer has shown no sign of life; costs nothing between sweeps.
-
-
-class IdleTracker:
-    """Compares a number that moves when the peer does something with what it was at the last sweep."""
-
-    __slots__ = ("_mark", "_since_ms")
-
-    def __init__(self, now_ms: int) -> None:
-        self._mark = 0
-        self._since_ms = now_ms
-
-    def quiet_ms(self, mark: int, now_ms: int, is_excused: bool) -> int:
-        """Return for how long `mark` has stood still, not counting times when the peer was excused."""
-        if mark != self._mark or is_excused:
-            self._mark, self._since_ms = mark, now_ms
-        return now_ms - self._since_ms
-
-    def is_quiet(self, mark: int) -> bool:
-        """Return whether nothing has happened since the last sweep."""
-        return mark == self._mark
-
 
 if TYPE_CHECKING:
     from ottla.network.server import Server
 
-TURN_REQUESTS = 32
-HEAD_START_BYTES = 64 << 10  # of a large frame, before it gets its memory when that is getting scarce
-COALESCE_BYTES = 64 << 10  # of replies, before they are written
+HEAD = struct.Struct(">ih")
+"""The size of a frame and its API key."""
+HEAD_BYTES = HEAD.size
+SIZE_BYTES = 4
+MIN_FRAME_BYTES = 8
+SMALL_FRAME_BYTES = 16 << 10
+SCRATCH_BYTES = 128 << 10
+
+EMPTY = bytearray()
+
+MAX_REQUESTS_PER_ITERATION = 32
+"""How many requests are dispatched before other connections are served."""
+PROOF_BYTES = 64 << 10
+"""How much of a large frame must have arrived before it is allocated, while memory is scarce."""
+COALESCE_BYTES = 64 << 10
+"""How many bytes of replies are collected before they are written."""
 
 
-class Connection(FrameReader):
-    """A connection; handlers use what `Peer` in api/support/context.py says, `is_closing` and `close`."""
+class IdleTracker:
+    """Measures how long the peer has been inactive, by comparing an activity counter between two checks."""
+
+    __slots__ = ("_activity_seen", "_since_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self._activity_seen = 0
+        self._since_ms = now_ms
+
+    def idle_ms(self, activity: int, now_ms: int, is_waiting_for_us: bool) -> int:
+        """Return how long `activity` has not changed, excluding times when the peer was waiting for us."""
+        if activity != self._activity_seen or is_waiting_for_us:
+            self._activity_seen, self._since_ms = activity, now_ms
+        return now_ms - self._since_ms
+
+    def is_idle(self, activity: int) -> bool:
+        """Return whether nothing has happened since the last check."""
+        return activity == self._activity_seen
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A client's connection. Handlers use the interface `Peer` of api/support/context.py."""
 
     __slots__ = (
+        "_filled",
+        "_frame",
+        "_frame_bytes",
+        "_frames_begun",
         "_handler",
         "_holds",
+        "_idle_tracker",
         "_is_open",
-        "_patience",
+        "_leftover",
         "_paused",
+        "_received",
         "_requests",
+        "_scratch",
         "_server",
+        "_stats",
         "_transport",
         "_writer",
         "has_fetched",
         "host",
         "is_client",
         "is_closing",
-        "is_unproven",
+        "is_unidentified",
         "listener_name",
         "peer",
+        "pending_responses",
         "software",
-        "unanswered",
     )
 
     _transport: asyncio.Transport
     _writer: ReplyWriter
 
     def __init__(self, server: Server, listener_name: str) -> None:
-        super().__init__(server.scratch, server.frame_bytes, server.stats)
+        self._scratch = server.scratch
+        self._frame_bytes = server.frame_bytes
+        self._stats = server.stats
+        self._leftover = EMPTY  # received and not dispatched yet
+        self._frame: LargeFrame | None = None  # a large frame that is being received
+        self._filled = 0  # how many of its bytes have been received
+        self._frames_begun = 0
+        self._received = 0
         self.listener_name = listener_name
-        self.host = self.peer = ""  # the address; the address and the port, for log lines
-        self.software = ""  # what the client calls itself, when the handler was told
-        self.has_fetched = False  # noted by the handler
+        self.host = self.peer = ""  # the address; the address and port, for log lines
+        self.software = ""  # the client's software name (KIP-511), set by the handler
+        self.has_fetched = False  # set by the handler
         self.is_closing = False
-        self.is_client = self.is_unproven = False  # noted by the table of connections
+        self.is_client = self.is_unidentified = False  # set by the connection table
         self._is_open = False
         self._server = server
         self._handler = server.handler
         self._requests = server.requests
-        self._paused = False  # a request waits in _leftover, and the socket is left unread
-        self._holds = 0  # handlers of unanswered requests that want no more of them now
-        self.unanswered = PendingResponses(server.requests)
-        self._patience = IdleTracker(server.clock.mono_ms())
+        self._paused = False  # a request waits in _leftover, and the socket is not read
+        self._holds = 0  # handlers with a pending response that called `hold`
+        self.pending_responses = PendingResponses(server.requests)
+        self._idle_tracker = IdleTracker(server.clock.mono_ms())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to serve, unless there are too many connections."""
+        """Start to serve, unless a connection limit is reached."""
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername") or ("unknown", 0)
         self.host = address[0]
         self.peer = f"{address[0]}:{address[1]}"
-        self._writer = ReplyWriter(self._transport, self._stats, self._proceed, self.abort)
+        self._writer = ReplyWriter(self._transport, self._stats, self._resume, self.abort)
         self._is_open = self._server.admit(self)
         if self._is_open:
             self._handler.connection_made(self)
@@ -171,72 +144,132 @@ class Connection(FrameReader):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything but the requests that still run."""
+        """Release everything except the requests that are still running."""
         self._writer.close()
-        del self._writer, self._transport  # they know us, too: leave no cycle to the collector
+        del self._writer, self._transport  # break the reference cycle
         if not self._is_open:
             return
         self._is_open, self.is_closing = False, True
         self._drop_input()
-        self._requests.forget(self._proceed)
-        self._frame_bytes.forget(self._proceed)
+        self._requests.cancel_wait(self._resume)
+        self._frame_bytes.cancel_wait(self._resume)
         self._handler.connection_lost(self)
-        self._finish()
+        self._close_if_done()
 
     def pause_writing(self) -> None:
-        """Take note that the peer does not read."""
+        """Handle a full socket: the peer does not read."""
         self._writer.pause()
 
     def resume_writing(self) -> None:
-        """Take note that the peer has read everything."""
+        """Handle a drained socket: the peer has read everything."""
         self._writer.resume()
 
     @property
-    def is_held_up(self) -> bool:
-        """Return whether a request waits here for the answer to an earlier one."""
-        return self._paused and bool(self.unanswered.line)
+    def has_queued_request(self) -> bool:
+        """Return whether a request waits here for the response to an earlier one."""
+        return self._paused and bool(self.pending_responses.queue)
+
+    # Receiving
+
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:
+        """Return the buffer for the next bytes."""
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        if not self._leftover:
+            return self._scratch
+        kept = len(self._leftover)
+        self._scratch[:kept] = self._leftover
+        return memoryview(self._scratch)[kept:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Process the bytes that were received."""
+        self._received += nbytes
+        self._stats.bytes_in += nbytes
+        frame = self._frame
+        if frame is None:
+            end = nbytes
+            if self._leftover:
+                end += len(self._leftover)
+                self._leftover = EMPTY
+            self._dispatch(self._scratch, end)
+        else:
+            self._filled += nbytes
+            if self._filled == len(frame):
+                self._frame = None
+                self._dispatch(frame, self._filled)
+
+    def _large_frame(self, buffer: bytearray, position: int, end: int, size: int) -> LargeFrame:
+        """Allocate a large frame and copy what has arrived of it; the rest is received directly into it."""
+        if type(buffer) is LargeFrame:
+            return buffer
+        frame = LargeFrame(self._frame_bytes, SIZE_BYTES + size)
+        here = min(end - position, len(frame))
+        frame[:here] = memoryview(buffer)[position : position + here]
+        if here < len(frame):
+            self._frame, self._filled = frame, here
+            self._frames_begun += 1
+        return frame
+
+    def _save_leftover(self, buffer: bytearray, position: int, end: int) -> None:
+        """Save `buffer[position:end]` until more bytes arrive or the request in it can be dispatched."""
+        if position == end:
+            return
+        if buffer is self._scratch:
+            self._leftover = buffer[position:end]
+        else:
+            if position:
+                del buffer[:position]  # moves no bytes
+            self._leftover = buffer
+
+    def _drop_input(self) -> None:
+        """Discard what was received and not dispatched."""
+        self._frame, self._leftover = None, EMPTY
 
     # Requests in, replies out
 
     def _dispatch(self, buffer: bytearray, end: int) -> None:
-        """Give the complete frames of `buffer[:end]` to the handler, as far as they need not wait."""
-        at = 0
+        """Pass the complete frames in `buffer[:end]` to the handler, up to the first that has to wait."""
+        position = 0
         replies: list[Reply] = []
         room = COALESCE_BYTES
-        writer, unanswered = self._writer, self.unanswered.line
+        writer, pending_responses = self._writer, self.pending_responses.queue
         try:
-            for _ in range(TURN_REQUESTS):
-                if end - at < HEAD_BYTES:
+            for _ in range(MAX_REQUESTS_PER_ITERATION):
+                if end - position < HEAD_BYTES:
                     break
-                size, api_key = HEAD.unpack_from(buffer, at)
-                stop = at + SIZE_BYTES + size
+                size, api_key = HEAD.unpack_from(buffer, position)
+                stop = position + SIZE_BYTES + size
                 is_plain = MIN_FRAME_BYTES <= size <= SMALL_FRAME_BYTES and stop <= end
                 if (
-                    not is_plain or unanswered or writer.busy or self._requests.is_full or self.is_closing
-                ) and not self._is_ready(buffer, at, end, size, api_key):
+                    not is_plain
+                    or pending_responses
+                    or writer.busy
+                    or self._requests.is_full
+                    or self.is_closing
+                ) and not self._is_ready(buffer, position, end, size, api_key):
                     break
                 if size <= SMALL_FRAME_BYTES:
-                    frame = memoryview(buffer[at + SIZE_BYTES : stop])
+                    frame = memoryview(buffer[position + SIZE_BYTES : stop])
                 else:
-                    frame = memoryview(self._large_frame(buffer, at, end, size))[SIZE_BYTES:]
-                at = stop
-                if self.is_unproven and not self._server.may_stay(self, frame):
+                    frame = memoryview(self._large_frame(buffer, position, end, size))[SIZE_BYTES:]
+                position = stop
+                if self.is_unidentified and not self._server.admit_by_first_request(self, frame):
                     return
                 self._stats.requests += 1
                 reply = self._handler.handle(self, frame)
-                if type(reply) is bytes and not unanswered:
+                if type(reply) is bytes and not pending_responses:
                     replies.append(reply)
                     room -= len(reply)
                     if room > 0:
                         continue
-                elif not self._answers(api_key, reply, replies):
+                elif not self._queue_reply(api_key, reply, replies):
                     continue
                 writer.send(replies)
                 replies, room = [], COALESCE_BYTES
             else:
-                if at < end:  # the other connections' turn
+                if position < end:  # let other connections run first
                     self._pause()
-                    self._server.loop.call_soon(self._proceed)
+                    self._server.loop.call_soon(self._resume)
         except Exception as error:
             if replies:
                 writer.send(replies)
@@ -245,26 +278,28 @@ class Connection(FrameReader):
         if replies:
             writer.send(replies)
         if not self.is_closing and self._frame is None:
-            self._keep(buffer, at, end)
+            self._save_leftover(buffer, position, end)
 
-    def _is_ready(self, buffer: bytearray, at: int, end: int, size: int, api_key: int) -> bool:
-        """Return whether the frame at `at` can be dispatched now; if not, see to it that it will be."""
+    def _is_ready(self, buffer: bytearray, position: int, end: int, size: int, api_key: int) -> bool:
+        """Return whether the frame at `position` can be dispatched now; if not, arrange for `_resume` to be
+        called.
+        """
         if self.is_closing or not self._is_allowed(size, api_key):
             return False
-        is_complete = at + SIZE_BYTES + size <= end
-        if not is_complete and end - at < (
-            HEAD_START_BYTES if self._frame_bytes.is_used else SMALL_FRAME_BYTES
+        is_complete = position + SIZE_BYTES + size <= end
+        if not is_complete and end - position < (
+            PROOF_BYTES if self._frame_bytes.is_scarce else SMALL_FRAME_BYTES
         ):
-            return False  # more bytes will come, or the sweep will see that none do
+            return False  # more bytes will arrive, or `check` closes the connection
         if is_complete and self._must_wait(api_key):
             self._pause()
             return False
         if size > SMALL_FRAME_BYTES and self._frame_bytes.is_full and type(buffer) is not LargeFrame:
-            self._frame_bytes.wait(self._proceed)
+            self._frame_bytes.wait(self._resume)
             self._pause()
             return False
         if not is_complete:
-            self._large_frame(buffer, at, end, size)
+            self._large_frame(buffer, position, end, size)
         return is_complete
 
     def _is_allowed(self, size: int, api_key: int) -> bool:
@@ -272,84 +307,88 @@ class Connection(FrameReader):
         if MIN_FRAME_BYTES <= size <= limit:
             return True
         self._stats.refused_frames += 1
-        self.abort(f"closed for a frame of {size} bytes for API {api_key}; {limit} are allowed")
+        self.abort(f"closed: frame of {size} bytes for API {api_key} exceeds the limit of {limit}")
         return False
 
     def _must_wait(self, api_key: int) -> bool:
-        """Return whether a complete request has to wait; what it waits for will call _proceed."""
+        """Return whether a complete request has to wait; what it waits for will call `_resume`."""
         if self._writer.busy or self._holds:
             return True
         overlaps = self._handler.may_overlap(api_key)
-        if self.unanswered.holds_back(overlaps, self._server.limits.max_requests_per_connection):
+        if self.pending_responses.blocks_next(overlaps, self._server.limits.max_requests_per_connection):
             return True
         if overlaps and self._requests.is_full:
-            self._requests.wait(self._proceed)
+            self._requests.wait(self._resume)
             return True
         return False
 
-    def _answers(
+    def _queue_reply(
         self, api_key: int, reply: Reply | Awaitable[Reply | None] | None, replies: list[Reply]
     ) -> bool:
-        """Return whether there is a reply to send now, added to `replies`; else see to it later."""
+        """Return whether there is a reply to send now, added to `replies`; otherwise it is sent when it is
+        due.
+        """
         if reply is None:
             return False
         if isinstance(reply, (bytes, list, tuple)):
-            is_next = not self.unanswered.line
-            (replies if is_next else self.unanswered.line).append(reply)
+            is_next = not self.pending_responses.queue
+            (replies if is_next else self.pending_responses.queue).append(reply)
             return is_next
         answer = asyncio.ensure_future(cast(Awaitable[Reply | None], reply), loop=self._server.loop)
-        self.unanswered.add(answer, self._handler.may_overlap(api_key))
-        answer.add_done_callback(self._answered)
+        self.pending_responses.add(answer, self._handler.may_overlap(api_key))
+        answer.add_done_callback(self._on_response)
         return False
 
-    def _answered(self, _: asyncio.Future[Reply | None]) -> None:
-        replies, failure = self.unanswered.take_answered()
+    def _on_response(self, _: asyncio.Future[Reply | None]) -> None:
+        replies, failure = self.pending_responses.pop_completed()
         if self._is_open and replies:
             self._writer.send(replies)
         if failure is not None:
             self._fail(failure)
-        self._proceed()
+        self._resume()
 
     # Waiting and closing
 
     def hold(self) -> None:
-        """Take no more requests until `release`; for a request that is not answered at once."""
+        """Accept no more requests until `release`; for a handler whose response is pending."""
         self._holds += 1
 
     def release(self) -> None:
-        """Take requests again; called once for every `hold`."""
+        """Accept requests again; called once for every `hold`."""
         self._holds -= 1
         if not self._holds:
-            self._server.loop.call_soon(self._proceed)
+            self._server.loop.call_soon(self._resume)
 
     def _pause(self) -> None:
         self._paused = True
         self._stats.waits += 1
         self._transport.pause_reading()
 
-    def _proceed(self) -> None:
-        """Go on after whatever was waited for."""
+    def _resume(self) -> None:
+        """Continue after a wait."""
         if self.is_closing:
-            self._finish()
+            self._close_if_done()
         elif self._paused:
             self._paused = False
-            buffer, self._leftover = self._leftover, NOTHING
+            buffer, self._leftover = self._leftover, EMPTY
             self._dispatch(buffer, len(buffer))
             if not self._paused and not self.is_closing:
                 self._transport.resume_reading()
 
     def close(self, reason: str) -> None:
-        """Take no more requests, answer those that were taken, then close."""
+        """Accept no more requests, answer the pending ones, then close."""
         if self.is_closing:
             return
         self._server.log.info(self.peer, reason)
         self.is_closing = True
         self._drop_input()
         self._transport.pause_reading()
-        self._server.loop.call_soon(self._finish)  # after the reply of the handler that may be calling this
+        self._server.loop.call_soon(
+            self._close_if_done
+        )  # after the reply of the handler that may be calling this
 
     def abort(self, reason: str, error: BaseException | None = None) -> None:
-        """Close at once, whatever is unsent."""
+        """Close immediately and discard unsent replies."""
         if self._is_open:
             if not self.is_closing:
                 self._server.log.warning(self.peer, reason, error)
@@ -357,47 +396,50 @@ class Connection(FrameReader):
             self._transport.abort()
 
     def _fail(self, error: BaseException) -> None:
-        """Close after an error that escaped the handler: the peer's if it is one of Kafka's, else ours."""
+        """Close after an exception from the handler: a KafkaError is the peer's mistake, anything else a bug
+        of ours.
+        """
         if isinstance(error, KafkaError):
             self.abort(f"closed: {error.code.name}: {error}")
         else:
-            self.abort("closed after an error of ours", error)
+            self.abort("closed after an internal error", error)
 
-    def _finish(self) -> None:
+    def _close_if_done(self) -> None:
         """Close if nothing is left to be answered or sent."""
-        if self.unanswered.line:
+        if self.pending_responses.queue:
             return
         if not self._is_open:
             self._server.forget(self)
         elif not self._writer.busy:
             # Unread bytes in the socket would turn the close into a reset, and lose replies on their way.
-            self._writer.end(linger=not self._patience.is_quiet(self._activity(False)))
+            self._writer.close_gracefully(linger=not self._idle_tracker.is_idle(self._activity(False)))
 
-    def check(self, now_ms: int, is_pressed: bool) -> None:
-        """Close if the peer has been idle or stuck for too long; called for all, every second or so.
+    def check(self, now_ms: int, is_memory_scarce: bool) -> None:
+        """Close if the peer has been idle or stalled for too long; called for every connection about once a
+        second.
 
-        `is_pressed` says that others wait for the memory that unfinished frames hold; then a
-        trickle of bytes is not enough, and the frame has to be finished soon.
+        `is_memory_scarce` says that others wait for memory that unfinished frames hold: then a trickle of
+        bytes is not enough, and the frame has to be completed soon.
         """
         if not self._is_open:
             return
-        waits_for_us = not self._writer.busy and (self._paused or bool(self.unanswered.line))
-        quiet_ms = self._patience.quiet_ms(self._activity(is_pressed), now_ms, waits_for_us)
+        waits_for_us = not self._writer.busy and (self._paused or bool(self.pending_responses.queue))
+        idle_ms = self._idle_tracker.idle_ms(self._activity(is_memory_scarce), now_ms, waits_for_us)
         limits = self._server.limits
-        holds_others_up = is_pressed and self._frame is not None
-        if quiet_ms >= (limits.pressed_ms if holds_others_up else limits.stall_ms):
+        blocks_others = is_memory_scarce and self._frame is not None
+        if idle_ms >= (limits.scarce_memory_ms if blocks_others else limits.stall_ms):
             if self.is_closing:
                 self._transport.abort()
             elif not self._paused and (self._frame is not None or self._leftover):
-                self.abort(f"closed: no progress with a started frame for {quiet_ms} ms")
-        if quiet_ms >= limits.max_idle_ms >= 0:
+                self.abort(f"closed: received no byte of a started frame for {idle_ms} ms")
+        if idle_ms >= limits.max_idle_ms >= 0:
             if self._writer.busy:
-                self.abort(f"closed: has read no reply for {quiet_ms} ms")
+                self.abort(f"closed: the client has read no reply for {idle_ms} ms")
             else:
-                self.close(f"closed: idle for {quiet_ms} ms")
+                self.close(f"closed: idle for {idle_ms} ms")
 
-    def _activity(self, is_pressed: bool) -> int:
+    def _activity(self, is_memory_scarce: bool) -> int:
         """Return a number that changes when the peer sends or reads something."""
-        if is_pressed and self._frame is not None:
+        if is_memory_scarce and self._frame is not None:
             return -self._frames_begun
         return self._received + self._writer.accepted - self._writer.backlog

@@ -1,11 +1,11 @@
-"""Limits the open connections, with a reserve that only brokers may use.
+"""Limit the open connections, with a reserve that only brokers may use.
 
-Problem: clients that take every connection keep followers and the controller out, so that replication stops.
-Who connects is known only when its first request is there: client and broker come in by the same listener.
+Problem: clients that use up every connection lock out followers and the controller, and replication stops.
+Clients and brokers share a listener, so the kind of peer is known only from its first request.
 
-Solution: a connection over the limit gets a place in the reserve until its first request is there. That of a
-broker may stay; any other is closed, unless a client has left in the meantime. While the reserve is full, the
-connection that has been silent for longest makes room for the next (decision 81).
+Solution: a connection over the limit gets a place in the reserve until its first request arrives. A broker
+may keep it; any other peer is rejected, unless a client has disconnected in the meantime. While the reserve
+is full, the connection that has sent nothing for the longest time makes room for the next (decision 81).
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ if TYPE_CHECKING:
 
 
 class ConnectionTable:
-    """The open connections: of clients, of brokers in the reserve, and of those that are silent so far."""
+    """The open connections: of clients, of brokers in the reserve, and of peers not identified yet."""
 
     def __init__(self) -> None:
         self.all: dict[Connection, None] = {}
-        """In the order they came."""
+        """In the order in which they were accepted."""
         self._per_host: dict[str, int] = {}  # without those in the reserve
         self._clients = 0
         self._brokers: dict[Connection, None] = {}  # in the reserve
-        self._unproven: dict[Connection, int] = {}  # in the reserve, since when
+        self._unidentified: dict[Connection, int] = {}  # in the reserve, since when
 
     def add(self, connection: Connection, limits: NetworkLimits, now_ms: int) -> str | None:
-        """Add a connection to those of clients, or to the reserve; or return why neither has room."""
+        """Add a connection as a client, or to the reserve; return the reason if neither has room."""
         reason = self._refusal(connection.host, limits)
         if reason is None:
             self._add_client(connection)
-        elif len(self._brokers) + len(self._unproven) < limits.broker_reserve:
-            self._unproven[connection] = now_ms
-            connection.is_unproven = True
+        elif len(self._brokers) + len(self._unidentified) < limits.broker_reserve:
+            self._unidentified[connection] = now_ms
+            connection.is_unidentified = True
         else:
             return reason
         self.all[connection] = None
         return None
 
     def longest_silent(self) -> Connection | None:
-        """Return which connection in the reserve has waited for longest without a request."""
-        return next(iter(self._unproven), None)
+        """Return the connection in the reserve that has waited longest without a request."""
+        return next(iter(self._unidentified), None)
 
     def silent_since(self, until_ms: int) -> list[Connection]:
-        """Return the connections in the reserve that came before `until_ms` and have sent no request."""
-        return [each for each, since_ms in self._unproven.items() if since_ms <= until_ms]
+        """Return the connections in the reserve that were accepted before `until_ms` and have sent no
+        request.
+        """
+        return [each for each, since_ms in self._unidentified.items() if since_ms <= until_ms]
 
     def first_request(self, connection: Connection, limits: NetworkLimits, *, is_broker: bool) -> str | None:
-        """Let a connection in the reserve stay there if it is a broker's; or return why it cannot stay."""
+        """Keep a broker's connection in the reserve; return the reason why any other is rejected."""
         self._leave_reserve(connection)
         reason = None if is_broker else self._refusal(connection.host, limits)
         if is_broker:
@@ -65,7 +67,7 @@ class ConnectionTable:
         self._leave_reserve(connection)
 
     def remove(self, connection: Connection) -> bool:
-        """Free the place of a connection; return whether it was there."""
+        """Free the place of a connection; return whether it was in the table."""
         if connection not in self.all:
             return False
         del self.all[connection]
@@ -86,8 +88,8 @@ class ConnectionTable:
         self._per_host[connection.host] = self._per_host.get(connection.host, 0) + 1
 
     def _leave_reserve(self, connection: Connection) -> None:
-        connection.is_unproven = False
-        self._unproven.pop(connection, None)
+        connection.is_unidentified = False
+        self._unidentified.pop(connection, None)
 
     def _refusal(self, host: str, limits: NetworkLimits) -> str | None:
         """Return why a client from `host` cannot have another connection, or None if it can."""

@@ -1,4 +1,4 @@
-"""The seam between the network and what answers requests."""
+"""The interface between the network and the request handlers."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ Reply: TypeAlias = bytes | Sequence[Chunk]
 
 
 class RequestHandler(Protocol):
-    """Answers frames. Every method is called on the event loop and must return quickly."""
+    """Handles request frames. Every method is called on the event loop and must return quickly."""
 
     def frame_limit(self, connection: Connection, api_key: int) -> int:
-        """Return how large a frame of this API may be on this connection.
+        """Return the maximum frame size of this API on this connection.
 
-        Asked as soon as the size and the API key are there, before any memory is given to the
-        frame. Frames up to `SMALL_FRAME_BYTES` are read without asking.
+        Called as soon as the size and the API key have arrived, before memory is allocated for the frame.
+        Frames up to `SMALL_FRAME_BYTES` are read without this call.
         """
         ...
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
-        """Answer one request; None means that it gets no answer (Produce with acks=0).
+        """Handle one request; None means that there is no response (Produce with acks=0).
 
-        `frame` starts after the size prefix; it is writable, never reused, and counts against
-        the broker's budget for as long as it is kept. A returned awaitable is never cancelled
-        when the client goes away (it may be sharing what it waits for); only a stop that runs
-        out of grace cancels it. An exception closes the connection, with one log line for a
-        KafkaError (the peer's mistake) and a traceback for anything else (ours).
+        `frame` starts after the size prefix. It is writable, is never reused, and counts against the broker's
+        budget while it is referenced. A returned awaitable is not cancelled when the client disconnects
+        (others may share what it waits for); only a stop whose grace period is over cancels it. An exception
+        closes the connection: a KafkaError is the peer's mistake and logs one line, anything else is a bug of
+        ours and logs a traceback.
         """
         ...
 
     def may_overlap(self, api_key: int) -> bool:
-        """Return whether requests of this kind may run while earlier ones of such a kind still do."""
+        """Return whether requests of this API may run while earlier ones of such an API are running."""
         ...
 
     def is_from_broker(self, frame: memoryview) -> bool:
@@ -47,9 +47,9 @@ class RequestHandler(Protocol):
         ...
 
     def connection_made(self, connection: Connection) -> None:
-        """Take note of a new connection."""
+        """Handle a new connection."""
         ...
 
     def connection_lost(self, connection: Connection) -> None:
-        """Take note that a connection is gone; answering what it still waits for frees its place."""
+        """Handle the end of a connection; completing its pending responses frees its place."""
         ...

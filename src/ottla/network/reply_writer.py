@@ -1,11 +1,12 @@
-"""Replies to one socket: bytes through the transport, file ranges by sendfile beside it.
+"""Order the responses of one connection, and write them: bytes through the transport, file ranges by
+sendfile.
 
-The transport's write limit is set to 0, so "not blocked" means that everything handed to it is in
-the kernel, and what follows may go straight to the descriptor without overtaking anything. When
-sendfile finds the socket full, a first piece of what is left goes through the transport: it is the
-transport that learns when the socket takes more (uvloop offers no other way on a socket of its own).
-A small reply is gathered: its head and its ranges are read and leave in one piece.
-Transports without a plain socket (TLS, simulation) get file ranges piece by piece as bytes.
+The transport's write limit is 0, so "not blocked" means that everything written so far is in the kernel, and
+what follows may be sent directly on the descriptor without overtaking anything. If sendfile finds the socket
+full, a first piece of the rest goes through the transport: the transport then reports when the socket accepts
+more (uvloop offers no other way for its own sockets). A small reply is gathered: its header and its ranges
+are read and sent as one piece. Transports without a plain socket (TLS, simulation) get file ranges as bytes,
+piece by piece.
 """
 
 from __future__ import annotations
@@ -18,22 +19,74 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ottla.common.file_range import FileRange
+from ottla.network.budget import Budget
 from ottla.network.handler import Chunk, Reply
 from ottla.network.limits import NetworkStats
 from ottla.protocol.errors import KafkaError
 
-TURN_BYTES = 1 << 20  # then the other connections have their turn
+MAX_BYTES_PER_ITERATION = 1 << 20  # then other connections are served
 COPY_BYTES = 64 << 10
-NUDGE_BYTES = 4 << 10  # of a range for a full socket: enough for the transport to tell when it takes more
-GATHER_BYTES = 16 << 10  # up to here copying costs less than a system call for each piece
+NUDGE_BYTES = 4 << 10  # written to a full socket, so that the transport reports when it accepts more
+GATHER_BYTES = 16 << 10  # up to this size copying is cheaper than a system call per piece
 LINGER_S = 1.0
 
 Drained: TypeAlias = Callable[[], None]
 Broken: TypeAlias = Callable[[str], None]
 
+Response: TypeAlias = "asyncio.Future[Reply | None]"
+
+
+class PendingResponses:
+    """Holds replies back until every earlier request has its reply."""
+
+    __slots__ = ("_requests", "is_overlapping", "queue")
+
+    def __init__(self, requests: Budget) -> None:
+        self.queue: deque[Response | Reply] = deque()  # never starts with a reply
+        self.is_overlapping = False  # all in queue are, or there is only one
+        self._requests = requests
+
+    def add(self, response: Response, overlaps: bool) -> None:
+        """Add a request; overlapping ones count against the broker's budget."""
+        self.is_overlapping = overlaps
+        if overlaps:
+            self._requests.take(1)
+        self.queue.append(response)
+
+    def blocks_next(self, overlaps: bool, limit: int) -> bool:
+        """Return whether the next request has to wait for the pending ones."""
+        return bool(self.queue) and not (overlaps and self.is_overlapping and len(self.queue) < limit)
+
+    def pop_completed(self) -> tuple[list[Reply], BaseException | None]:
+        """Remove completed responses from the front; return the replies before the first failure, and that
+        failure.
+        """
+        replies: list[Reply] = []
+        failure: BaseException | None = None
+        while self.queue:
+            reply: Response | Reply | None = self.queue[0]
+            if isinstance(reply, asyncio.Future):
+                if not reply.done():
+                    break
+                if self.is_overlapping:
+                    self._requests.release(1)
+                error = asyncio.CancelledError() if reply.cancelled() else reply.exception()
+                failure = failure or error
+                reply = None if error else reply.result()
+            self.queue.popleft()
+            if reply is not None and failure is None:
+                replies.append(reply)
+        return replies, failure
+
+    def cancel(self) -> None:
+        """Cancel the requests that are still running."""
+        for answer in self.queue:
+            if isinstance(answer, asyncio.Future):
+                answer.cancel()
+
 
 class ReplyWriter:
-    """Sends replies in the order given, and says when all of them are in the kernel."""
+    """Sends replies in order, and reports when all of them are in the kernel."""
 
     __slots__ = (
         "_blocked",
@@ -50,19 +103,19 @@ class ReplyWriter:
     def __init__(
         self, transport: asyncio.Transport, stats: NetworkStats, on_drained: Drained, on_broken: Broken
     ) -> None:
-        self.busy = False  # something waits for the peer to read, or for our next turn
-        self.accepted = 0  # bytes of chunked replies that left this object; shows progress
+        self.busy = False  # something waits for the peer to read, or for the next loop iteration
+        self.accepted = 0  # bytes of chunked replies that were written; shows progress
         self._transport = transport
         self._stats = stats
         self._on_drained = on_drained
         self._on_broken = on_broken
         self._blocked = False
-        self._pending: deque[Chunk] | None = None  # made when first needed: most connections never do
+        self._pending: deque[Chunk] | None = None  # created when first needed; most connections never do
         self._socket: socket.socket | None = None
         transport.set_write_buffer_limits(high=0)
 
     def send(self, replies: Sequence[Reply]) -> None:
-        """Send replies, those that are plain bytes in one piece."""
+        """Send replies; those that are plain bytes are joined into one piece."""
         if not self.busy:
             data = replies[0] if len(replies) == 1 else _joined(replies)
             if type(data) is bytes:
@@ -78,24 +131,24 @@ class ReplyWriter:
                 self._pending.extend(reply)
         if not self.busy:
             self.busy = True
-            self._pump()  # whoever sends sees for himself whether it is done
+            self._pump()  # the caller checks `busy` itself
 
     @property
     def backlog(self) -> int:
-        """Bytes that the transport holds because the peer does not read."""
+        """Return the number of bytes that the transport buffers because the peer does not read."""
         return self._transport.get_write_buffer_size() if self._blocked else 0
 
     def pause(self) -> None:
-        """Take note that the socket is full."""
+        """Handle a full socket."""
         self._blocked = self.busy = True
 
     def resume(self) -> None:
-        """Go on: the socket has taken everything that the transport held."""
+        """Continue: the socket has accepted everything that the transport had buffered."""
         self._blocked = False
-        self._pump_and_tell()
+        self._pump_and_notify()
 
-    def end(self, linger: bool) -> None:
-        """Close, everything being sent; with `linger`, only after the peer had time to close first."""
+    def close_gracefully(self, linger: bool) -> None:
+        """Close after everything was sent; with `linger`, give the peer time to close first."""
         if not linger or not self._transport.can_write_eof():
             self._transport.close()
             return
@@ -108,7 +161,7 @@ class ReplyWriter:
         asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def close(self) -> None:
-        """Drop what is unsent; the transport is about to close the descriptor."""
+        """Drop unsent replies; the transport is about to close the descriptor."""
         self._pending = None
         self.busy = True
         if self._socket is not None:
@@ -117,27 +170,27 @@ class ReplyWriter:
 
     def _pump(self) -> None:
         pending = self._pending
-        turn = TURN_BYTES
+        turn = MAX_BYTES_PER_ITERATION
         try:
             while pending and not self._blocked:
                 if turn <= 0:
-                    asyncio.get_running_loop().call_soon(self._pump_and_tell)
+                    asyncio.get_running_loop().call_soon(self._pump_and_notify)
                     return
                 turn -= self._send_first(pending)
         except ConnectionError:
-            self._transport.abort()  # nothing unusual: the peer is gone
+            self._transport.abort()  # the peer has disconnected
         except (OSError, EOFError, KafkaError) as error:
-            self._on_broken(f"the file being sent cannot be read: {error}")
+            self._on_broken(f"closed: cannot read the log file being sent: {error}")
         else:
             self.busy = self._blocked
 
-    def _pump_and_tell(self) -> None:
+    def _pump_and_notify(self) -> None:
         self._pump()
         if not self.busy:
             self._on_drained()
 
     def _send_first(self, pending: deque[Chunk]) -> int:
-        """Send the first chunk or a part of it; return how many bytes that was."""
+        """Send the first chunk or a part of it; return the number of bytes."""
         chunk = pending.popleft()
         if isinstance(chunk, FileRange):
             sent = self._send_range(chunk) if chunk.size > 0 else 0
@@ -155,8 +208,8 @@ class ReplyWriter:
         return sent
 
     def _send_head(self, chunk: bytes | memoryview) -> bytes | memoryview:
-        """Send what precedes a file range so that both share packets; return what did not fit."""
-        direct = self._direct()
+        """Send the bytes before a file range so that both share packets; return what did not fit."""
+        direct = self._raw_socket()
         if direct is None:
             return chunk
         try:
@@ -169,9 +222,9 @@ class ReplyWriter:
         sent = 0
         piece = COPY_BYTES
         source = chunk.file.fileno()
-        direct = self._direct() if source >= 0 else None
+        direct = self._raw_socket() if source >= 0 else None
         if direct is not None:
-            wanted = min(chunk.size, TURN_BYTES)
+            wanted = min(chunk.size, MAX_BYTES_PER_ITERATION)
             try:
                 sent = os.sendfile(direct.fileno(), source, chunk.position, wanted)
             except BlockingIOError:
@@ -181,17 +234,17 @@ class ReplyWriter:
             piece = NUDGE_BYTES
         data = chunk.file.read_at(chunk.position + sent, min(chunk.size - sent, piece))
         if not data:
-            raise EOFError(f"it ends at {chunk.position + sent}, {chunk.size - sent} bytes too early")
+            raise EOFError(f"the file ends at {chunk.position + sent}, {chunk.size - sent} bytes too early")
         self._transport.write(data)
         return sent + len(data)
 
-    def _direct(self) -> socket.socket | None:
+    def _raw_socket(self) -> socket.socket | None:
         """Return the plain socket under the transport if it may be written to directly now."""
         if self._socket is None:
             below = self._transport.get_extra_info("socket")
             if below is None or self._transport.get_extra_info("sslcontext") is not None:
                 return None
-            # A second object for the transport's descriptor, which stays the transport's: see close.
+            # A second socket object for the descriptor, which the transport still owns: see `close`.
             self._socket = socket.socket(below.family, below.type, below.proto, fileno=below.fileno())
             self._socket.setblocking(False)
         return self._socket if self._transport.get_write_buffer_size() == 0 else None
@@ -204,9 +257,9 @@ def _joined(replies: Sequence[Reply]) -> bytes | None:
 
 
 def _gathered(first: bytes | memoryview, pending: deque[Chunk]) -> bytes | memoryview:
-    """Return `first` and what follows it in `pending`, as far as that stays small.
+    """Return `first` and what follows it in `pending`, up to GATHER_BYTES.
 
-    Of a file that became shorter meanwhile the missing part stays pending: sending it says what is wrong.
+    If a file has become shorter, its missing part stays pending: sending it raises the error.
     """
     parts = [first]
     size = len(first)

@@ -1,4 +1,4 @@
-"""Listeners and their connections: admission, the periodic sweep, start and stop."""
+"""Listeners and their connections: admission, the periodic idle check, start and stop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from dataclasses import replace
 from ottla.common.clock import Clock
 from ottla.common.listeners import Listener
 from ottla.network.budget import Budget
-from ottla.network.connection import Connection
+from ottla.network.connection import SCRATCH_BYTES, Connection
 from ottla.network.connection_table import ConnectionTable
-from ottla.network.frame_reader import SCRATCH_BYTES
 from ottla.network.handler import RequestHandler
 from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.peer_log import PeerLog, logger
@@ -24,7 +23,7 @@ KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES = 60, 15, 4
 
 
 class Server:
-    """Serves a handler on listeners. Belongs to the event loop that was running when it was made."""
+    """Serves a handler on listeners. Belongs to the event loop that was running when it was created."""
 
     def __init__(self, handler: RequestHandler, limits: NetworkLimits, clock: Clock) -> None:
         self.handler = handler
@@ -45,11 +44,11 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
 
     async def bind(self, listener: Listener) -> None:
-        """Take the port of `listener`, or raise OSError; clients are refused until `serve`."""
+        """Bind the port of `listener`, or raise OSError; connections are refused until `serve`."""
         self.listeners = (*self.listeners, await self._listen(listener))
 
     async def serve(self) -> None:
-        """Accept connections on every listener that is bound."""
+        """Accept connections on every bound listener."""
         for server in self._servers:
             await server.start_serving()
         self._sweep_later()
@@ -66,47 +65,50 @@ class Server:
             raise
 
     async def stop(self, grace_s: float) -> None:
-        """Accept and read nothing more, answer what was taken within `grace_s`, close everything."""
+        """Stop accepting and reading, answer pending requests within `grace_s`, close everything."""
         self._is_stopping = True
         self._close_listeners()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for connection in list(self._table.all):
-            connection.close("closed: the broker stops")
+            connection.close("closed: the broker is stopping")
         if not await self._is_empty_within(grace_s):
-            logger.warning("%d connections are cut off, not answered in time", len(self._table.all))
+            logger.warning(
+                "closing %d connections whose requests were not answered within %.1f s",
+                len(self._table.all), grace_s,
+            )  # fmt: skip
             for connection in list(self._table.all):
-                connection.abort("closed: the broker stops")
-                connection.unanswered.cancel()
+                connection.abort("closed: the broker is stopping")
+                connection.pending_responses.cancel()
             await self._is_empty_within(CANCEL_S)
 
     def change_limits(self, limits: NetworkLimits) -> None:
-        """Use other limits from now on; socket buffers keep their sizes, open connections stay."""
+        """Apply other limits; socket buffers keep their sizes, open connections stay open."""
         self.limits = limits
         self.requests.change_limit(limits.queued_requests)
         self.frame_bytes.change_limit(limits.queued_request_bytes)
 
     def sweep(self) -> None:
-        """Close the connections that have been idle or stuck for too long."""
+        """Close the connections that have been idle or stalled for too long."""
         now_ms = self.clock.mono_ms()
-        is_pressed = self.frame_bytes.waiting > 0
+        is_memory_scarce = self.frame_bytes.waiting > 0
         for connection in self._table.silent_since(now_ms - self.limits.first_request_ms):
-            self._turn_away(connection, "no request while only brokers are let in")
+            self._reject(connection, "it sent no request, and only the reserve for brokers is left")
         for connection in list(self._table.all):
-            connection.check(now_ms, is_pressed)
+            connection.check(now_ms, is_memory_scarce)
 
     # For connections
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, or turn it away."""
+        """Count a new connection, or reject it."""
         now_ms = self.clock.mono_ms()
         if self._is_stopping:
-            reason: str | None = "the broker stops"
+            reason: str | None = "the broker is stopping"
         else:
             reason = self._table.add(connection, self.limits, now_ms)
             if reason is not None and (silent := self._table.longest_silent()) is not None:
-                self._turn_away(silent, reason)
+                self._reject(silent, reason)
                 reason = self._table.add(connection, self.limits, now_ms)
         if reason is None:
             self._empty.clear()
@@ -114,29 +116,29 @@ class Server:
             self.stats.connections += 1
             return True
         self.stats.rejected += 1
-        self.log.warning(connection.peer, f"turned away: {reason}")
+        self.log.warning(connection.peer, f"rejected: {reason}")
         return False
 
-    def may_stay(self, connection: Connection, frame: memoryview) -> bool:
-        """Return whether a connection in the reserve may stay, by its first request; else close it."""
+    def admit_by_first_request(self, connection: Connection, frame: memoryview) -> bool:
+        """Return whether a connection in the reserve may stay, by its first request; otherwise close it."""
         is_broker = self.handler.is_from_broker(frame)
         reason = self._table.first_request(connection, self.limits, is_broker=is_broker)
         if reason is not None:
-            self._turn_away(connection, reason)
+            self._reject(connection, reason)
         return reason is None
 
     def forget(self, connection: Connection) -> None:
-        """Free the place of a connection that is closed and has nothing running any more."""
+        """Free the place of a closed connection that has no running requests."""
         if self._table.remove(connection):
             self.stats.connections -= 1
             if not self._table.all:
                 self._empty.set()
 
-    def _turn_away(self, connection: Connection, reason: str) -> None:
+    def _reject(self, connection: Connection, reason: str) -> None:
         """Close a connection in the reserve."""
         self._table.evict(connection)
         self.stats.rejected += 1
-        connection.abort(f"turned away: {reason}")
+        connection.abort(f"rejected: {reason}")
 
     async def _is_empty_within(self, timeout_s: float) -> bool:
         try:
@@ -164,7 +166,7 @@ class Server:
         return replace(listener, port=port)
 
     def _set_options(self, sock: socket.socket) -> None:
-        """Set what accepted sockets will inherit."""
+        """Set the options that accepted sockets inherit."""
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)

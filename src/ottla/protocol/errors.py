@@ -8,6 +8,7 @@ by its code; a code declared twice fails at import. Classes exist for the codes 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -397,3 +398,24 @@ class TransactionAbortable(KafkaError, code=ErrorCode.transaction_abortable):
 
 class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expression):
     """The regular expression cannot be understood, or would cost too much."""
+
+
+# The error codes that Ottla answers with, as a page of the documentation.
+
+HEAD = """# Errors
+
+The error codes that Ottla answers with. Clients show Kafka's name; the broker's log line and, where the
+response has a place for it, the error message say more. This page is made from the code (`make docs`).
+
+| code | name | retriable | meaning |
+|---:|---|---|---|
+"""
+
+
+def error_page() -> str:
+    """Return the page as Markdown."""
+    rows = []
+    for code, error in sorted(ERRORS.items()):
+        retriable = "yes" if code.retriable else "no"
+        rows.append(f"| {int(code)} | {code.name.upper()} | {retriable} | {inspect.getdoc(error)} |")
+    return HEAD + "\n".join(rows) + "\n"

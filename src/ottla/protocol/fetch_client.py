@@ -1,6 +1,6 @@
 """Fetch as a consumer sees it: requests encoded, responses decoded with the records left where they are.
 
-The layouts are described in fetch_request.py and fetch_response.py, the broker's side of this. Versions 4 to
+The layouts are described in fetch_codec.py, the broker's side of this. Versions 4 to
 17: up to 12 topics go by their names, from 13 on by their ids. What a consumer never says (that it is a
 replica, what it fetched last, where its log starts) is written as -1.
 """
@@ -13,12 +13,14 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.protocol.errors import InvalidRequest
-from ottla.protocol.fetch_request import LEADER_EPOCHS_FROM, RACKS_FROM, REPLICA_STATE_FROM
-from ottla.protocol.fetch_response import (
+from ottla.protocol.fetch_codec import (
     FIRST_VERSION,
     FLEXIBLE_FROM,
+    LEADER_EPOCHS_FROM,
     LOG_START_FROM,
     PREFERRED_REPLICA_FROM,
+    RACKS_FROM,
+    REPLICA_STATE_FROM,
     SESSIONS_FROM,
     TOPIC_IDS_FROM,
 )

@@ -1,6 +1,6 @@
 """Fetch as a follower speaks it, version 17: requests written and responses read by hand.
 
-The layouts are those of fetch_request.py and fetch_response.py. Records stay slices of the frame.
+The layouts are those of fetch_codec.py. Records stay slices of the frame.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.protocol.errors import InvalidRequest
-from ottla.protocol.fetch_request import FetchPartition
+from ottla.protocol.fetch_codec import FetchPartition
 from ottla.protocol.primitives import (
     encode_uvarint,
     read_tag,

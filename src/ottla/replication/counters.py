@@ -13,12 +13,12 @@ class TopicTraffic:
         "bytes_in",
         "bytes_out",
         "bytes_rejected",
-        "copied_bytes_in",
-        "copied_bytes_out",
         "failed_appends",
         "failed_fetches",
         "fetches",
         "records_in",
+        "replicated_bytes_in",
+        "replicated_bytes_out",
     )
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class TopicTraffic:
         self.failed_appends = self.bytes_rejected = 0
         self.bytes_out = self.fetches = self.failed_fetches = 0
         """What clients read; of those that were refused."""
-        self.copied_bytes_in = self.copied_bytes_out = 0
+        self.replicated_bytes_in = self.replicated_bytes_out = 0
         """What replicas copied, from other brokers and to them."""
 
     def add(self, other: TopicTraffic) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.protocol.fetch_request import FetchPartition
+from ottla.protocol.fetch_codec import FetchPartition
 
 Key = tuple[UUID, int]
 """A partition: its topic's id, and its index."""

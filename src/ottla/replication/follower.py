@@ -10,7 +10,7 @@ import logging
 
 from ottla.log.log import Log
 from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownServerError
-from ottla.protocol.fetch_request import FetchPartition
+from ottla.protocol.fetch_codec import FetchPartition
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.replica_fetch import ReplicaFetchResult
 from ottla.replication.leader_epochs import EpochEnd, answers_this_epoch, truncation_offset

@@ -175,7 +175,7 @@ class LeaderState:
 
     # Deleted records
 
-    def deleted(self, offset: int) -> asyncio.Future[None] | None:
+    def when_deleted(self, offset: int) -> asyncio.Future[None] | None:
         """Return None if every living replica starts at `offset` or later, else a future for when they do."""
         if self._low_watermark() >= offset:
             return None
@@ -253,7 +253,7 @@ class LeaderState:
     def change(self) -> IsrChange | None:
         """Return the proposal that is under way, None if there is none any more."""
         partition, state = self.partition, self.state
-        if state.proposed is None or partition.replication is not self:
+        if state.proposed is None or partition.leader_state is not self:
             return None
         here = self._surroundings
         return IsrChange(
@@ -270,7 +270,7 @@ class LeaderState:
     def answered(self, change: IsrChange, answer: PartitionImage | KafkaError) -> bool:
         """Take in the controller's answer to a proposal; return whether to ask again."""
         state = self.state
-        if self.partition.replication is not self or state.partition_epoch != change.partition_epoch:
+        if self.partition.leader_state is not self or state.partition_epoch != change.partition_epoch:
             return False  # the image was faster
         if isinstance(answer, PartitionImage):
             if answer.leader_epoch == self.leader_epoch and answer.leader == state.node_id:

@@ -22,7 +22,7 @@ from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log import Log
-from ottla.log.log_types import Appended, LogRead
+from ottla.log.log_types import AppendResult, LogRead
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -46,7 +46,7 @@ MOST_KEPT = 1_000
 """Appends whose sizes are remembered one by one."""
 
 
-class EndOfLog:
+class LogEnd:
     """The end of a log, as followers watch it; consumers watch the high watermark, by the partition."""
 
     __slots__ = ("_grown_bytes", "watchers")
@@ -133,9 +133,9 @@ class Partition:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
         self.is_leader = high_watermark is None
-        self.replication: LeaderState | None = None
+        self.leader_state: LeaderState | None = None
         """How this leader commits if there are followers."""
-        self.log_end = EndOfLog()
+        self.log_end = LogEnd()
         self.min_insync_replicas = 1
         self.traffic = TopicTraffic()
         """What its topic counts; the registry gives all partitions of a topic the same."""
@@ -166,7 +166,7 @@ class Partition:
         return max(first, self.log.log_start_offset)
 
     @property
-    def is_end_known(self) -> bool:
+    def is_high_watermark_valid(self) -> bool:
         """Return whether all is committed that the last leader may have told to be."""
         return self.high_watermark >= self.epoch_start_offset
 
@@ -178,13 +178,13 @@ class Partition:
             raise FencedLeaderEpoch(f"{epoch} < {self.leader_epoch}")
         raise UnknownLeaderEpoch(f"{epoch} > {self.leader_epoch}")
 
-    def append(self, batch: memoryview, header: BatchHeader, is_inspected: bool = False) -> Appended:
+    def append(self, batch: memoryview, header: BatchHeader, is_validated: bool = False) -> AppendResult:
         """Append one checked batch; see `committed` for when it counts."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log
         size_bytes = len(batch)
-        appended = log.append(batch, header, self.leader_epoch, self._clock.wall_ms(), is_inspected)
+        appended = log.append(batch, header, self.leader_epoch, self._clock.wall_ms(), is_validated)
         traffic = self.traffic
         traffic.appends += 1
         if not appended.is_duplicate:
@@ -193,7 +193,7 @@ class Partition:
         self._appended(log, appended, size_bytes)
         return appended
 
-    def append_marker(self, marker: Marker) -> Appended:
+    def append_marker(self, marker: Marker) -> AppendResult:
         """Append the end of a transaction; see `committed` for when it counts."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
@@ -203,9 +203,9 @@ class Partition:
         self._appended(log, appended, MARKER_BYTES)
         return appended
 
-    def _appended(self, log: Log, appended: Appended, size_bytes: int) -> None:
-        if self.replication is not None:
-            self._appended_for_followers(self.replication, appended, size_bytes)
+    def _appended(self, log: Log, appended: AppendResult, size_bytes: int) -> None:
+        if self.leader_state is not None:
+            self._appended_for_followers(self.leader_state, appended, size_bytes)
         elif log.config.flush_messages == 1:
             self._unflushed_bytes += 0 if appended.is_duplicate else size_bytes
             if self.high_watermark < log.log_end_offset:
@@ -216,24 +216,24 @@ class Partition:
                 self._start_flush()
 
     @property
-    def commits_at_once(self) -> bool:
+    def commits_immediately(self) -> bool:
         """Return whether an append is committed when it returns: nobody copies it, or waits for the disk."""
-        return self.is_leader and self.replication is None and self.log.config.flush_messages != 1
+        return self.is_leader and self.leader_state is None and self.log.config.flush_messages != 1
 
     def check_in_sync(self) -> None:
         """Refuse a producer who wants its records committed, while too few replicas are in sync."""
-        if self.replication is not None:
-            self.replication.check_in_sync()
+        if self.leader_state is not None:
+            self.leader_state.check_in_sync()
 
-    def written(self, offset: int) -> asyncio.Future[None] | None:
+    def when_durable(self, offset: int) -> asyncio.Future[None] | None:
         """Return None if all below `offset` is as durable here as the topic asks, else a future for that."""
-        if self.replication is None:
-            return self.committed(offset)
+        if self.leader_state is None:
+            return self.when_committed(offset)
         if self.log.config.flush_messages != 1 or offset <= self.log.recovery_point:
             return None
-        return self._in_task(self._flusher.flushed(self.log, offset))
+        return self._in_task(self._flusher.flush_up_to(self.log, offset))
 
-    def committed(self, offset: int) -> asyncio.Future[None] | None:
+    def when_committed(self, offset: int) -> asyncio.Future[None] | None:
         """Return None if all below `offset` is committed, else a future for when it is."""
         if offset <= self.high_watermark:
             return None
@@ -245,14 +245,14 @@ class Partition:
         """Return the records from `offset` on, up to `end_offset` and about `max_bytes`."""
         return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
 
-    def aborted_in(self, offset: int, found: LogRead) -> Sequence[tuple[int, int]]:
+    def aborted_transactions_in(self, offset: int, found: LogRead) -> Sequence[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions in what was read from `offset`."""
         if not found.records:
             return ()
         aborted = self.log.aborted_transactions(offset, found.next_offset)
         return [(each.producer_id, each.first_offset) for each in aborted]
 
-    def epoch_at(self, offset: int) -> int:
+    def epoch_for_offset(self, offset: int) -> int:
         """Return the leader epoch of the record at `offset`, -1 if there is none."""
         return self.log.epoch_for_offset(offset)
 
@@ -312,16 +312,16 @@ class Partition:
         self._wake_watchers()
 
     def _replace_replication(self, replication: LeaderState | None) -> None:
-        if self.replication is not None:
-            self.replication.end()
-        self.replication = replication
+        if self.leader_state is not None:
+            self.leader_state.end()
+        self.leader_state = replication
 
     def commit(self, high_watermark: int) -> None:
         """Count everything below `high_watermark` as committed."""
         size_bytes = self._uncommitted.commit(high_watermark)
-        if self.replication is not None:
-            self.replication.acks_all_backlog.commit(high_watermark)
-            self.replication.total_backlog.commit(high_watermark)
+        if self.leader_state is not None:
+            self.leader_state.acks_all_backlog.commit(high_watermark)
+            self.leader_state.total_backlog.commit(high_watermark)
         if high_watermark > self.high_watermark:
             self._advance(high_watermark, max(1, size_bytes))
             transactions = self.log.producers.transactions
@@ -331,7 +331,7 @@ class Partition:
     def copied(self, size_bytes: int) -> None:
         """Take note that so much was appended as a follower."""
         self._uncommitted.add(self.log.log_end_offset, size_bytes)
-        self.traffic.copied_bytes_in += size_bytes
+        self.traffic.replicated_bytes_in += size_bytes
 
     def truncated(self) -> None:
         """Take note that the log was cut off: nothing above its end is committed, or ever was."""
@@ -376,7 +376,9 @@ class Partition:
             elif stable > known:
                 watcher.wake()  # a transaction has ended: how much can be read now only a read can tell
 
-    def _appended_for_followers(self, replication: LeaderState, appended: Appended, size_bytes: int) -> None:
+    def _appended_for_followers(
+        self, replication: LeaderState, appended: AppendResult, size_bytes: int
+    ) -> None:
         if appended.is_duplicate:
             return
         log = self.log
@@ -405,12 +407,12 @@ class Partition:
         try:
             while not self._closed:
                 target, grown_bytes = self.log.log_end_offset, self._unflushed_bytes
-                await self._flusher.flushed(self.log, target)
+                await self._flusher.flush_up_to(self.log, target)
                 self._unflushed_bytes -= grown_bytes
                 if not self.is_leader:
                     break
-                if self.replication is not None:
-                    self.replication.advance()
+                if self.leader_state is not None:
+                    self.leader_state.advance()
                 elif self.high_watermark < target:
                     self._advance(target, grown_bytes)
                 if self.log.log_end_offset - self.log.recovery_point < self.log.config.flush_messages:

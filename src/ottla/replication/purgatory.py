@@ -37,7 +37,7 @@ class Watched(Protocol):
         ...
 
 
-class Parked(Generic[T]):
+class DelayedRequest(Generic[T]):
     """One waiting request. Its future gets what `finish` returns, once."""
 
     __slots__ = ("_committed_only", "_finish", "_needed_bytes", "_timer", "_watched", "future")
@@ -92,7 +92,7 @@ class Purgatory:
     """All parked requests of this broker, by the connection that each came in on."""
 
     def __init__(self) -> None:
-        self._parked: dict[object, Parked[Any]] = {}
+        self._parked: dict[object, DelayedRequest[Any]] = {}
         self._stopping = False
 
     def __len__(self) -> int:
@@ -113,13 +113,13 @@ class Purgatory:
         With `committed_only`, what belongs to open transactions does not count until they have ended.
         `owner` waits for one thing at a time; when it goes away, `leave` ends the wait.
         """
-        parked = Parked(needed_bytes, watched, finish, committed_only)
+        parked = DelayedRequest(needed_bytes, watched, finish, committed_only)
         self._parked[owner] = parked
         parked.future.add_done_callback(lambda _future: self._forget(owner, parked))
         parked.start(0 if self._stopping else timeout_ms)
         return parked.future
 
-    def leave(self, owner: object) -> None:
+    def cancel(self, owner: object) -> None:
         """Stop waiting for an owner that went away."""
         parked = self._parked.get(owner)
         if parked is not None:
@@ -131,6 +131,6 @@ class Purgatory:
         for parked in list(self._parked.values()):
             parked.wake()
 
-    def _forget(self, owner: object, parked: Parked[Any]) -> None:
+    def _forget(self, owner: object, parked: DelayedRequest[Any]) -> None:
         if self._parked.get(owner) is parked:
             del self._parked[owner]

@@ -14,7 +14,7 @@ from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, changes
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, diff_images
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (
     KafkaStorageError,
@@ -39,8 +39,8 @@ def configure(partition: Partition, config: TopicConfig, node_id: int) -> None:
     partition.throttled_as_follower = names_replica(throttled[1], index, node_id)
     if config.min_insync_replicas != partition.min_insync_replicas:
         partition.min_insync_replicas = config.min_insync_replicas
-        if partition.replication is not None:
-            partition.replication.review()
+        if partition.leader_state is not None:
+            partition.leader_state.review()
 
 
 log = logging.getLogger(__name__)
@@ -136,11 +136,11 @@ class PartitionRegistry:
     async def apply(self, old: ClusterImage, new: ClusterImage) -> None:
         """Make and remove logs, and take up and end roles, so that they match the new image."""
         self._image = new
-        difference = changes(old, new)
+        difference = diff_images(old, new)
         if difference.deleted:
             await self._remove(difference.deleted)
         await self._place_all(difference.created, {})
-        await self._place_all(difference.grown, old.topics)
+        await self._place_all(difference.changed, old.topics)
         self._reconfigure(name for kind, name in difference.configs if kind == ConfigResource.TOPIC)
 
     def replace_config(self, config: BrokerConfig) -> None:
@@ -171,9 +171,9 @@ class PartitionRegistry:
         """Wait for the flushes under way."""
         for again in self._unopened.values():
             again.cancel()
-        await self.settle()
+        await self.wait_for_flushes()
 
-    async def settle(self) -> None:
+    async def wait_for_flushes(self) -> None:
         """Wait until no flush is under way: what a crash left unflushed is committed then."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -221,9 +221,9 @@ class PartitionRegistry:
             self._replicator.leave(partition)
         is_alone = image.replicas == (self._node_id,)
         is_same = partition.is_leader and partition.leader_epoch == image.leader_epoch
-        if is_same and (partition.replication is None) == is_alone:
-            if partition.replication is not None:
-                partition.replication.update(image)
+        if is_same and (partition.leader_state is None) == is_alone:
+            if partition.leader_state is not None:
+                partition.leader_state.update(image)
             return
         replication = None
         if not is_alone:
@@ -250,7 +250,7 @@ class PartitionRegistry:
         config = TopicConfig(self._image.topic_overrides(topic.name), self._config)
         try:
             if at in self._unopened:
-                self._log_directory.open_again(at, LogConfig.from_topic_config(config))
+                self._log_directory.retry_open(at, LogConfig.from_topic_config(config))
             opened = self._log_directory.get(at)
             if opened is None:
                 opened = self._log_directory.create(at, topic.topic_id, LogConfig.from_topic_config(config))

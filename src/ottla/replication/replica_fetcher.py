@@ -19,7 +19,7 @@ from ottla.log.flusher import Flusher
 from ottla.network.peer import Peers
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
-from ottla.protocol.fetch_request import FetchPartition
+from ottla.protocol.fetch_codec import FetchPartition
 from ottla.protocol.replica_fetch import (
     VERSION,
     FetchLimits,
@@ -208,7 +208,8 @@ class ReplicaFetcher:
         if not unflushed:
             return
         flushes = [
-            self._flusher.flushed(each.partition.log, each.partition.log.log_end_offset) for each in unflushed
+            self._flusher.flush_up_to(each.partition.log, each.partition.log.log_end_offset)
+            for each in unflushed
         ]
         results = await asyncio.gather(*flushes, return_exceptions=True)
         for following, result in zip(unflushed, results, strict=True):

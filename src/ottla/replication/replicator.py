@@ -229,7 +229,7 @@ class Replicator:
 
     def holds(self, partition: Partition) -> bool:
         """Return whether a partition that is not in sync must not be fetched now."""
-        return partition.throttled_as_follower and self.follower_rate.is_spent
+        return partition.throttled_as_follower and self.follower_rate.is_exhausted
 
     def took(self, partition: Partition, size_bytes: int) -> None:
         """Count what was fetched of a partition that is not in sync."""
@@ -277,9 +277,9 @@ class Replicator:
         while True:
             await asyncio.sleep(self.lag_max_ms / 2000)
             for number, partition in enumerate(self.partitions):
-                if partition.replication is not None:
+                if partition.leader_state is not None:
                     try:
-                        partition.replication.tick()
+                        partition.leader_state.tick()
                     except Exception:
                         log.exception("%s cannot be reviewed", partition.topic_partition)
                 if number % PARTITIONS_PER_TURN == 0:
@@ -292,7 +292,7 @@ class Replicator:
             marks = {each.topic_partition: each.high_watermark for each in self.partitions}
             if self._log_directory.storage.offline_reason is not None or marks == self._written:
                 continue
-            if all(each.is_leader and each.replication is None for each in self.partitions):
+            if all(each.is_leader and each.leader_state is None for each in self.partitions):
                 continue  # the janitor does, for partitions with one replica
             try:
                 await asyncio.to_thread(self._log_directory.capture_high_watermarks(marks))

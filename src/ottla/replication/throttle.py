@@ -32,7 +32,7 @@ class Rate:
         return self._rate() < MAX_LONG
 
     @property
-    def is_spent(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether nothing more may be taken now."""
         if not self.is_limited:
             return False

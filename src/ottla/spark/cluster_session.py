@@ -22,7 +22,7 @@ from ottla.client.event_loop_thread import EventLoopThread
 
 T = TypeVar("T")
 
-MOST_LINKS = 16
+MAX_LINKS = 16
 
 
 class ClusterSession:
@@ -68,7 +68,7 @@ def link_to(options: ClientOptions, *, is_patient: bool = False) -> ClusterSessi
         if link is None:
             link = _links[key] = ClusterSession(options, is_patient=is_patient)
         _links.move_to_end(key)
-        while len(_links) > MOST_LINKS:
+        while len(_links) > MAX_LINKS:
             (pid, _), oldest = _links.popitem(last=False)
             if pid == os.getpid():
                 oldest.close()

@@ -28,7 +28,7 @@ from ottla.testing.group_member import PASSING, RETRY_S, Fenced, GroupMember, ch
 from ottla.testing.ownership import Ownership
 
 PROTOCOL_NAME = "in-turn"
-PATIENCE_MS = 120_000
+TIMEOUT_MS = 120_000
 """How long to wait for the others to join; longer than any rebalance timeout here."""
 
 
@@ -74,7 +74,7 @@ class ClassicMember(GroupMember):
                 JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=encode_subscription([self.topic])),
             ),
         )
-        answer = await connection.request(request, JoinGroupResponse, timeout_ms=PATIENCE_MS)
+        answer = await connection.request(request, JoinGroupResponse, timeout_ms=TIMEOUT_MS)
         code = check(answer.error_code, also=[ErrorCode.member_id_required, ErrorCode.rebalance_in_progress])
         if code in (ErrorCode.none, ErrorCode.member_id_required):
             self.member_id = answer.member_id
@@ -98,7 +98,7 @@ class ClassicMember(GroupMember):
                 for member_id, partitions in dealt.items()
             ),
         )
-        answer = await connection.request(request, SyncGroupResponse, timeout_ms=PATIENCE_MS)
+        answer = await connection.request(request, SyncGroupResponse, timeout_ms=TIMEOUT_MS)
         if check(answer.error_code, also=[ErrorCode.rebalance_in_progress]) is not ErrorCode.none:
             return False
         self._own(decode_assignment(answer.assignment))

@@ -200,7 +200,7 @@ def _receive(connection: socket.socket, count: int) -> bytes:
 
 SESSION_TIMEOUT_MS = 2_000
 WITHIN_S = 30.0
-LOOK_EVERY_S = 0.05
+POLL_INTERVAL_S = 0.05
 
 
 class ClusterNotAsExpected(AssertionError):
@@ -428,7 +428,7 @@ def wait_until(
             raise ClusterNotAsExpected(
                 f"not within {within_s:g} s: {otherwise() if otherwise else condition}"
             )
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
 
 
 def _some(items: Iterable[object]) -> str:

@@ -32,8 +32,8 @@ from ottla.testing.broker_process import free_port
 from ottla.testing.quick_disk import QuickDisk, memory_folder
 from ottla.testing.topic_probe import TopicProbe
 
-PATIENCE_S = 30.0
-LOOK_AGAIN_S = 0.01
+TIMEOUT_S = 30.0
+POLL_INTERVAL_S = 0.01
 PORTS_TRIED = 5
 ENOUGH_REPLICAS = 3
 
@@ -108,7 +108,7 @@ class LocalCluster:
     def close(self) -> None:
         """Stop every broker, end the thread, and remove the files if they were in memory."""
         try:
-            self._bridge.run(self._close(), PATIENCE_S)
+            self._bridge.run(self._close(), TIMEOUT_S)
         finally:
             self._bridge.close()
             if self._is_ours and self._folder is not None:
@@ -127,7 +127,7 @@ class LocalCluster:
             raise ValueError(f"there is no broker {node_id}: they are {_named(self.node_ids)}")
         if node_id in self._brokers:
             raise ValueError(f"broker {node_id} is running")
-        self._bridge.run(self._start(node_id), PATIENCE_S)
+        self._bridge.run(self._start(node_id), TIMEOUT_S)
 
     async def _start(self, node_id: int) -> None:
         assert self._folder is not None
@@ -158,7 +158,7 @@ class LocalCluster:
     def stop(self, node_id: int) -> None:
         """Stop a broker as an operator does: its leaders move first."""
         self._check_running(node_id)
-        self._bridge.run(self._end(node_id, is_sudden=False), PATIENCE_S)
+        self._bridge.run(self._end(node_id, is_sudden=False), TIMEOUT_S)
 
     def kill(
         self, node_id: int | None = None, *, leader_of: str | tuple[str, int] | TopicPartition | None = None
@@ -173,7 +173,7 @@ class LocalCluster:
         if node_id is None:
             raise ValueError("which broker? Give its number, or leader_of=TOPIC")
         self._check_running(node_id)
-        self._bridge.run(self._end(node_id, is_sudden=True), PATIENCE_S)
+        self._bridge.run(self._end(node_id, is_sudden=True), TIMEOUT_S)
         return node_id
 
     async def _end(self, node_id: int, *, is_sudden: bool) -> None:
@@ -242,11 +242,11 @@ class LocalCluster:
 
     def _wait_for(self, condition: Callable[[ClusterImage], T], what: str) -> T:
         async def wait() -> T:
-            deadline = asyncio.get_running_loop().time() + PATIENCE_S
+            deadline = asyncio.get_running_loop().time() + TIMEOUT_S
             while not (found := condition(self._image())):
                 if asyncio.get_running_loop().time() > deadline:
-                    raise TimeoutError(f"{what}: not within {PATIENCE_S:g} s")
-                await asyncio.sleep(LOOK_AGAIN_S)
+                    raise TimeoutError(f"{what}: not within {TIMEOUT_S:g} s")
+                await asyncio.sleep(POLL_INTERVAL_S)
             return found
 
         return self._bridge.run(wait())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ottla.common.ids import TopicPartition
 from ottla.log.disk import Disk
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.names import EPOCH_CHECKPOINT, LOG, SNAPSHOT, offset_of
+from ottla.log.file_names import EPOCH_CHECKPOINT, LOG, SNAPSHOT, offset_of
 from ottla.log.producer_state import CorruptSnapshot, ProducerEntry, ProducerState
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, crc_of, iter_batches

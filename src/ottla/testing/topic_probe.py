@@ -134,7 +134,7 @@ def _record_diff_encoded(value: Any) -> Any:
 
 WAIT_S = 5.0
 READ_AT_ONCE = 10_000
-LOOK_AGAIN_S = 0.02
+POLL_INTERVAL_S = 0.02
 POLL_MS = 100
 
 Enough = Callable[[Sequence[ConsumerRecord]], bool]
@@ -256,7 +256,7 @@ class TopicProbe:
                 await self._read_to_the_end(consumer, found)
                 if enough(found) or asyncio.get_running_loop().time() >= deadline:
                     return sorted(found, key=lambda each: (each.partition, each.offset))
-                await asyncio.sleep(LOOK_AGAIN_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _read_to_the_end(self, consumer: AsyncConsumer, found: list[ConsumerRecord]) -> None:
         """Add what there is that has not been read; the topic and its partitions may be new."""

@@ -22,7 +22,7 @@ from ottla.client import Admin
 
 ENDED_STATES = {"Empty", "CompleteCommit", "CompleteAbort"}
 DEADLINE_S = 60.0
-PATIENCE_S = 0.5
+TIMEOUT_S = 0.5
 """How long the client may gather records that it hands over at once."""
 
 
@@ -101,7 +101,7 @@ def committed(bootstrap: str, topic: str) -> Iterator[Any]:
     deadline = time.monotonic() + DEADLINE_S
     try:
         while unread:
-            messages = consumer.consume(10_000, PATIENCE_S)
+            messages = consumer.consume(10_000, TIMEOUT_S)
             if messages:
                 deadline = time.monotonic() + DEADLINE_S
             elif time.monotonic() > deadline:

@@ -17,9 +17,9 @@ from tests.spark.fire.job import COPIES, WINDOWS
 from tests.spark.fire.ledger import Verdict, verdict
 from tests.spark.fire.plan import Fault, Kind
 
-LOOK_EVERY_S = 0.02
+POLL_INTERVAL_S = 0.02
 PROGRESS_WITHIN_S = 180.0
-MOST_FAILURES = 40
+MAX_FAILURES = 40
 
 
 class NoProgress(AssertionError):
@@ -150,11 +150,11 @@ class Pipeline:
                 seen, deadline = done, now + PROGRESS_WITHIN_S
             if now > deadline:
                 raise NoProgress(f"no batch began or ended within {PROGRESS_WITHIN_S:g} s")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def _start_again(self) -> None:
         strikes = self.report.kills[Kind.DRIVER] + self.report.kills[Kind.TERMINATE]
         self.driver.start()
         self.report.failures = self.driver.runs - 1 - strikes
-        if self.report.failures > MOST_FAILURES:
+        if self.report.failures > MAX_FAILURES:
             raise NoProgress(f"the driver has ended by itself {self.report.failures} times")

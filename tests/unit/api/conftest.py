@@ -132,7 +132,11 @@ class AdminBench:
         assert serving.max_version == newest
         frame = request_encoder(api_key, version, newest)(request)
         connection = SimpleNamespace(
-            peer="client:1", listener_name="PLAINTEXT", software="", has_fetched=False, is_held_up=False
+            peer="client:1",
+            listener_name="PLAINTEXT",
+            software="",
+            has_fetched=False,
+            has_queued_request=False,
         )
         ctx = RequestContext(cast(Any, self.services), connection, api_key, version, 7, "test")
         handler = serving.load()

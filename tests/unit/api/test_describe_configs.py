@@ -87,9 +87,9 @@ async def test_what_cannot_be_described_is_answered_with_the_reason(
 async def test_dynamic_broker_configs_show_at_once_with_their_source(bench: Any) -> None:
     for name, value in (("", "7"), ("1", "6")):
         change = ConfigChange("log.retention.ms", value)
-        assert await bench.controller.office.alter_configs([ConfigAlteration(BROKER, name, (change,))]) == [
-            None
-        ]
+        assert await bench.controller.active_controller.alter_configs(
+            [ConfigAlteration(BROKER, name, (change,))]
+        ) == [None]
     await bench.create_topic("orders")
     response = await bench.ask(
         request(resource(BROKER, "1", "log.retention.ms"), resource(BROKER, ""), everything=True)
@@ -144,7 +144,7 @@ async def test_describing_many_topics_lets_others_work_in_between(bench: Any) ->
 async def test_groups_and_client_metrics_are_described_with_their_own_settings_first(bench: Any) -> None:
     group, metrics = 32, 16
     set_to = (ConfigChange("consumer.heartbeat.interval.ms", "6000"),)
-    await bench.controller.office.alter_configs([ConfigAlteration(group, "g", set_to)])
+    await bench.controller.active_controller.alter_configs([ConfigAlteration(group, "g", set_to)])
     wanted = (resource(group, "g"), resource(metrics, "m"), resource(group, ""))
     own, other, nameless = (await bench.ask(request(*wanted, everything=True))).results
     found = {each.name: (each.value, each.config_source) for each in own.configs}

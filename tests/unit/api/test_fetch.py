@@ -45,7 +45,7 @@ class PretendedPartition:
     def read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> LogRead:
         return LogRead(b"", offset)
 
-    def aborted_in(self, offset: int, found: LogRead) -> list[tuple[int, int]]:
+    def aborted_transactions_in(self, offset: int, found: LogRead) -> list[tuple[int, int]]:
         return [(7, 3), (9, 5)]
 
 

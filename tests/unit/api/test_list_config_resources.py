@@ -12,7 +12,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 @pytest.fixture
 async def full(bench: Any) -> Any:
     await bench.create_topic("orders")
-    await bench.controller.office.alter_configs(
+    await bench.controller.active_controller.alter_configs(
         [
             ConfigAlteration(GROUP, "g", (ConfigChange("consumer.heartbeat.interval.ms", "6000"),)),
             ConfigAlteration(CLIENT_METRICS, "m", (ConfigChange("interval.ms", "200"),)),

@@ -34,10 +34,10 @@ class SearchedLog:
 
     error: Exception | None = None
 
-    def time_lookup(self, timestamp: int) -> Any:
+    def timestamp_lookup(self, timestamp: int) -> Any:
         return lambda: self._find(timestamp)
 
-    def max_time_lookup(self) -> Any:
+    def max_timestamp_lookup(self) -> Any:
         return lambda: self._find(99)
 
     def _find(self, timestamp: int) -> TimestampOffset | None:
@@ -53,9 +53,9 @@ def logs(bench: Any) -> list[SearchedLog]:
         partition = bench.partitions.add("orders", index)
         partition.log = SearchedLog()
         partition.leader_epoch = partition.last_stable_offset = 5
-        partition.is_end_known = True
+        partition.is_high_watermark_valid = True
         partition.check_leader_epoch = lambda _epoch: None
-        partition.epoch_at = lambda _offset: 3
+        partition.epoch_for_offset = lambda _offset: 3
         made.append(partition.log)
     return made
 
@@ -113,6 +113,6 @@ async def test_a_new_leader_does_not_tell_an_end_that_may_be_before_the_last_one
     bench: Any, version: int, code: ErrorCode
 ) -> None:
     for index in range(4):
-        bench.partitions.get("orders", index).is_end_known = False
+        bench.partitions.get("orders", index).is_high_watermark_valid = False
     (topic,) = (await bench.ask(request(-1, 50, 2000, -2), version)).topics
     assert [each.error_code for each in topic.partitions] == [code, ErrorCode.none, code, ErrorCode.none]

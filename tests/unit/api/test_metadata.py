@@ -14,7 +14,7 @@ from ottla.api.support.context import EncodedMetadata
 async def orders(bench: Any) -> Any:
     await bench.create_topic("orders")
     bench.services.encoded_metadata = EncodedMetadata()
-    bench.services.departed_brokers = SimpleNamespace(still_listed=lambda *_: frozenset())
+    bench.services.recently_fenced_brokers = SimpleNamespace(still_listed=lambda *_: frozenset())
     return bench
 
 

@@ -14,7 +14,7 @@ from kio.schema.produce.v8.request import PartitionProduceData, ProduceRequest, 
 from ottla.api.produce import produce
 from ottla.api.support.context import RequestContext
 from ottla.api.support.produce_scheduler import ProduceScheduler
-from ottla.log.log_types import Appended
+from ottla.log.log_types import AppendResult
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord, KafkaStorageError, UnknownTopicOrPartition
 from ottla.protocol.records.records import Record, encode_batch
@@ -55,18 +55,18 @@ class Connection:
 class PretendedPartition:
     """Takes what is appended, and commits it when the test says so."""
 
-    def __init__(self, index: int, *, commits_at_once: bool = False) -> None:
+    def __init__(self, index: int, *, commits_immediately: bool = False) -> None:
         self.topic_partition = SimpleNamespace(topic="orders", partition=index)
-        self.log = SimpleNamespace(inspects=False)
-        self.replication: PretendedLeader | None = None
+        self.log = SimpleNamespace(validates_records=False)
+        self.leader_state: PretendedLeader | None = None
         self.appends = 0
         self.is_committed: asyncio.Future[None] | None = None
-        if not commits_at_once:
+        if not commits_immediately:
             self.is_committed = asyncio.get_running_loop().create_future()
 
-    def append(self, _batch: memoryview, _header: object, _is_inspected: bool) -> Appended:
+    def append(self, _batch: memoryview, _header: object, _is_inspected: bool) -> AppendResult:
         self.appends += 1
-        return Appended(40, 40, -1, 0, False)
+        return AppendResult(40, 40, -1, 0, False)
 
     def check_in_sync(self) -> None:
         """Always in sync."""
@@ -108,7 +108,7 @@ class Bench:
             topic_data=(TopicProduceData(name=TopicName("orders"), partition_data=data),),
         )
         frame = bytearray(request_encoder(ApiKey.PRODUCE, VERSION, VERSION)(request))
-        services = cast(Any, SimpleNamespace(partitions=self, produce_turns=ProduceScheduler()))
+        services = cast(Any, SimpleNamespace(partitions=self, produce_scheduler=ProduceScheduler()))
         ctx = RequestContext(services, cast(Any, self.connection), ApiKey.PRODUCE, VERSION, 7, "test")
         reply = produce(memoryview(frame), 0, ctx)
         decode = response_decoder(ApiKey.PRODUCE, VERSION, VERSION)
@@ -119,7 +119,7 @@ class Bench:
 
 
 async def test_one_partition_that_fails_does_not_fail_the_others() -> None:
-    at_once, later, never = PretendedPartition(0, commits_at_once=True), *map(PretendedPartition, (1, 2))
+    at_once, later, never = PretendedPartition(0, commits_immediately=True), *map(PretendedPartition, (1, 2))
     answer = asyncio.create_task(Bench(at_once, later, never).send(0, 1, 2, 9))
     await asyncio.sleep(0)
     assert later.is_committed is not None
@@ -135,7 +135,7 @@ async def test_one_partition_that_fails_does_not_fail_the_others() -> None:
 
 
 async def test_only_what_is_not_committed_in_time_has_timed_out() -> None:
-    at_once, never = PretendedPartition(0, commits_at_once=True), PretendedPartition(1)
+    at_once, never = PretendedPartition(0, commits_immediately=True), PretendedPartition(1)
     assert await Bench(at_once, never).send(0, 1, timeout_ms=1) == [
         (ErrorCode.none, 40),
         (ErrorCode.request_timed_out, -1),
@@ -145,7 +145,7 @@ async def test_only_what_is_not_committed_in_time_has_timed_out() -> None:
 async def test_the_answer_names_the_records_at_fault() -> None:
     partition = PretendedPartition(0)
 
-    def refuse(*_: object) -> Appended:
+    def refuse(*_: object) -> AppendResult:
         error = InvalidRecord("2 records were refused")
         error.record_errors = [(1, "no key"), (4, None)]
         raise error
@@ -160,8 +160,8 @@ async def test_the_answer_names_the_records_at_fault() -> None:
 
 
 async def test_nothing_is_appended_and_the_connection_is_held_while_followers_are_too_far_behind() -> None:
-    partition = PretendedPartition(0, commits_at_once=True)
-    partition.replication = leader = PretendedLeader()
+    partition = PretendedPartition(0, commits_immediately=True)
+    partition.leader_state = leader = PretendedLeader()
     bench = Bench(partition)
     answer = asyncio.create_task(bench.send(0))
     await asyncio.sleep(0.001)
@@ -174,7 +174,7 @@ async def test_nothing_is_appended_and_the_connection_is_held_while_followers_ar
 async def test_a_request_that_waited_for_too_long_is_not_appended() -> None:
     """It may be sent again, and is not in the log twice then."""
     partition = PretendedPartition(0)
-    partition.replication = PretendedLeader()
+    partition.leader_state = PretendedLeader()
     bench = Bench(partition)
     assert await bench.send(0, timeout_ms=2) == [(ErrorCode.request_timed_out, -1)]
     assert (partition.appends, bench.connection.holds) == (0, 0)
@@ -182,7 +182,7 @@ async def test_a_request_that_waited_for_too_long_is_not_appended() -> None:
 
 async def test_what_a_producer_waits_for_is_counted() -> None:
     partition = PretendedPartition(0)
-    partition.replication = leader = PretendedLeader()
+    partition.leader_state = leader = PretendedLeader()
     leader.acks_all_backlog.commit(40)
     answer = asyncio.create_task(Bench(partition).send(0))
     await asyncio.sleep(0)

@@ -47,10 +47,10 @@ async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
 
     ids = ProducerIds(allocate)
     with pytest.raises(CoordinatorLoadInProgress):
-        await ids.next_soon()
+        await ids.try_next()
     waiting = asyncio.create_task(ids.next())
     go_on.set()
     assert await waiting == 5
-    assert await ids.next_soon() == 6
+    assert await ids.try_next() == 6
     assert len(asked) == 1
     ids.stop()

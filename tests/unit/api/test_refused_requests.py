@@ -107,7 +107,7 @@ async def test_without_a_controller_every_item_is_told_so_after_a_while(
 ) -> None:
     bench.services.peers = object()
     refuse_everything(monkeypatch, NotController("another broker is it"))
-    monkeypatch.setattr("ottla.api.support.forwarding.PATIENCE_MS", 0)
+    monkeypatch.setattr("ottla.api.support.forwarding.TIMEOUT_MS", 0)
     assert told(await bench.ask(CREATE)) == [(ErrorCode.not_controller, "another broker is it")] * 2
 
 

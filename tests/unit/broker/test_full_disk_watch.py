@@ -83,7 +83,7 @@ def test_what_a_killed_process_left_is_cleared_up() -> None:
 def test_only_want_of_room_counts_as_a_full_disk(code: int, is_full: bool) -> None:
     noticed: list[bool] = []
     storage = Storage(SimDisk(), PATH)
-    storage.on_full = lambda: noticed.append(True)
+    storage.on_disk_full = lambda: noticed.append(True)
     storage.append_failed("appending", OSError(code, "no"))
     assert bool(noticed) is is_full
     assert (storage.offline_reason is not None) is (code == errno.EIO)

@@ -19,8 +19,12 @@ from ottla.protocol.fetch_client import (
     decode_fetch_response,
     encode_fetch_request,
 )
-from ottla.protocol.fetch_request import decode_fetch_request
-from ottla.protocol.fetch_response import FetchPartitionResult, FetchTopicResult, encode_fetch_response
+from ottla.protocol.fetch_codec import (
+    FetchPartitionResult,
+    FetchTopicResult,
+    decode_fetch_request,
+    encode_fetch_response,
+)
 from ottla.protocol.hot_path import Leader, NodeEndpoint
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, decode_records, encode_batch

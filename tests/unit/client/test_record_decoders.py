@@ -20,7 +20,7 @@ from ottla.protocol.records.record_encoder import encode_new_batch
 from ottla.protocol.records.records import Record, decode_records, encode_batch
 
 PLACE = TopicPartition("orders", 3)
-TWIN = compiled.twin_of(record_decoder)
+TWIN = compiled.compiled_twin(record_decoder)
 NO_TWIN = "the module is not compiled here; compile it with: python tools/compile_modules.py"
 
 fields = st.none() | st.binary(max_size=300)
@@ -135,9 +135,9 @@ def test_a_twin_of_another_source_is_left_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(compiled, "import_module", lambda name: fitting)
     source = open(record_decoder.__file__, "rb").read()  # noqa: SIM115
     fitting.SOURCE_SHA256 = compiled.sha256(source).hexdigest()  # type: ignore[attr-defined]
-    assert compiled.fastest(record_decoder) is fitting
+    assert compiled.compiled_or_source(record_decoder) is fitting
     fitting.SOURCE_SHA256 = compiled.sha256(source + b"\n").hexdigest()  # type: ignore[attr-defined]
-    assert compiled.fastest(record_decoder) is record_decoder
+    assert compiled.compiled_or_source(record_decoder) is record_decoder
 
 
 def test_without_a_twin_the_module_itself_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_without_a_twin_the_module_itself_is_used(monkeypatch: pytest.MonkeyPatc
         raise ImportError(name)
 
     monkeypatch.setattr(compiled, "import_module", missing)
-    assert compiled.fastest(record_decoder) is record_decoder
+    assert compiled.compiled_or_source(record_decoder) is record_decoder
 
 
 def many_records() -> list[Any]:

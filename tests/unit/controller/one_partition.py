@@ -37,7 +37,7 @@ class OnePartition:
         self.directories = directories or {}
         """The log directory that each broker has when it starts."""
         replicas = tuple(replicas)
-        self.take(machine.take_office(self.image, 1, 1, "c"))
+        self.take(machine.become_controller(self.image, 1, 1, "c"))
         self.start(*sorted({*replicas, *brokers}))
         topic = NewTopic("orders", assignments=((0, replicas),))
         self.take(machine.create_topics(self.image, [topic], [TOPIC_ID], CONFIG))

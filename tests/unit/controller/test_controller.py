@@ -101,7 +101,7 @@ async def test_topics_configs_ids_and_producer_ids_survive_a_restart(tmp_path: P
     async with Bench(EmbeddedStore(path)) as bench:
         await bench.controller.create_topics([NewTopic("orders", 3, configs=(("retention.ms", "5"),))])
         alteration = ConfigAlteration(ConfigResource.BROKER, "1", (ConfigChange("log.retention.ms", "6"),))
-        assert await bench.controller.office.alter_configs([alteration]) == [None]
+        assert await bench.controller.active_controller.alter_configs([alteration]) == [None]
         assert await bench.controller.allocate_producer_ids(10) == range(10)
         before = bench.image
     async with Bench(EmbeddedStore(path)) as bench:
@@ -181,13 +181,15 @@ async def test_validating_only_tells_the_same_and_changes_nothing() -> None:
         assert isinstance(created[-1], InvalidTopicException)
         grown = [NewPartitions("t1", 5), NewPartitions("nothing", 5)]
         before = bench.image
-        assert names(await bench.controller.office.create_partitions(grown, validate_only=True)) == [
+        assert names(
+            await bench.controller.active_controller.create_partitions(grown, validate_only=True)
+        ) == [
             "t1",
             "UnknownTopicOrPartition",
         ]
         bad = ConfigAlteration(ConfigResource.TOPIC, "t1", (ConfigChange("retention.ms", "x"),))
         good = ConfigAlteration(ConfigResource.TOPIC, "t2", (ConfigChange("retention.ms", "5"),))
-        errors = await bench.controller.office.alter_configs([bad, good], validate_only=True)
+        errors = await bench.controller.active_controller.alter_configs([bad, good], validate_only=True)
         assert [each is None for each in errors] == [False, True]
         assert bench.image is before
 
@@ -248,7 +250,7 @@ async def test_topics_are_deleted_by_name_and_id_and_can_be_made_again() -> None
     async with Bench() as bench:
         first = await bench.create_topic("orders")
         await bench.create_topic("users")
-        deleted = await bench.controller.office.delete_topics(
+        deleted = await bench.controller.active_controller.delete_topics(
             [TopicSelector(topic_id=first.topic_id), TopicSelector("users"), TopicSelector("nothing")]
         )
         assert names(deleted) == ["orders", "users", "UnknownTopicOrPartition"]
@@ -258,10 +260,12 @@ async def test_topics_are_deleted_by_name_and_id_and_can_be_made_again() -> None
 async def test_topics_grow() -> None:
     async with Bench() as bench:
         await bench.controller.create_topics([NewTopic("orders", 2)])
-        results = await bench.controller.office.create_partitions([NewPartitions("orders", 5)])
+        results = await bench.controller.active_controller.create_partitions([NewPartitions("orders", 5)])
         assert results == [bench.image.topics["orders"]]
         assert len(bench.image.topics["orders"].partitions) == 5
-        (refused,) = await bench.controller.office.create_partitions([NewPartitions("orders", 100_000)])
+        (refused,) = await bench.controller.active_controller.create_partitions(
+            [NewPartitions("orders", 100_000)]
+        )
         assert isinstance(refused, PolicyViolation)
 
 
@@ -271,11 +275,11 @@ async def test_configs_are_changed_and_replaced() -> None:
         alteration = ConfigAlteration(
             ConfigResource.TOPIC, "orders", (ConfigChange("max.message.bytes", "9"),)
         )
-        assert await bench.controller.office.alter_configs([alteration]) == [None]
+        assert await bench.controller.active_controller.alter_configs([alteration]) == [None]
         assert bench.image.topic_overrides("orders") == {"retention.ms": "5", "max.message.bytes": "9"}
-        assert await bench.controller.office.alter_configs([alteration], replacing=True) == [None]
+        assert await bench.controller.active_controller.alter_configs([alteration], replacing=True) == [None]
         assert bench.image.topic_overrides("orders") == {"max.message.bytes": "9"}
-        twice = await bench.controller.office.alter_configs([alteration, alteration])
+        twice = await bench.controller.active_controller.alter_configs([alteration, alteration])
         assert [type(each) for each in twice] == [InvalidRequest, InvalidRequest]
 
 
@@ -348,7 +352,7 @@ async def test_the_log_is_replaced_by_snapshots_and_does_not_grow_for_ever(
     async with Bench(EmbeddedStore(path)) as bench:
         for _ in range(10):
             await bench.controller.create_topics([NewTopic("orders", 20)])
-            await bench.controller.office.delete_topics([TopicSelector("orders")])
+            await bench.controller.active_controller.delete_topics([TopicSelector("orders")])
         await bench.controller.create_topics([NewTopic("users", 3)])
         entries = await bench.store.read(0)
         assert entries[0].is_snapshot
@@ -366,5 +370,5 @@ async def test_a_bug_in_one_change_does_not_stop_the_next() -> None:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            await bench.controller.office._writer.change(broken)  # type: ignore[arg-type]
+            await bench.controller.active_controller._writer.change(broken)  # type: ignore[arg-type]
         await bench.create_topic("orders")

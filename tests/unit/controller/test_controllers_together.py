@@ -17,7 +17,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.controller import membership, runner, term
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
-from ottla.metadata import follower
+from ottla.metadata import state
 from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import TopicImage
 from ottla.metadata.memory import MemoryServer, MemoryStore
@@ -42,7 +42,7 @@ from ottla.protocol.schema.messages import (
 
 @pytest.fixture(autouse=True)
 def _without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (runner, membership, term, follower):
+    for module in (runner, membership, term, state):
         monkeypatch.setattr(module, "RETRY_S", 0.005)
 
 
@@ -86,7 +86,12 @@ class Member:
             node_id=self.node_id, controller=self.controller, cluster=self.state, config=self.config
         )
         connection = SimpleNamespace(
-            peer="p", host="h", listener_name="PLAINTEXT", software="", has_fetched=False, is_held_up=False
+            peer="p",
+            host="h",
+            listener_name="PLAINTEXT",
+            software="",
+            has_fetched=False,
+            has_queued_request=False,
         )
         ctx = RequestContext(cast(Any, services), connection, api_key, version, 7, "test")
         try:
@@ -203,10 +208,10 @@ async def test_a_controller_cut_from_the_store_is_replaced_and_fenced(together: 
     await together.until(lambda: second.state.image.brokers[first].fenced)
     assert old.controller.is_active  # it cannot know
     with pytest.raises(RequestTimedOut):
-        await old.controller.office.create_topics([NewTopic("lost", 1, 1)])
+        await old.controller.active_controller.create_topics([NewTopic("lost", 1, 1)])
     together.server.heal(first)
     with pytest.raises(NotController):
-        await old.controller.office.create_topics([NewTopic("late", 1, 1)])
+        await old.controller.active_controller.create_topics([NewTopic("late", 1, 1)])
     await together.until(lambda: old.lost == 1 and old.controller.is_registered)
     assert not old.controller.is_active
     assert set(old.state.image.topics) == {topic.name}
@@ -215,10 +220,10 @@ async def test_a_controller_cut_from_the_store_is_replaced_and_fenced(together: 
 async def test_an_append_whose_answer_was_lost_is_found_in_the_log(together: Together) -> None:
     (number,) = together.active
     member = together.members[number]
-    together.server.lose_answers(number)
+    together.server.lose_responses(number)
     with pytest.raises(RequestTimedOut):
-        await member.controller.office.create_topics([NewTopic("orders", 1, 1)])
-    together.server.lose_answers(number, lost=False)
+        await member.controller.active_controller.create_topics([NewTopic("orders", 1, 1)])
+    together.server.lose_responses(number, lost=False)
     await together.until(lambda: together.all_see(lambda each: "orders" in each.image.topics))
 
 
@@ -253,7 +258,7 @@ async def test_a_broker_that_leaves_hands_its_partitions_over_first(together: To
     await orders(together.members[1])
     (controller,) = together.active
     leaving = next(each for each in together.members if each != controller)
-    await together.members[leaving].controller.leave()
+    await together.members[leaving].controller.move_leaders_away()
     image = together.members[leaving].state.image
     assert image.brokers[leaving].shutting_down
     assert not image.brokers[leaving].fenced
@@ -264,7 +269,7 @@ async def test_a_broker_that_leaves_hands_its_partitions_over_first(together: To
 async def test_the_controller_can_leave_too(together: Together) -> None:
     await orders(together.members[1])
     (controller,) = together.active
-    await together.members[controller].controller.leave()
+    await together.members[controller].controller.move_leaders_away()
     image = together.members[controller].state.image
     assert all(each.leader not in (controller, -1) for each in image.topics["orders"].partitions)
     await together.stop(controller)

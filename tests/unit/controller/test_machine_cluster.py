@@ -58,7 +58,7 @@ class Cluster(RuleBasedStateMachine):
 
     @initialize(brokers=st.integers(1, 3))
     def begin(self, brokers: int) -> None:
-        self.take(machine.take_office(self.image, 1, 1, "c"))
+        self.take(machine.become_controller(self.image, 1, 1, "c"))
         for node_id in range(1, brokers + 1):
             self.register(node_id, False)
 
@@ -87,7 +87,7 @@ class Cluster(RuleBasedStateMachine):
             wanted = replace(session.registration, wants_shutdown=True)
             self.sessions[node_id] = replace(session, registration=wanted)
             self.follow_sessions()
-            assert not machine.waits_for_leaders_to_move(self.image, node_id)
+            assert not machine.has_leaders_to_move(self.image, node_id)
 
     @rule(node_id=st.integers(1, 3))
     def unregister(self, node_id: int) -> None:
@@ -157,7 +157,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def elect(self) -> None:
-        self.take(machine.take_office(self.image, 1, self.image.controller_epoch + 1, "other"))
+        self.take(machine.become_controller(self.image, 1, self.image.controller_epoch + 1, "other"))
         assert self.image.cluster_id == "c"
 
     @invariant()
@@ -207,5 +207,5 @@ def test_producer_ids_are_given_once() -> None:
 
 
 def test_a_cluster_keeps_its_first_id() -> None:
-    image = EMPTY.apply(machine.take_office(EMPTY, 1, 1, "first").records)
-    assert machine.take_office(image, 1, 1, "second") == Decision((), ("first",))
+    image = EMPTY.apply(machine.become_controller(EMPTY, 1, 1, "first").records)
+    assert machine.become_controller(image, 1, 1, "second") == Decision((), ("first",))

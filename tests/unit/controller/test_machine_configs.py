@@ -151,7 +151,7 @@ def test_a_resource_that_has_no_configs_is_refused(kind: int, name: str, error: 
 
 def test_a_resource_named_twice_is_refused_each_time() -> None:
     alterations = [ConfigAlteration(TOPIC, name, ()) for name in ("orders", "users", "orders")]
-    refused = machine.refuse_alterations(alterations)
+    refused = machine.check_alterations(alterations)
     assert [type(each) for each in refused] == [InvalidRequest, type(None), InvalidRequest]
 
 

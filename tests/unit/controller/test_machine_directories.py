@@ -40,7 +40,7 @@ def test_the_last_leader_is_not_elected_with_an_empty_disk() -> None:
     assert cluster.shape == (-1, (), (1,))
     replace_disk(cluster, 1)
     assert cluster.shape == (-1, (), ())
-    assert machine.waiting_for_directories(cluster.image) == {1: [AT]}
+    assert machine.partitions_awaiting_directory(cluster.image) == {1: [AT]}
 
 
 def test_the_operator_elects_a_replica_with_records_rather_than_the_empty_one() -> None:
@@ -52,7 +52,7 @@ def test_the_operator_elects_a_replica_with_records_rather_than_the_empty_one() 
     assert cluster.shape == (-1, (), ()), "2 may miss records, 1 has none"
     elect_unclean(cluster)
     assert cluster.shape == (2, (2,), ())
-    assert machine.waiting_for_directories(cluster.image) == {}
+    assert machine.partitions_awaiting_directory(cluster.image) == {}
     assert cluster.partition.lost_directories == ((1, OLD),)
     cluster.alter(2, 1)
     assert cluster.partition.lost_directories == ()
@@ -134,7 +134,7 @@ def test_a_broker_that_was_unregistered_is_not_trusted_with_logs_that_lost_recor
     cluster.take(machine.unregister_broker(cluster.image, 1))
     replace_disk(cluster, 1)
     assert cluster.shape == (-1, (), ())
-    assert machine.waiting_for_directories(cluster.image) == {1: [AT]}
+    assert machine.partitions_awaiting_directory(cluster.image) == {1: [AT]}
 
 
 def test_metadata_without_directories_raises_no_alarm() -> None:

@@ -8,7 +8,7 @@ from tests.unit.controller.one_partition import CONFIG, OnePartition
 from ottla.common.ids import TopicPartition
 from ottla.controller import machine
 from ottla.controller.machine import Reassignment
-from ottla.controller.machine.elect_leaders import ElectionType
+from ottla.controller.machine.election import ElectionType
 from ottla.protocol.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,

@@ -171,10 +171,10 @@ def test_one_bad_topic_does_not_stop_the_others() -> None:
 
 def test_topics_named_twice_in_a_request_are_all_refused() -> None:
     topics = [NewTopic("twice"), NewTopic("once"), NewTopic("twice", 5)]
-    refused = machine.refuse_new_topics(topics, CONFIG)
+    refused = machine.check_new_topics(topics, CONFIG)
     assert [type(each) for each in refused] == [InvalidRequest, type(None), InvalidRequest]
     wanted = [NewPartitions("twice", 5), NewPartitions("once", 5), NewPartitions("twice", 6)]
-    refused = machine.refuse_new_partitions(with_topics(NewTopic("twice")), wanted)
+    refused = machine.check_new_partitions(with_topics(NewTopic("twice")), wanted)
     assert [type(each) for each in refused] == [InvalidRequest, type(None), InvalidRequest]
 
 
@@ -191,14 +191,14 @@ def test_topics_named_twice_in_a_request_are_all_refused() -> None:
 def test_too_many_partitions_in_one_request_are_refused_before_anything_is_made(
     topics: list[NewTopic],
 ) -> None:
-    refused = machine.refuse_new_topics(topics, CONFIG)
+    refused = machine.check_new_topics(topics, CONFIG)
     assert all(isinstance(each, PolicyViolation) for each in refused)
     assert len(refused) == len(topics)
 
 
 def test_a_negative_count_does_not_make_room_for_others() -> None:
     topics = [NewTopic("big", 10_001), NewTopic("bad", -(2**31))]
-    assert isinstance(machine.refuse_new_topics(topics, CONFIG)[0], PolicyViolation)
+    assert isinstance(machine.check_new_topics(topics, CONFIG)[0], PolicyViolation)
 
 
 def test_deleted_topics_are_gone_by_name_and_by_id() -> None:
@@ -237,13 +237,13 @@ def test_a_topic_meant_twice_is_not_deleted_even_if_once_by_name_and_once_by_id(
     image = with_topics(NewTopic("a"), NewTopic("b"))
     by_id = TopicSelector(topic_id=image.topics["a"].topic_id)
     selectors = [TopicSelector("a"), TopicSelector("b"), by_id, TopicSelector("x"), TopicSelector("x")]
-    refused = machine.refuse_selectors(image, selectors, CONFIG)
+    refused = machine.check_selectors(image, selectors, CONFIG)
     assert [each is not None for each in refused] == [True, False, True, True, True]
 
 
 def test_no_topic_is_deleted_where_deletion_is_off() -> None:
     config = BrokerConfig({"node.id": "1", "delete.topic.enable": "false"})
-    refused = machine.refuse_selectors(with_topics(NewTopic("a")), [TopicSelector("a")], config)
+    refused = machine.check_selectors(with_topics(NewTopic("a")), [TopicSelector("a")], config)
     assert isinstance(refused[0], TopicDeletionDisabled)
 
 
@@ -287,6 +287,6 @@ def test_partitions_that_will_not_do_are_refused(wanted: NewPartitions, error: t
 
 def test_too_many_added_partitions_are_refused() -> None:
     image = with_topics(NewTopic("orders", 3, 2))
-    assert machine.refuse_new_partitions(image, [NewPartitions("orders", 10_003)]) == [None]
-    (refused,) = machine.refuse_new_partitions(image, [NewPartitions("orders", 10_004)])
+    assert machine.check_new_partitions(image, [NewPartitions("orders", 10_003)]) == [None]
+    (refused,) = machine.check_new_partitions(image, [NewPartitions("orders", 10_004)])
     assert isinstance(refused, PolicyViolation)

@@ -72,7 +72,7 @@ async def test_a_session_that_is_lost_is_replaced_with_a_greater_epoch(bench: Be
 
 async def test_a_process_that_lived_on_has_lost_nothing_with_its_session(bench: Bench) -> None:
     await bench.members.register(replace(READY, after_unclean_stop=True, may_have_lost_records=True))
-    bench.members.taken_in()
+    bench.members.registration_accepted()
     bench.server.expire_node(1)
     await bench.until(lambda: bench.renewed == 1)
     assert bench.said == replace(READY, after_unclean_stop=False, may_have_lost_records=False)
@@ -101,7 +101,7 @@ async def test_what_is_said_while_the_session_is_lost_is_said_by_the_next_one(be
     await bench.members.register(READY)
     bench.server.cut(1)
     await bench.until(lambda: bench.said is None)
-    saying = asyncio.create_task(bench.members.stand_aside())
+    saying = asyncio.create_task(bench.members.set_draining())
     await asyncio.sleep(0)
     bench.server.heal(1)
     await saying
@@ -114,7 +114,7 @@ async def test_a_short_cut_delays_the_word_but_does_not_lose_it(bench: Bench) ->
     await bench.members.register(READY)
     bench.server.session_timeout_s = 60.0
     bench.server.cut(1)
-    saying = asyncio.create_task(bench.members.stand_aside())
+    saying = asyncio.create_task(bench.members.set_draining())
     await asyncio.sleep(0)
     bench.server.heal(1)
     await saying
@@ -124,8 +124,8 @@ async def test_a_short_cut_delays_the_word_but_does_not_lose_it(bench: Bench) ->
 
 async def test_who_stood_aside_may_lead_again(bench: Bench) -> None:
     await bench.members.register(READY)
-    await bench.members.stand_aside()
-    await bench.members.stand_aside(False)
+    await bench.members.set_draining()
+    await bench.members.set_draining(False)
     assert bench.said == READY
 
 
@@ -153,10 +153,10 @@ class IdleTerm:
     async def run(self) -> None:
         await self._over.wait()
 
-    async def give_up(self) -> None:
+    async def step_down(self) -> None:
         self._over.set()
 
-    stop = give_up
+    stop = step_down
 
 
 @pytest.fixture
@@ -175,13 +175,13 @@ async def test_who_stands_while_the_session_is_being_replaced_is_a_candidate_wit
     candidate.server.cut(1)  # the next session has to wait
     await candidate.until(lambda: candidate.lost == 1)
     await candidate.members.register(READY)
-    candidate.members.stand()
+    candidate.members.stand_for_election()
     candidate.server.heal(1)
     await candidate.until(lambda: bool(candidate.epochs))
 
 
 async def test_a_candidacy_follows_every_session(candidate: Candidate) -> None:
-    candidate.members.stand()
+    candidate.members.stand_for_election()
     for count in (1, 2, 3):
         await candidate.until(lambda: len(candidate.epochs) == count)  # noqa: B023
         candidate.server.expire_node(1)
@@ -193,11 +193,11 @@ async def test_a_failure_that_nobody_expected_ends_neither_the_sessions_nor_the_
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    candidate.members.stand()
+    candidate.members.stand_for_election()
     await candidate.until(lambda: len(candidate.epochs) == 1)
     monkeypatch.setattr(candidate.members, "_on_lost", fail)
     monkeypatch.setattr(candidate.members, "_on_renewed", fail)
-    monkeypatch.setattr(IdleTerm, "give_up", fail)
+    monkeypatch.setattr(IdleTerm, "step_down", fail)
     candidate.server.expire_node(1)
     await candidate.until(lambda: len(candidate.epochs) == 2)
     monkeypatch.undo()

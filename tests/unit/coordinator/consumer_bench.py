@@ -17,7 +17,7 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.record_codec import decode_record, encode_record
 from ottla.coordinator.group.records import Record
 from ottla.coordinator.group.requests import JoinRequest, SyncRequest
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, changes
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, diff_images
 from ottla.protocol.errors import KafkaError
 
 GROUP = "g"
@@ -114,7 +114,7 @@ class Bench:
     def change_topics(self, topics: Mapping[str, int], ids: Mapping[str, int] | None = None) -> None:
         """Let the cluster have these topics."""
         old, self.image = self.image, image_of(topics, self.image.version + 1, ids)
-        self._take(self.machine.new_image(self.now_ms, self.image, changes(old, self.image)))
+        self._take(self.machine.new_image(self.now_ms, self.image, diff_images(old, self.image)))
 
     def fail_over(self) -> None:
         """Load the log into another machine."""

@@ -47,7 +47,7 @@ class Client:
     host = "10.0.0.7"
     listener_name = "PLAINTEXT"
     software = ""
-    has_fetched = is_held_up = False
+    has_fetched = has_queued_request = False
 
     def hold(self) -> None:
         """Do nothing: what is sent is not read from a socket."""
@@ -112,8 +112,8 @@ class CoordinatorBench:
             groups=self.groups,
             transactions=self.transactions,
             producer_ids=self.producer_ids,
-            produce_turns=ProduceScheduler(),
-            departed_brokers=RecentlyFencedBrokers(self.clock),
+            produce_scheduler=ProduceScheduler(),
+            recently_fenced_brokers=RecentlyFencedBrokers(self.clock),
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
         await self.transactions.start()
@@ -138,7 +138,7 @@ class CoordinatorBench:
         await self.controller.create_topics([NewTopic(name, partitions) for name in names])
 
     async def delete_topics(self, *names: str) -> None:
-        await self.controller.office.delete_topics([TopicSelector(name) for name in names])
+        await self.controller.active_controller.delete_topics([TopicSelector(name) for name in names])
 
     async def loaded(self) -> None:
         """Wait until every partition is loaded."""

@@ -9,7 +9,7 @@ from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, sett
 from ottla.coordinator.group.consumer.group import ConsumerState
 from ottla.coordinator.group.consumer.member import MemberState
 from ottla.coordinator.group.consumer.partitions import size, to_record
-from ottla.metadata.image import changes
+from ottla.metadata.image import diff_images
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (
     FencedMemberEpoch,
@@ -244,7 +244,9 @@ def test_a_groups_own_times_count_as_soon_as_they_are_set() -> None:
     assert bench.timers["session", GROUP, "m"] == bench.now_ms + 45_000
     own = {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "6000"}
     old, bench.image = bench.image, replace(bench.image, configs={(ConfigResource.GROUP, GROUP): own})
-    bench.call(lambda machine, now_ms, _: machine.new_image(now_ms, bench.image, changes(old, bench.image)))
+    bench.call(
+        lambda machine, now_ms, _: machine.new_image(now_ms, bench.image, diff_images(old, bench.image))
+    )
     assert bench.beat("m", bench.group.members["m"].holding.epoch).heartbeat_interval_ms == 6_000
     assert bench.timers["session", GROUP, "m"] == bench.now_ms + 60_000
     bench.fail_over()

@@ -24,7 +24,7 @@ class Pretended:
     start_offset: int
     end_offset: int
 
-    def time_from(self, offset: int) -> int:
+    def timestamp_from(self, offset: int) -> int:
         assert self.start_offset <= offset < self.end_offset
         return NOW_MS - 100_000 + 1000 * offset
 
@@ -68,7 +68,7 @@ class CountingLog:
         self.answer = answer
         self.asked = 0
 
-    def time_from(self, offset: int, end_offset: int) -> int | None:
+    def timestamp_from(self, offset: int, end_offset: int) -> int | None:
         self.asked += 1
         return self.answer
 
@@ -114,12 +114,12 @@ def test_only_so_many_times_are_remembered(monkeypatch: Any) -> None:
 
 def test_a_led_partition_goes_from_its_log_start_to_its_high_watermark() -> None:
     led = ReplicaToRead(partition_on(CountingLog(NOW_MS)), RecordTimes())
-    assert (led.start_offset, led.end_offset, led.time_from(3)) == (2, 10, NOW_MS)
+    assert (led.start_offset, led.end_offset, led.timestamp_from(3)) == (2, 10, NOW_MS)
 
 
 def test_a_record_that_cannot_be_read_has_no_age() -> None:
     class Broken:
-        def time_from(self, offset: int, end_offset: int) -> int:
+        def timestamp_from(self, offset: int, end_offset: int) -> int:
             raise KafkaStorageError("the disk is gone")
 
-    assert ReplicaToRead(partition_on(Broken()), RecordTimes()).time_from(3) is None
+    assert ReplicaToRead(partition_on(Broken()), RecordTimes()).timestamp_from(3) is None

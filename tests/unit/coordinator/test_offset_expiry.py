@@ -9,7 +9,7 @@ from tests.unit.coordinator.offset_commits import DAY_MS, commit, fetch, topics
 from ottla.coordinator.group import offsets
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver
-from ottla.metadata.image import changes
+from ottla.metadata.image import diff_images
 
 WEEK_MS = 7 * DAY_MS
 
@@ -95,7 +95,7 @@ def test_many_expired_offsets_are_forgotten_in_slices(monkeypatch: pytest.Monkey
 
 def delete_topics(table: Table, *left: str) -> None:
     image = topics(*left)
-    table.take(table.machine.new_image(table.now_ms, image, changes(table.machine.image, image)))
+    table.take(table.machine.new_image(table.now_ms, image, diff_images(table.machine.image, image)))
     table.image = image
 
 

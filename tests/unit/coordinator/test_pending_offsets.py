@@ -13,7 +13,7 @@ from ottla.coordinator.group import offsets
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffset, FetchRequest
-from ottla.metadata.image import ClusterImage, changes
+from ottla.metadata.image import ClusterImage, diff_images
 from ottla.protocol.errors import IllegalGeneration, UnknownMemberId, UnstableOffsetCommit
 from ottla.protocol.records.control import Marker
 
@@ -152,7 +152,9 @@ def test_deleting_an_offset_deletes_what_is_pending_for_it() -> None:
 def test_what_is_pending_for_a_deleted_topic_is_forgotten() -> None:
     table = Table(topics("orders"))
     commit_in_transaction(table, 7)
-    table.take(table.machine.new_image(table.now_ms, ClusterImage(), changes(table.image, ClusterImage())))
+    table.take(
+        table.machine.new_image(table.now_ms, ClusterImage(), diff_images(table.image, ClusterImage()))
+    )
     table.wait(1)
     end(table, commit=True)
     assert offset(table) is None

@@ -13,7 +13,7 @@ from ottla.log.checkpoints import RECOVERY_POINTS, encode_offsets, write_atomica
 from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_types import Appended
+from ottla.log.log_types import AppendResult
 from ottla.log.storage import Storage
 from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ottla.protocol.records.records import Record, decode_records, encode_batch
@@ -40,7 +40,7 @@ def idempotent(
     )
 
 
-def append(log: Log, batch: memoryview, *, leader_epoch: int = 0) -> Appended:
+def append(log: Log, batch: memoryview, *, leader_epoch: int = 0) -> AppendResult:
     """Append as the produce path does."""
     return log.append(batch, check_batch(batch), leader_epoch, log.clock.wall_ms())
 

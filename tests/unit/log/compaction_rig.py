@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
-from ottla.log.compaction.cleaner import Round
-from ottla.log.compaction.policy import CleanableStats, measure_dirt
+from ottla.log.compaction.job import CompactionJob
+from ottla.log.compaction.policy import CleanableStats, compute_cleanable_stats
 from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
@@ -94,7 +94,7 @@ class Rig:
             self.log.finish_flush(job, None)
 
     def dirt(self) -> CleanableStats:
-        return measure_dirt(
+        return compute_cleanable_stats(
             self.log.sealed,
             self.log.config,
             active_base_offset=self.log.active.base_offset,
@@ -104,8 +104,8 @@ class Rig:
             now_ms=self.clock.wall_ms(),
         )
 
-    def round(self, map_bytes: int = 1 << 20) -> Round:
-        return Round(
+    def round(self, map_bytes: int = 1 << 20) -> CompactionJob:
+        return CompactionJob(
             self.log,
             self.dirt(),
             producers=dict(self.log.producers.producers),
@@ -113,7 +113,7 @@ class Rig:
             map_bytes=map_bytes,
         )
 
-    def compact(self, map_bytes: int = 1 << 20) -> Round:
+    def compact(self, map_bytes: int = 1 << 20) -> CompactionJob:
         """Flush, then do a whole round."""
         self.flush()
         work = self.round(map_bytes)

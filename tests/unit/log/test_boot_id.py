@@ -21,11 +21,11 @@ PATH = "/data"
 HERE = TopicPartition("t", 0)
 
 
-def open_directory(disk: SimDisk, *, has_copies: bool = False, is_registered: bool = True) -> LogDirectory:
+def open_directory(disk: SimDisk, *, is_replicated: bool = False, is_registered: bool = True) -> LogDirectory:
     directory = LogDirectory(PATH, disk, ManualClock(), node_id=1, cluster_id="c")
-    directory.open(lambda _topic: LogConfig(), has_copies=lambda _: has_copies)
+    directory.open(lambda _topic: LogConfig(), is_replicated=lambda _: is_replicated)
     if is_registered:
-        directory.note_boot()
+        directory.write_boot_id()
     return directory
 
 
@@ -163,15 +163,15 @@ def test_half_an_append_at_the_end_is_no_loss_but_damage_is() -> None:
 
 
 def test_a_damaged_replica_is_cut_off_if_there_are_others_and_keeps_a_hole_if_not() -> None:
-    for has_copies, end in ((True, 1), (False, 5)):
+    for is_replicated, end in ((True, 1), (False, 5)):
         disk = SimDisk()
         append(open_directory(disk), 5)
         disk.kill()
         disk.contents(f"{PATH}/t-0/{0:020d}.log")[3000] ^= 1
-        again = open_directory(disk, has_copies=has_copies)
+        again = open_directory(disk, is_replicated=is_replicated)
         assert again.logs[HERE].log_end_offset == end
         assert again.may_have_lost_records
-        assert bool(again.logs[HERE].holes) is not has_copies
+        assert bool(again.logs[HERE].holes) is not is_replicated
         kept = [entry.name for entry in disk.list_dir(f"{PATH}/t-0") if "quarantine" in entry.name]
         assert len(kept) == 1
 
@@ -200,6 +200,6 @@ def test_a_replica_that_lost_its_first_segments_starts_from_the_beginning_again(
     disk.kill()
     for name in segments:
         del disk.contents(f"{PATH}/t-0/{name}")[:]
-    again = open_directory(disk, has_copies=True)
+    again = open_directory(disk, is_replicated=True)
     assert (again.logs[HERE].log_start_offset, again.logs[HERE].log_end_offset) == (0, 0)
     assert again.may_have_lost_records

@@ -20,7 +20,7 @@ from tests.unit.log.bench import (
     stored_bytes,
 )
 
-from ottla.log.names import LOG
+from ottla.log.file_names import LOG
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import check_crc, iter_batches
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.unit.log.bench import LogBench, append, filled_bench, idempotent, indexes_of, read_values
 
-from ottla.log.names import OFFSET_INDEX, TIME_INDEX, file_name
+from ottla.log.file_names import OFFSET_INDEX, TIME_INDEX, file_name
 
 Values = dict[int, str]
 

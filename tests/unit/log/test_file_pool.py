@@ -9,7 +9,7 @@ import pytest
 
 from ottla.common.file_range import FileRange
 from ottla.log.disk import RealDisk
-from ottla.log.file_pool import FilePool, PooledFile, most_open_files
+from ottla.log.file_pool import FilePool, PooledFile, open_file_limit
 
 
 def open_descriptors(folder: Path) -> int:
@@ -72,4 +72,4 @@ def test_a_quarter_of_the_descriptors_is_for_files(
     limit: int, files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (limit, limit))
-    assert most_open_files() == files
+    assert open_file_limit() == files

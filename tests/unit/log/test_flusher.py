@@ -36,9 +36,9 @@ async def test_everything_below_the_offset_is_durable_afterwards() -> None:
     bench = LogBench()
     bench.fill(30)
     async with Flusher() as flusher:
-        await flusher.flushed(bench.log, 30)
+        await flusher.flush_up_to(bench.log, 30)
         assert bench.log.recovery_point == 30
-        await flusher.flushed(bench.log, 10)
+        await flusher.flush_up_to(bench.log, 10)
         assert flusher.flushes == 1
 
 
@@ -47,12 +47,12 @@ async def test_all_who_wait_while_an_fsync_runs_share_the_next_one(monkeypatch: 
     bench = LogBench()
     async with Flusher() as flusher, asyncio.TaskGroup() as tasks:
         bench.fill(1)
-        tasks.create_task(flusher.flushed(bench.log, 1))
+        tasks.create_task(flusher.flush_up_to(bench.log, 1))
         await gate.wait_until_entered()
         waiting = []
         for number in range(2, 52):
             bench.fill(1, first=number)
-            waiting.append(tasks.create_task(flusher.flushed(bench.log, number)))
+            waiting.append(tasks.create_task(flusher.flush_up_to(bench.log, number)))
         await asyncio.sleep(0)
         gate.open.set()
         await asyncio.wait(waiting)
@@ -66,12 +66,12 @@ async def test_a_failed_fsync_fails_everybody_and_takes_the_directory_offline() 
     bench.disk.fail("fsync", errno.EIO)
     async with Flusher() as flusher:
         outcomes = await asyncio.gather(
-            *(flusher.flushed(bench.log, 3) for _ in range(5)), return_exceptions=True
+            *(flusher.flush_up_to(bench.log, 3) for _ in range(5)), return_exceptions=True
         )
         assert [type(outcome) for outcome in outcomes] == [KafkaStorageError] * 5
         assert bench.storage.offline_reason is not None
         with pytest.raises(KafkaStorageError, match="offline"):
-            await flusher.flushed(bench.log, 3)
+            await flusher.flush_up_to(bench.log, 3)
     assert flusher.flushes == 1
 
 
@@ -81,11 +81,11 @@ async def test_no_room_for_the_leader_epochs_is_waited_out() -> None:
     bench.disk.capacity_bytes = bench.disk.used_bytes()
     async with Flusher() as flusher:
         with pytest.raises(KafkaStorageError, match="No space left"):
-            await flusher.flushed(bench.log, 3)
+            await flusher.flush_up_to(bench.log, 3)
         assert bench.storage.offline_reason is None
         assert bench.log.recovery_point == 0
         bench.disk.capacity_bytes = None
-        await flusher.flushed(bench.log, 3)
+        await flusher.flush_up_to(bench.log, 3)
         assert bench.log.recovery_point == 3
 
 
@@ -94,7 +94,7 @@ async def test_waiting_for_what_was_never_appended_is_an_error() -> None:
     bench.fill(3)
     async with Flusher() as flusher:
         with pytest.raises(KafkaStorageError, match="ends before"):
-            await flusher.flushed(bench.log, 4)
+            await flusher.flush_up_to(bench.log, 4)
 
 
 async def test_who_waits_for_a_log_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ async def test_who_waits_for_a_log_that_is_closed_is_told(monkeypatch: pytest.Mo
     bench = LogBench()
     bench.fill(3)
     async with Flusher() as flusher:
-        waiting = asyncio.ensure_future(flusher.flushed(bench.log, 3))
+        waiting = asyncio.ensure_future(flusher.flush_up_to(bench.log, 3))
         await gate.wait_until_entered()
         bench.log.close(clean=False)
         gate.open.set()
@@ -118,8 +118,8 @@ async def test_one_waiter_that_is_cancelled_does_not_disturb_the_others(
     bench = LogBench()
     bench.fill(3)
     async with Flusher() as flusher:
-        first = asyncio.ensure_future(flusher.flushed(bench.log, 3))
-        second = asyncio.ensure_future(flusher.flushed(bench.log, 3))
+        first = asyncio.ensure_future(flusher.flush_up_to(bench.log, 3))
+        second = asyncio.ensure_future(flusher.flush_up_to(bench.log, 3))
         await gate.wait_until_entered()
         first.cancel()
         gate.open.set()
@@ -134,4 +134,4 @@ async def test_a_stopped_flusher_refuses() -> None:
     async with Flusher() as flusher:
         pass
     with pytest.raises(KafkaStorageError, match="stopping"):
-        await flusher.flushed(bench.log, 1)
+        await flusher.flush_up_to(bench.log, 1)

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from tests.unit.log.bench import DIRECTORY, LogBench, append, make_batch, read_values
 
-from ottla.log.names import CLEANED, SWAP
+from ottla.log.file_names import CLEANED, SWAP
 from ottla.log.segment import Segment
 from ottla.protocol.errors import KafkaStorageError
 

@@ -21,10 +21,10 @@ from tests.unit.log.bench import (
 
 from ottla.common.clock import ManualClock
 from ottla.log.disk import RealDisk
+from ottla.log.file_names import LOG
 from ottla.log.flush import FlushJob
 from ottla.log.loading.loader import create_log
 from ottla.log.log_config import LogConfig
-from ottla.log.names import LOG
 from ottla.log.storage import Storage
 from ottla.protocol.errors import KafkaStorageError
 

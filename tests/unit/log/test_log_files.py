@@ -14,7 +14,7 @@ from tests.unit.log.bench import (
     read_values,
 )
 
-from ottla.log.names import DELETED, LOG
+from ottla.log.file_names import DELETED, LOG
 from ottla.log.segment import Segment
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, check_batch

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.log.bench import LogBench, append, flush, idempotent, make_batch, read_batches, stored_bytes
 
-from ottla.log.log_types import Appended
+from ottla.log.log_types import AppendResult
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import decode_header, iter_batches
 
@@ -51,7 +51,9 @@ class LogMachine(RuleBasedStateMachine):
         self.sequences: dict[int, int] = {}
 
     # Appending
-    def stored(self, batch: memoryview, result: Appended, producer: tuple[int, int] | None = None) -> None:
+    def stored(
+        self, batch: memoryview, result: AppendResult, producer: tuple[int, int] | None = None
+    ) -> None:
         """Take an append into the model; `batch` was stamped in place."""
         timestamp = int.from_bytes(batch[35:43], "big", signed=True)
         self.model.append(

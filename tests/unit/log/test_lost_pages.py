@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.log.bench import LogBench, append, idempotent, read_values
 
+from ottla.log.file_names import LOG
 from ottla.log.log_config import LONG_MAX
-from ottla.log.names import LOG
 from ottla.protocol.errors import OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import check_batch
 

@@ -82,7 +82,7 @@ async def test_retention_takes_old_segments_out_and_their_files_go_after_the_del
     first = log.segments[0].base_offset
     house.clock.advance(HOUR + 1)
     house.fill(log, 1)
-    await house.janitor.retain()
+    await house.janitor.delete_old_segments()
     assert log.log_start_offset > first
     gone = {name for name in house.files("topic") if name.endswith(".deleted")}
     assert "00000000000000000000.log.deleted" in gone
@@ -99,7 +99,7 @@ async def test_a_log_whose_every_record_is_too_old_goes_on_empty(house: House) -
     house.fill(log)
     end = log.log_end_offset
     house.clock.advance(HOUR + 1)
-    await house.janitor.retain()
+    await house.janitor.delete_old_segments()
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (end, end, 0)
     house.fill(log, 1)
     assert log.log_end_offset == end + 1
@@ -110,7 +110,7 @@ async def test_retention_never_passes_the_high_watermark(house: House) -> None:
     house.fill(log, 20)
     janitor = LogMaintenance(house.directory, house.flusher, house.clock, high_watermark=lambda _log: 7)
     house.clock.advance(HOUR + 1)
-    await janitor.retain()
+    await janitor.delete_old_segments()
     assert 0 < log.log_start_offset <= 7
 
 
@@ -119,7 +119,7 @@ async def test_many_segments_go_in_small_steps(house: House) -> None:
     house.fill(log, 200)
     assert len(log.segments) > 60
     house.clock.advance(HOUR + 1)
-    await house.janitor.retain()
+    await house.janitor.delete_old_segments()
     assert len(log.segments) == 1
 
 
@@ -136,7 +136,7 @@ async def test_compaction_waits_for_the_flush_and_its_checkpoint_survives(house:
     cleaned_to = log.active.base_offset
     assert house.disk.read_file("/data/cleaner-offset-checkpoint") == b"0\n1\ncompacted 0 %d\n" % cleaned_to
     again = LogMaintenance(house.directory, house.flusher, house.clock)
-    assert again.compactor.dirt_of(log).first_dirty_offset == cleaned_to
+    assert again.cleaner.cleanable_stats(log).first_dirty_offset == cleaned_to
 
 
 async def test_the_dirtiest_log_comes_first_and_logs_below_the_ratio_do_not(house: House) -> None:
@@ -161,11 +161,11 @@ async def test_a_topic_that_was_deleted_and_made_again_is_dirty_from_its_start(h
     house.fill(log)
     await house.janitor.flush()
     await house.janitor.compact()
-    assert house.janitor.compactor.dirt_of(log).first_dirty_offset > 0
+    assert house.janitor.cleaner.cleanable_stats(log).first_dirty_offset > 0
     house.directory.delete(log.topic_partition)
     log = house.create("compacted", COMPACT, UUID(int=2))
     house.fill(log, 30)
-    assert house.janitor.compactor.dirt_of(log).first_dirty_offset == 0
+    assert house.janitor.cleaner.cleanable_stats(log).first_dirty_offset == 0
 
 
 async def test_a_damaged_log_is_given_up_once_and_the_others_are_compacted(
@@ -183,7 +183,7 @@ async def test_a_damaged_log_is_given_up_once_and_the_others_are_compacted(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "compacted-bad-0 cannot be compacted" in caplog.text
     assert good.size_bytes < before
-    assert list(house.janitor.compactor.uncleanable) == [(bad.topic_partition, None)]
+    assert list(house.janitor.cleaner.uncleanable) == [(bad.topic_partition, None)]
 
 
 async def test_a_full_disk_ends_a_round_and_a_later_one_succeeds(house: House) -> None:
@@ -205,11 +205,11 @@ async def test_a_log_that_is_deleted_under_compaction_disturbs_nobody(house: Hou
     house.fill(log)
     await house.janitor.flush()
     compaction = asyncio.create_task(house.janitor.compact())
-    await until(lambda: bool(house.janitor.compactor.busy))
+    await until(lambda: bool(house.janitor.cleaner.busy))
     house.directory.delete(log.topic_partition)
     await compaction
     assert house.directory.storage.offline_reason is None
-    assert not house.janitor.compactor.uncleanable
+    assert not house.janitor.cleaner.uncleanable
 
 
 async def test_flush_ms_is_kept_and_shortens_the_tick(house: House) -> None:

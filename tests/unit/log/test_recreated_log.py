@@ -95,7 +95,7 @@ def test_a_directory_of_unknown_origin_is_kept_when_its_name_is_given_to_a_new_l
     assert directory.purge_deleted() == 0
 
 
-@pytest.mark.parametrize("how", ["delete", "set_aside"])
+@pytest.mark.parametrize("how", ["delete", "move_to_stray"])
 def test_no_checkpoint_names_a_log_that_is_gone_once_they_are_written_again(how: str) -> None:
     disk = SimDisk()
     directory = with_all_checkpoints(disk)
@@ -189,4 +189,4 @@ def test_the_longest_topic_name_can_be_set_aside() -> None:
     directory = open_directory(disk)
     partition = TopicPartition("t" * 249, 0)
     directory.create(partition, new_uuid(), CONFIG)
-    assert len(directory.set_aside(partition)) <= 255
+    assert len(directory.move_to_stray(partition)) <= 255

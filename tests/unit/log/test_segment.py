@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.batch_walk import walk_batches, walk_headers
+from ottla.log.file_names import LOG
 from ottla.log.log_config import LogConfig
-from ottla.log.names import LOG
-from ottla.log.segment import Segment
-from ottla.log.segment_files import SegmentFiles
+from ottla.log.segment import Segment, SegmentFiles
 from ottla.log.storage import Storage
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import decode_header

@@ -22,7 +22,7 @@ async def test_a_batch_of_very_many_records_does_not_hold_up_the_loop() -> None:
     bench = LogBench(segment_bytes=1 << 30)
     append(bench.log, many_records(100_000))
     turns = 0
-    search = asyncio.create_task(asyncio.to_thread(bench.log.time_lookup(NOW_MS + 99_999)))
+    search = asyncio.create_task(asyncio.to_thread(bench.log.timestamp_lookup(NOW_MS + 99_999)))
     while not search.done():
         turns += 1
         await asyncio.sleep(0)
@@ -37,7 +37,7 @@ def test_a_search_that_has_begun_is_not_disturbed_by_retention_or_appends(which:
     bench = LogBench(segment_bytes=600)
     bench.fill(30)
     target = NOW_MS + 3
-    find = bench.log.time_lookup(target) if which == "time" else bench.log.max_time_lookup()
+    find = bench.log.timestamp_lookup(target) if which == "time" else bench.log.max_timestamp_lookup()
     for path in bench.log.remove_segments(bench.log.sealed[:2], "a test says so"):
         bench.disk.remove(path)
     bench.fill(5, first=30)
@@ -70,7 +70,7 @@ def test_the_largest_timestamp_may_be_among_what_is_left_of_a_segment() -> None:
 def test_a_disk_that_fails_during_the_search_is_a_storage_error() -> None:
     bench = LogBench()
     bench.fill(3)
-    find = bench.log.time_lookup(NOW_MS)
+    find = bench.log.timestamp_lookup(NOW_MS)
     bench.disk.fail("read", errno.EIO)
     with pytest.raises(KafkaStorageError):
         find()
@@ -101,11 +101,11 @@ def test_a_segment_that_is_cut_and_sealed_again_forgets_what_was_its_latest_time
 def test_for_a_lag_a_batch_of_very_many_records_is_not_decoded(codec: int) -> None:
     bench = LogBench(segment_bytes=1 << 20)
     append(bench.log, many_records(5000, codec))
-    assert bench.log.time_from(0, 5000) == NOW_MS + 4999
+    assert bench.log.timestamp_from(0, 5000) == NOW_MS + 4999
 
 
 def test_for_a_lag_a_batch_that_unpacks_to_very_much_is_not_decoded() -> None:
     bench = LogBench(segment_bytes=1 << 20)
     records = [Record(i, NOW_MS + i, None, bytes(100_000)) for i in range(5)]
     append(bench.log, memoryview(encode_batch(records, codec=1)))
-    assert bench.log.time_from(0, 5) == NOW_MS + 4
+    assert bench.log.timestamp_from(0, 5) == NOW_MS + 4

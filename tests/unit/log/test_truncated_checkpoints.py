@@ -15,12 +15,12 @@ from tests.unit.log.compaction_rig import DAY, Killed, MortalDisk
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.compaction.cleaner import LogChanged, Round
+from ottla.log.compaction.job import CompactionJob, LogChanged
 from ottla.log.compaction.log_cleaner import LogCleaner
+from ottla.log.file_names import SNAPSHOT
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.log.names import SNAPSHOT
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.simulation.disk import SimDisk
@@ -36,7 +36,7 @@ CONFIG = LogConfig(
 
 
 class Place:
-    """A log directory with one compacted log and its compactor."""
+    """A log directory with one compacted log and its cleaner."""
 
     def __init__(self, disk: SimDisk | None = None) -> None:
         self.disk = disk or SimDisk()
@@ -49,7 +49,7 @@ class Place:
     def open(self) -> None:
         self.directory = LogDirectory(ROOT, self.disk, self.clock, node_id=1, cluster_id="c")
         self.directory.open(lambda _topic: CONFIG)
-        self.compactor = LogCleaner(
+        self.cleaner = LogCleaner(
             self.directory.storage,
             self.directory.checkpoints,
             self.directory.logs.values,
@@ -78,7 +78,7 @@ class Place:
 
     def clean(self) -> None:
         flush(self.log)
-        asyncio.run(self.compactor.clean_dirtiest())
+        asyncio.run(self.cleaner.clean_dirtiest())
 
     def filled(self, count: int = 30) -> Place:
         for number in range(count):
@@ -88,11 +88,11 @@ class Place:
         assert self.cleaned_to > 20
         return self
 
-    def round(self) -> Round:
+    def round(self) -> CompactionJob:
         flush(self.log)
-        dirt = self.compactor.dirt_of(self.log)
+        dirt = self.cleaner.cleanable_stats(self.log)
         now_ms = self.clock.wall_ms()
-        return Round(self.log, dirt, producers={}, now_ms=now_ms, map_bytes=1 << 20)
+        return CompactionJob(self.log, dirt, producers={}, now_ms=now_ms, map_bytes=1 << 20)
 
 
 @pytest.mark.parametrize("how", ["truncate_to", "truncate_fully_and_start_at"])
@@ -179,7 +179,7 @@ async def test_a_truncation_in_the_last_step_of_a_round_is_not_undone_by_its_che
         place.put("k", "x" * 20)
     flush(place.log)
     place.after_swap = lambda: place.log.truncate_to(1)
-    await place.compactor.clean_dirtiest()
+    await place.cleaner.clean_dirtiest()
     assert place.log.log_end_offset == 1
     assert place.cleaned_to <= 1
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.unit.log.bench import stored_bytes
 
 from ottla.log.log import Log
-from ottla.log.log_types import Appended
+from ottla.log.log_types import AppendResult
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ottla.protocol.records.control import Marker, decode_marker
@@ -22,11 +22,11 @@ class TransactionalProducer:
         self.epoch = epoch
         self.sequence = 0
 
-    def write(self, log: Log, *values: str) -> Appended:
+    def write(self, log: Log, *values: str) -> AppendResult:
         """Append a batch to a transaction."""
         return self.write_pairs(log, *((b"key", value.encode()) for value in values))
 
-    def write_pairs(self, log: Log, *pairs: tuple[bytes, bytes | None]) -> Appended:
+    def write_pairs(self, log: Log, *pairs: tuple[bytes, bytes | None]) -> AppendResult:
         """Append a batch of keys and values to a transaction."""
         now_ms = log.clock.wall_ms()
         batch = memoryview(
@@ -44,7 +44,7 @@ class TransactionalProducer:
         self.sequence += len(pairs)
         return appended
 
-    def end(self, log: Log, *, commit: bool, coordinator_epoch: int = 0, version: int = 0) -> Appended:
+    def end(self, log: Log, *, commit: bool, coordinator_epoch: int = 0, version: int = 0) -> AppendResult:
         """End the transaction; with version 2, as a coordinator does that bumps the epoch."""
         if version >= 2:
             self.epoch += 1

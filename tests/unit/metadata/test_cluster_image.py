@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage, TopicImage, changes
+from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage, TopicImage, diff_images
 from ottla.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -122,11 +122,11 @@ def test_the_changes_between_two_images_are_exactly_what_differs(
     cut = data.draw(st.integers(0, len(history)))
     old = EMPTY.apply(history[:cut])
     new = old.apply(history[cut:])
-    found = changes(old, new)
+    found = diff_images(old, new)
     topics = {topic.topic_id: topic for topic in old.topics.values()}
     for topic in found.deleted:
         del topics[topic.topic_id]
-    topics |= {topic.topic_id: topic for topic in (*found.created, *found.grown)}
+    topics |= {topic.topic_id: topic for topic in (*found.created, *found.changed)}
     assert topics == {topic.topic_id: topic for topic in new.topics.values()}
     for key in old.configs.keys() | new.configs.keys():
         assert (key in found.configs) == (old.configs.get(key) != new.configs.get(key))
@@ -211,16 +211,16 @@ def test_what_a_change_does_not_touch_is_shared() -> None:
     assert after.configs is before.configs
     grown = before.apply([partition_created(USERS, 1)])
     assert grown.topics["orders"] is before.topics["orders"]
-    assert [topic.name for topic in changes(before, grown).grown] == ["users"]
+    assert [topic.name for topic in diff_images(before, grown).changed] == ["users"]
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_both_in_the_changes() -> None:
     before = two_topics()
     after = before.apply([TopicDeleted(ORDERS), TopicCreated("orders", UUID(int=8))])
-    found = changes(before, after)
+    found = diff_images(before, after)
     assert [topic.topic_id for topic in found.deleted] == [ORDERS]
     assert [topic.topic_id for topic in found.created] == [UUID(int=8)]
-    assert found.grown == ()
+    assert found.changed == ()
 
 
 def test_internal_topics_are_known_by_name() -> None:

@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.metadata import follower
-from ottla.metadata.follower import MetadataFollower
+from ottla.metadata import state
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import ClusterCreated, ProducerIdsAllocated
-from ottla.metadata.state import ClusterState
+from ottla.metadata.state import ClusterState, MetadataFollower
 
 
 class Bench:
@@ -41,7 +40,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(follower, "RETRY_S", 0.005)
+    monkeypatch.setattr(state, "RETRY_S", 0.005)
     made = Bench()
     await made.start()
     yield made
@@ -60,16 +59,16 @@ async def test_what_others_append_is_published_in_order(bench: Bench) -> None:
 async def test_what_this_broker_appended_is_not_read_again(bench: Bench) -> None:
     records = [ClusterCreated("c")]
     version = await bench.writer.append(records, expected_version=0, controller_epoch=bench.epoch)
-    await bench.follower.take(records, version)
+    await bench.follower.publish_appended(records, version)
     assert bench.state.image.cluster_id == "c"
-    await bench.follower.take(records, version)  # also not taken twice
+    await bench.follower.publish_appended(records, version)  # also not taken twice
     assert bench.state.image.version == 1
 
 
 async def test_what_came_in_between_is_read(bench: Bench) -> None:
     await bench.append(1)
     version = await bench.append(2)
-    await bench.follower.take([ProducerIdsAllocated(2)], version)
+    await bench.follower.publish_appended([ProducerIdsAllocated(2)], version)
     assert bench.state.image.next_producer_id == 2
 
 

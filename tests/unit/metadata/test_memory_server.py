@@ -59,10 +59,10 @@ async def test_an_append_can_happen_without_an_answer() -> None:
     server = MemoryServer()
     store = MemoryStore(server, 1)
     epoch = await store.stand_for_election(await store.open_session(1))
-    server.lose_answers(1)
+    server.lose_responses(1)
     with pytest.raises(StoreUnavailable):
         await store.append([ONE], expected_version=0, controller_epoch=epoch)
-    server.lose_answers(1, False)
+    server.lose_responses(1, False)
     assert [each.version for each in await store.read(0)] == [1]
 
 

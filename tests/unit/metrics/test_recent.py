@@ -7,13 +7,13 @@ def test_quantiles_forget_what_is_more_than_two_minutes_old():
     recent = Recent(lambda: [times])
     for _ in range(100):
         times.answered(4.0, 4.0)
-    assert quantile(recent.since("Produce", times.buckets), 0.99) > 2.5
+    assert quantile(recent.recent_counts("Produce", times.buckets), 0.99) > 2.5
     recent.rotate()
-    assert quantile(recent.since("Produce", times.buckets), 0.99) > 2.5
+    assert quantile(recent.recent_counts("Produce", times.buckets), 0.99) > 2.5
     recent.rotate()
     for _ in range(100):
         times.answered(0.00005, 0.00005)
-    assert quantile(recent.since("Produce", times.buckets), 0.99) <= BOUNDS_S[0]
+    assert quantile(recent.recent_counts("Produce", times.buckets), 0.99) <= BOUNDS_S[0]
 
 
 def test_both_kinds_of_fetches_are_fetches_too():
@@ -26,4 +26,4 @@ def test_both_kinds_of_fetches_are_fetches_too():
     recent.rotate()
     both = [one + other for one, other in zip(of_consumers.buckets, of_followers.buckets, strict=True)]
     assert sum(both) == 2
-    assert sum(recent.since("Fetch", both)) == 0
+    assert sum(recent.recent_counts("Fetch", both)) == 0

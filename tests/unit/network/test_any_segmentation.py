@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.network.harness import ECHO, PARKED, PRODUCE, PRODUCE_NOW, SILENT, ScriptedHandler, request
 
 from ottla.common.clock import ManualClock
-from ottla.network.connection import Connection
-from ottla.network.frame_reader import SCRATCH_BYTES, SMALL_FRAME_BYTES
+from ottla.network.connection import SCRATCH_BYTES, SMALL_FRAME_BYTES, Connection
 from ottla.network.limits import NetworkLimits
 from ottla.network.server import Server
 
@@ -97,8 +96,8 @@ def test_replies_do_not_depend_on_how_requests_are_cut(requests, pieces, random,
             replied.append(correlation_id)
             position += 4 + size
         assert replied == [number for number, (kind, _) in enumerate(requests) if kind != SILENT]
-        assert server.requests.held == 0
-        assert server.frame_bytes.held == 0
+        assert server.requests.used == 0
+        assert server.frame_bytes.used == 0
         assert not connection.is_closing
 
     asyncio.run(run())

@@ -99,7 +99,7 @@ async def test_when_the_memory_for_frames_is_used_up_only_large_frames_wait(net:
     await until(lambda: server.frame_bytes.waiting == 1)
     await net.check_echo()
     assert 2 not in net.handler.seen
-    assert server.frame_bytes.held < MIB + 100
+    assert server.frame_bytes.used < MIB + 100
     net.handler.kept.clear()
     assert await waiter.replies(1) == [2]
 
@@ -117,7 +117,7 @@ async def test_frames_are_let_in_first_come_first_served(net: Harness) -> None:
         net.handler.kept.clear()
         await client.send(request(SWALLOW, number, bytes(MIB))[70 << 10 :])
         assert await client.replies(1) == [number]
-        assert server.frame_bytes.held < MIB + 100, "one frame at a time"
+        assert server.frame_bytes.used < MIB + 100, "one frame at a time"
     assert net.handler.seen == list(range(7))
 
 
@@ -140,7 +140,7 @@ async def test_when_too_many_requests_are_unanswered_overlapping_ones_wait(net: 
     net.handler.answer(5)
     assert await first.replies(4) == [1, 2, 3, 4]
     assert await second.replies(1) == [5]
-    assert server.requests.held == 0
+    assert server.requests.used == 0
     assert not server.requests.is_full
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 from tests.unit.network.harness import ECHO, PARKED, PRODUCE, SWALLOW, Client, Harness, request, until
 
-from ottla.network.frame_reader import SCRATCH_BYTES, SMALL_FRAME_BYTES
+from ottla.network.connection import SCRATCH_BYTES, SMALL_FRAME_BYTES
 
 MIB = 1 << 20
 
@@ -111,7 +111,7 @@ async def test_lengths_that_are_promised_and_never_sent_cost_no_memory(net: Harn
         assert tracemalloc.get_traced_memory()[1] < MIB
     finally:
         tracemalloc.stop()
-    assert net.server.frame_bytes.held == 0
+    assert net.server.frame_bytes.used == 0
     await net.check_echo()
 
 
@@ -120,24 +120,24 @@ async def test_a_frame_is_charged_to_the_budget_for_as_long_as_it_is_kept(net: H
     client = await net.connect()
     await client.send(request(SWALLOW, 1, bytes(MIB)) + request(SWALLOW, 2, bytes(40_000)))
     assert await client.replies(2) == [1, 2]
-    assert MIB + 40_000 < server.frame_bytes.held < MIB + 40_100
+    assert MIB + 40_000 < server.frame_bytes.used < MIB + 40_100
     part = net.handler.kept.pop(0)[100:200]
-    assert server.frame_bytes.held > MIB, "a slice keeps all of it"
+    assert server.frame_bytes.used > MIB, "a slice keeps all of it"
     del part
-    assert server.frame_bytes.held < 40_100
+    assert server.frame_bytes.used < 40_100
     net.handler.kept.clear()
-    assert server.frame_bytes.held == 0
+    assert server.frame_bytes.used == 0
 
 
 async def test_a_large_frame_cut_off_by_its_sender_gives_its_memory_back(net: Harness) -> None:
     server = await net.serve()
     client = await net.connect()
     await client.send(request(SWALLOW, 1, bytes(MIB))[: 100 << 10])
-    await until(lambda: server.frame_bytes.held)
+    await until(lambda: server.frame_bytes.used)
     client.close()
     await until(lambda: net.handler.lost)
     gc.collect()
-    assert server.frame_bytes.held == 0
+    assert server.frame_bytes.used == 0
 
 
 async def _check_stalled(net: Harness, client: Client) -> None:
@@ -184,7 +184,7 @@ async def test_a_trickle_is_not_progress_while_others_wait_for_the_memory(net: H
         trickler.sock.send(b"x")
         await until(lambda before=before: server.stats.bytes_in > before)  # type: ignore[misc]
         server.sweep()
-        net.clock.advance(server.limits.pressed_ms)
+        net.clock.advance(server.limits.scarce_memory_ms)
     server.sweep()
     assert await trickler.is_closed()
     assert await waiter.replies(1) == [2]

@@ -88,8 +88,8 @@ async def test_the_line_moves_on_when_the_first_in_it_leaves() -> None:
         raise AssertionError("it has left")
 
     budget.wait(leaver)
-    budget.forget(leaver)
-    budget.forget(leaver)
+    budget.cancel_wait(leaver)
+    budget.cancel_wait(leaver)
     budget.release(1)
     await _turn()
     assert not budget.is_full
@@ -106,7 +106,7 @@ async def test_the_place_of_one_who_leaves_goes_to_the_next_in_line_not_to_a_new
     budget.wait(leaver)
     budget.wait(lambda: served.append(True))
     budget.release(1)
-    budget.forget(leaver)
+    budget.cancel_wait(leaver)
     assert budget.is_full
     await _turn()
     assert served == [True]
@@ -117,14 +117,14 @@ async def test_a_frame_may_die_in_another_thread() -> None:
     views = [memoryview(LargeFrame(budget, 60)), memoryview(LargeFrame(budget, 60))]
     served = asyncio.Event()
     budget.wait(served.set)
-    assert budget.held == 120
+    assert budget.used == 120
     thread = threading.Thread(target=views.clear)
     thread.start()
     async with asyncio.timeout(5):
         await served.wait()
     thread.join()
     await _turn()
-    assert budget.held == 0
+    assert budget.used == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -156,11 +156,11 @@ def test_nobody_waits_while_there_is_room(steps: list[tuple[int, int]]) -> None:
                 budget.release(held.pop(0))
             else:
                 await _turn()
-            assert budget.held == sum(held)
-            assert budget.held < budget.limit + 7
+            assert budget.used == sum(held)
+            assert budget.used < budget.limit + 7
         await _turn()
         assert served == sorted(served), "first come, first served"
-        assert budget.waiting == 0 or budget.held >= budget.limit
+        assert budget.waiting == 0 or budget.used >= budget.limit
         while held:
             budget.release(held.pop())
             await _turn()

@@ -14,7 +14,7 @@ from tests.unit.network.harness import DiskFile, MemoryFile
 
 from ottla.common.file_range import FileRange
 from ottla.network.limits import NetworkStats
-from ottla.network.reply_writer import GATHER_BYTES, TURN_BYTES, ReplyWriter
+from ottla.network.reply_writer import GATHER_BYTES, MAX_BYTES_PER_ITERATION, ReplyWriter
 
 MIB = 1 << 20
 FILES = pytest.mark.parametrize("kind", [DiskFile, MemoryFile])
@@ -60,7 +60,7 @@ async def test_a_large_file_leaves_turns_to_the_rest_of_the_loop() -> None:
     assert owner.writer.busy
     turns = 0
     while owner.writer.busy:
-        assert len(transport.written) <= (turns + 1) * TURN_BYTES + 20
+        assert len(transport.written) <= (turns + 1) * MAX_BYTES_PER_ITERATION + 20
         await asyncio.sleep(0)
         turns += 1
     assert turns >= 2
@@ -139,7 +139,9 @@ async def test_of_a_file_that_became_shorter_the_rest_is_missed(
     file = kind(60)
     owner.writer.send([[b"head", FileRange(file, 0, size), b"tail"], b"next"])
     assert transport.written == b"head" + file.content
-    assert owner.broken == [f"the file being sent cannot be read: it ends at 60, {size - 60} bytes too early"]
+    assert owner.broken == [
+        f"closed: cannot read the log file being sent: the file ends at 60, {size - 60} bytes too early"
+    ]
     assert owner.stats.bytes_out == len(transport.written)
 
 
@@ -151,7 +153,7 @@ async def test_a_disk_that_cannot_be_read_ends_the_connection() -> None:
     transport = GreedyTransport()
     owner = Owner(transport)
     owner.writer.send([[b"head", FileRange(MemoryFile(10), 0, 10), FileRange(BrokenFile(10), 0, 10)]])
-    assert owner.broken == ["the file being sent cannot be read: [Errno 5] broken"]
+    assert owner.broken == ["closed: cannot read the log file being sent: [Errno 5] broken"]
     assert not transport.written
 
 

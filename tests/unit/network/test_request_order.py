@@ -71,14 +71,14 @@ async def test_overlapping_requests_run_side_by_side_and_are_answered_in_order(n
     client = await net.connect()
     await client.send(request(PRODUCE, 1) + request(PRODUCE_NOW, 2) + request(PRODUCE, 3) + request(ECHO, 4))
     await until(lambda: 3 in net.handler.parked)
-    assert net.server.requests.held == 2
+    assert net.server.requests.used == 2
     net.handler.answer(3)
     await net.check_echo()
     assert net.handler.seen == [1, 2, 3, 77], "Echo does not overlap, so it has to wait"
     assert net.server.stats.bytes_out == len(request(ECHO, 77, b"still here")) - 4
     net.handler.answer(1)
     assert await client.replies(4) == [1, 2, 3, 4]
-    assert net.server.requests.held == 0
+    assert net.server.requests.used == 0
 
 
 async def test_an_overlapping_request_waits_for_an_earlier_one_that_does_not_overlap(net: Harness) -> None:
@@ -182,7 +182,7 @@ async def test_what_a_lost_client_waited_for_is_not_cancelled_and_keeps_its_plac
     assert net.server.stats.connections == 1
     net.handler.answer(1)
     await until(lambda: net.server.stats.connections == 0)
-    assert net.server.requests.held == 0
+    assert net.server.requests.used == 0
 
 
 async def test_a_coroutine_is_awaited_like_a_future(net: Harness) -> None:

@@ -16,8 +16,12 @@ from ottla.protocol.fetch_client import (
     decode_fetch_response,
     encode_fetch_request,
 )
-from ottla.protocol.fetch_request import decode_fetch_request
-from ottla.protocol.fetch_response import FetchPartitionResult, FetchTopicResult, encode_fetch_response
+from ottla.protocol.fetch_codec import (
+    FetchPartitionResult,
+    FetchTopicResult,
+    decode_fetch_request,
+    encode_fetch_response,
+)
 from ottla.protocol.frames import decode_response_header
 from ottla.protocol.hot_path import Leader, NodeEndpoint
 from ottla.protocol.produce_client import decode_produce_response, encode_produce_request

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.fetch_codec import (
+    FetchPartition,
     FetchPartitionResult,
     FetchTopicResult,
     decode_fetch_request,
     encode_fetch_response,
 )
-from ottla.protocol.fetch_request import FetchPartition
 from ottla.protocol.hot_path import Leader
 from ottla.protocol.replica_fetch import (
     VERSION,

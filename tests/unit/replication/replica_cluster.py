@@ -77,7 +77,7 @@ class Link:
     listener_name: str = "PLAINTEXT"
     software: str = ""
     has_fetched: bool = False
-    is_held_up: bool = False
+    has_queued_request: bool = False
 
 
 class Node:
@@ -328,7 +328,7 @@ async def produce(partition: Partition, *values: bytes) -> int:
     """Append one batch as acks=all does, and wait until it is committed."""
     partition.check_in_sync()
     end = append(partition, *values)
-    committed = partition.committed(end)
+    committed = partition.when_committed(end)
     if committed is not None:
         await committed
     return end

@@ -82,7 +82,7 @@ async def test_a_broker_with_much_that_is_not_committed_leaves_each_partition_a_
 
 
 def leading_of(cluster: Cluster) -> LeaderState:
-    leading = cluster.partition(1).replication
+    leading = cluster.partition(1).leader_state
     assert leading is not None
     return leading
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from ottla.api.support.fetch_sessions import FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.fetch_codec import decode_fetch_request
-from ottla.protocol.fetch_request import FetchPartition
+from ottla.protocol.fetch_codec import FetchPartition, decode_fetch_request
 from ottla.protocol.replica_fetch import VERSION, FetchLimits, encode_replica_fetch
 from ottla.replication.fetch_session import FollowerSession, Key
 

@@ -113,9 +113,9 @@ async def test_aborted_transactions_are_told_with_what_is_read(bench: PartitionB
     partition = bench.partition
     found = partition.read(0, 1 << 20, partition.last_stable_offset, at_least_one=True)
     assert stored_bytes(found.records)
-    assert partition.aborted_in(0, found) == [(1, 0)]
+    assert partition.aborted_transactions_in(0, found) == [(1, 0)]
     nothing = partition.read(3, 1 << 20, 3, at_least_one=True)
-    assert partition.aborted_in(3, nothing) == ()
+    assert partition.aborted_transactions_in(3, nothing) == ()
 
 
 async def test_a_marker_that_is_not_on_the_disk_does_not_count_when_acks_wait_for_it() -> None:
@@ -125,7 +125,7 @@ async def test_a_marker_that_is_not_on_the_disk_does_not_count_when_acks_wait_fo
         bench.producer.write(log, "a")
         bench.partition._advance(log.log_end_offset, 1)
         offset = bench.end(commit=True)
-        committed = bench.partition.committed(offset + 1)
+        committed = bench.partition.when_committed(offset + 1)
         assert committed is not None
         assert bench.partition.last_stable_offset == 0
         await committed
@@ -136,6 +136,6 @@ async def test_a_new_leader_knows_the_end_once_its_epoch_is_committed(bench: Par
     bench.write_plainly()
     log = bench.partition.log
     again = Partition(log, new_uuid(), 1, bench.flusher, log.clock, set())
-    assert again.is_end_known
+    assert again.is_high_watermark_valid
     again.high_watermark = 0
-    assert not again.is_end_known
+    assert not again.is_high_watermark_valid

@@ -53,7 +53,7 @@ async def test_nothing_is_left_behind_after_the_answer() -> None:
 async def test_a_client_that_goes_away_stops_waiting() -> None:
     purgatory, partition = Purgatory(), FakePartition()
     future = purgatory.park("client", [partition], 1, 60_000, lambda: pytest.fail("nobody wants this answer"))
-    purgatory.leave("client")
+    purgatory.cancel("client")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert future.cancelled()

@@ -89,7 +89,7 @@ def test_with_too_few_in_sync_producers_with_acks_all_are_refused() -> None:
             leader = cluster.partition(1)
             cut_off(cluster, 2)
             cut_off(cluster, 3)
-            waiting = leader.committed(append(leader, b"a"))
+            waiting = leader.when_committed(append(leader, b"a"))
             await until(lambda: cluster.partition_image.isr == (1,))
             with pytest.raises(NotEnoughReplicas):
                 leader.check_in_sync()
@@ -109,7 +109,7 @@ def test_a_producer_that_waits_when_the_leader_changes_looks_for_the_new_one() -
             await cluster.create(1, 2, 3)
             old = cluster.partition(1)
             cut_off(cluster, 1)
-            waiting = old.committed(append(old, b"lost"))
+            waiting = old.when_committed(append(old, b"lost"))
             await cluster.elect(2, [2, 3])
             assert isinstance(await failure_of(waiting), NotLeaderOrFollower)
             with pytest.raises(NotLeaderOrFollower):
@@ -189,7 +189,7 @@ def test_a_broker_without_its_session_leads_nothing_until_it_is_registered_anew(
             await cluster.create(1, 2, 3)
             leader = cluster.partition(1)
             cut_off(cluster, 1)
-            waiting = leader.committed(append(leader, b"a"))
+            waiting = leader.when_committed(append(leader, b"a"))
             cluster.nodes[1].registry.fence()
             assert isinstance(await failure_of(waiting), NotLeaderOrFollower)
             with pytest.raises(NotLeaderOrFollower):
@@ -209,7 +209,7 @@ def test_a_leader_that_the_controller_calls_fenced_stops_leading_at_once() -> No
         async with Cluster() as cluster:
             await cluster.create(1, 2, 3)
             cut_off(cluster, 1)
-            waiting = cluster.partition(1).committed(append(cluster.partition(1), b"a"))
+            waiting = cluster.partition(1).when_committed(append(cluster.partition(1), b"a"))
             # It is cut from the metadata too: it hears of its successor only when it wants to shrink the ISR.
             await cluster.elect(2, [2, 3], told=[2, 3])
             assert isinstance(await failure_of(waiting), NotLeaderOrFollower)
@@ -389,7 +389,7 @@ def test_only_the_incarnation_that_caught_up_joins_the_isr() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(1, 2, 3)
-            leading = cluster.partition(1).replication
+            leading = cluster.partition(1).leader_state
             assert leading is not None
             await cluster.alter(isr=(1, 2))
             await until(lambda: cluster.partition_image.isr == (1, 2, 3))
@@ -456,7 +456,7 @@ def test_more_in_sync_replicas_can_be_asked_for_at_any_time() -> None:
             await cluster.create(1, 2, 3)
             cut_off(cluster, 3)
             await produce(cluster.partition(1), b"a")
-            waiting = cluster.partition(1).committed(append(cluster.partition(1), b"b"))
+            waiting = cluster.partition(1).when_committed(append(cluster.partition(1), b"b"))
             await cluster.change(ConfigChanged(ConfigResource.TOPIC, "orders", "min.insync.replicas", "3"))
             await asyncio.sleep(2)
             assert waiting is not None

@@ -10,11 +10,11 @@ from ottla.replication.throttle import Rate, names_replica
 def test_what_was_taken_has_to_be_earned_again() -> None:
     clock = ManualClock()
     rate = Rate(lambda: 1_000, clock)
-    spent = [rate.is_spent]
+    spent = [rate.is_exhausted]
     rate.take(3_000)
     for pause_ms in (0, 1_000, 1_000, 1):  # 3,000 less the 1,000 that may be taken at once
         clock.advance(pause_ms)
-        spent.append(rate.is_spent)
+        spent.append(rate.is_exhausted)
     assert spent == [False, True, True, True, False]
 
 
@@ -23,13 +23,13 @@ def test_a_long_pause_earns_one_burst_only() -> None:
     rate = Rate(lambda: 1_000, clock)
     clock.advance(3_600_000)
     rate.take(1_000)
-    assert rate.is_spent
+    assert rate.is_exhausted
 
 
 def test_without_a_limit_nothing_is_counted() -> None:
     rate = Rate(lambda: MAX_LONG, ManualClock())
     rate.take(1 << 60)
-    assert not rate.is_spent
+    assert not rate.is_exhausted
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,16 @@
-"""Support."""
+"""Code that several API handlers share.
+
+Reading order:
+
+    context                     RequestContext and Services: what every handler receives
+    results, error_response     from results and errors to response fields
+    forwarding                  requests for the controller, forwarded in an Envelope
+    brief_wait                  bounds how long a request may block its connection
+    produce_scheduler, first_sequence_guard, transaction_verification    used by Produce
+    fetch_sessions, replica_fetch, read_replica                          used by Fetch
+    group_calls, transaction_calls                                       calls to coordinators
+    long_response, yielding                                              long work in slices
+    request_times, slow_requests                                         latency metrics and log
+    recently_fenced_brokers, leader_hints, authorized_operations         fields of responses
+    table_docs                  the page docs/apis.md
+"""

@@ -1,7 +1,7 @@
-"""Which operations a client may do, as the bit fields that some responses carry.
+"""The operations that a client may perform, as the bit fields of some responses.
 
-A bit's number is the operation's number in the protocol. There is no authorizer yet: everybody may do
-whatever can be done to a resource of the kind.
+A bit's number is the operation's number in the protocol. There is no authorizer yet: every client may perform
+every operation of the resource type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a handler is given: who asks, and the services of the broker."""
+"""What every handler receives: the request's context, and the broker's services."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ottla.api.support.request_times import UNCOUNTED, RequestTimes
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.errors import CoordinatorLoadInProgress, KafkaError
 
-# Producer ids, taken from the controller a block at a time so that most requests cost nothing.
+# Producer ids, allocated by the controller a block at a time, so that most requests need no round trip.
 
-SOON_S = 0.1
+ALLOCATION_TIMEOUT_S = 0.1
 
 
 class ProducerIds:
-    """Hands out ids that no producer of this cluster ever had."""
+    """Allocates ids that are unique in the cluster."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._allocate = allocate
@@ -27,28 +27,30 @@ class ProducerIds:
         self._filling: asyncio.Task[None] | None = None
 
     @property
-    def has_some(self) -> bool:
-        """Whether an id can be had at once."""
+    def is_available(self) -> bool:
+        """Whether an id is available without waiting."""
         return bool(self._block)
 
     async def next(self) -> int:
-        """Return a new id; after a crash the rest of the block is skipped, never repeated."""
+        """Return a new id; after a crash the rest of the block is skipped, never reused."""
         while not self._block:
             await self.fill()
         producer_id = self._block[0]
         self._block = self._block[1:]
         return producer_id
 
-    async def next_soon(self) -> int:
-        """Return a new id; raise CoordinatorLoadInProgress if there is none within a moment."""
+    async def try_next(self) -> int:
+        """Return a new id; raise CoordinatorLoadInProgress if none is available within SOON_S."""
         try:
-            async with asyncio.timeout(SOON_S):
+            async with asyncio.timeout(ALLOCATION_TIMEOUT_S):
                 return await self.next()
         except TimeoutError:
-            raise CoordinatorLoadInProgress("there are no producer ids at the moment") from None
+            raise CoordinatorLoadInProgress("no producer ids are available yet") from None
 
     async def fill(self) -> None:
-        """Wait until there are ids. They are asked for once for all, who may stop waiting at any time."""
+        """Wait until ids are available. All waiters share one allocation; each may be cancelled
+        independently.
+        """
         if self._filling is None:
             self._filling = asyncio.create_task(self._fill(), name="allocate producer ids")
             self._filling.add_done_callback(self._filled)
@@ -62,28 +64,28 @@ class ProducerIds:
     def _filled(self, filling: asyncio.Task[None]) -> None:
         self._filling = None
         if not filling.cancelled():
-            filling.exception()  # perhaps nobody waits any more
+            filling.exception()  # mark the exception as retrieved: all waiters may have been cancelled
 
     async def _fill(self) -> None:
-        """Take more ids. Of a missing controller clients know nothing: they are told to try again."""
+        """Allocate a block. Clients do not know of controllers: they get a retriable coordinator error."""
         try:
             self._block = await self._allocate()
         except KafkaError as error:
-            raise CoordinatorLoadInProgress(f"there are no producer ids at the moment: {error}") from error
+            raise CoordinatorLoadInProgress(f"no producer ids are available yet: {error}") from error
 
 
-# The Metadata response for all topics, kept encoded: large clusters are asked for it again and again.
+# The encoded Metadata response for all topics: clients of large clusters request it again and again.
 
 
 class EncodedMetadata:
-    """Response bodies of one image, by whatever else decides them; a new image makes them void."""
+    """Encoded responses of one cluster image; a new image discards them."""
 
     def __init__(self) -> None:
         self._image: ClusterImage | None = None
         self._bodies: dict[Hashable, bytes] = {}
 
     def body(self, image: ClusterImage, key: Hashable, encode: Callable[[], bytes]) -> bytes:
-        """Return the body of `key` for `image`, calling `encode` only if it is not here yet."""
+        """Return the body of `key` for `image`; call `encode` only if it is not cached."""
         if image is not self._image:
             self._image = image
             self._bodies = {}
@@ -112,25 +114,25 @@ if TYPE_CHECKING:
 ANONYMOUS = "User:ANONYMOUS"
 
 
-class Peer(Protocol):
-    """The connection that a request came in on."""
+class ClientConnection(Protocol):
+    """The connection of a request."""
 
     software: str
-    """Name and version of the client's software, as far as it has told them."""
+    """Name and version of the client's software, if the client sent them."""
     has_fetched: bool
-    """Whether it is a consumer's: it has asked for records."""
+    """Whether it has sent a Fetch: it belongs to a consumer."""
 
     def hold(self) -> None:
-        """Take no more requests from it until `release`."""
+        """Stop reading requests from it until `release`."""
         ...
 
     def release(self) -> None:
-        """Take requests again; called once for every `hold`."""
+        """Resume reading requests; called once for every `hold`."""
         ...
 
     @property
-    def is_held_up(self) -> bool:
-        """Return whether another request of this connection waits for the answer to an earlier one."""
+    def has_queued_request(self) -> bool:
+        """Return whether a later request of this connection waits for the response to an earlier one."""
         ...
 
     @property
@@ -149,7 +151,7 @@ class Peer(Protocol):
         ...
 
 
-HandleForwarded = Callable[[Peer, bytes], Awaitable[bytes]]
+HandleForwarded = Callable[[ClientConnection, bytes], Awaitable[bytes]]
 
 
 @dataclass(slots=True)
@@ -163,7 +165,7 @@ class Services:
     partitions: PartitionRegistry
     log_directory: LogDirectory
     encoded_metadata: EncodedMetadata
-    departed_brokers: RecentlyFencedBrokers
+    recently_fenced_brokers: RecentlyFencedBrokers
     fetch_sessions: FetchSessions
     purgatory: Purgatory
     producer_ids: ProducerIds
@@ -171,12 +173,12 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     replicator: Replicator
-    produce_turns: ProduceScheduler = field(default_factory=ProduceScheduler)
-    late_beginnings: FirstSequenceGuard = field(default_factory=FirstSequenceGuard)
+    produce_scheduler: ProduceScheduler = field(default_factory=ProduceScheduler)
+    first_sequence_guard: FirstSequenceGuard = field(default_factory=FirstSequenceGuard)
     peers: Peers | None = None
-    """The other brokers, where there may be some."""
+    """The clients to the other brokers; None for a single broker."""
     handle_forwarded: HandleForwarded | None = None
-    """Serves a request that another broker passed on; the dispatcher fills this in."""
+    """Serves a request that another broker forwarded; set by the dispatcher."""
 
 
 class RequestContext:
@@ -187,7 +189,7 @@ class RequestContext:
     def __init__(
         self,
         services: Services,
-        connection: Peer,
+        connection: ClientConnection,
         api_key: int,
         version: int,
         correlation_id: int,
@@ -201,9 +203,9 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.times = times
-        """What this request counts for."""
+        """The latency counters of this request's API and version."""
 
     @property
     def principal(self) -> str:
-        """Return who asks; everybody is the same until connections are authenticated."""
+        """Return the principal; all clients are anonymous until connections are authenticated."""
         return ANONYMOUS

@@ -1,4 +1,10 @@
-"""A response that says only that the whole request failed."""
+"""Responses to requests that failed as a whole.
+
+Most responses have a top-level error code: `error_response` fills it in. Some have only one per topic or
+resource. For these, `rejecting` returns a context whose controller fails every item with the same error, and
+the handler builds the response as usual. Closing the connection instead would hide the reason: clients would
+retry until they time out.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +19,18 @@ from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE
 
-# The answer to a request for the controller that failed as a whole, where responses have no place for that.
-#
-# Every topic, or every resource, has to be told then. The handlers know how to say so: they are asked
-# again, with a controller that refuses everything for the same reason. (To close the connection would be no
-# answer: clients try again until their time is up, and never learn why.)
 
-
-def refusing(ctx: RequestContext, error: KafkaError) -> RequestContext:
-    """Return the context of the same request, with a controller that refuses everything."""
+def rejecting(ctx: RequestContext, error: KafkaError) -> RequestContext:
+    """Return the context of the same request, with a controller that rejects every item."""
     services = copy(ctx.services)
-    services.controller = cast(Any, SimpleNamespace(office=_RefusingOffice(error)))
+    services.controller = cast(Any, SimpleNamespace(office=_RejectingController(error)))
     return RequestContext(
         services, ctx.connection, ctx.api_key, ctx.version, ctx.correlation_id, ctx.client_id, ctx.times
     )
 
 
-class _RefusingOffice:
-    """As much of an `Office` as those handlers see."""
+class _RejectingController:
+    """The methods of the active controller that these handlers call."""
 
     def __init__(self, error: KafkaError) -> None:
         self._error = error
@@ -42,7 +42,7 @@ class _RefusingOffice:
 
 
 def error_response(response_type: type[Any], error: KafkaError) -> Any:
-    """Return a `response_type` that carries `error`, or None if it has no place for one."""
+    """Return a `response_type` with `error`, or None if it has no top-level error code."""
     blank = _blank_fields(response_type)  # type: ignore[arg-type]
     if "error_code" not in blank:
         return None

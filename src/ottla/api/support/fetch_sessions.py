@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, and then only what changes.
+"""Fetch sessions (KIP-227): a client names its partitions once, and afterwards only changes.
 
-A session remembers, for each partition, where the client is and what it was last told. Its epoch
-grows with every fetch, so a request that was lost or repeated is noticed and the client starts over.
-Sessions are a cache: bounded in number and in partitions, the longest unused goes first.
+For each partition, a session stores the client's position and the last state that the client received. Its
+epoch increases with every fetch, so a lost or repeated request is detected, and the client starts a new
+session. Sessions are cached: limited in number and in partitions, the least recently used is evicted first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICT_AFTER_MS = 120_000
 MAX_PARTITIONS = 20_000
-"""Of one fetch: each takes the loop some microseconds, every time, even if there is nothing to say of it."""
+"""Per fetch: each costs some microseconds on the event loop, in every fetch, even if nothing has changed."""
 MAX_CACHED_PARTITIONS = 500_000
 """Of all sessions."""
 _MAX_EPOCH = 2**31 - 1
@@ -34,7 +34,7 @@ TopicKey = str | UUID
 
 
 class FetchPartitionState:
-    """One partition that a client fetches, and what it was last told about it."""
+    """One partition of a session, and the last state that the client received."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -57,17 +57,17 @@ class FetchPartitionState:
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
-        """Take over what the client says now."""
+        """Apply the client's new position and limits."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
         self.verified_epoch = -1
-        """The leader epoch in which a follower's log was found not to differ here."""
+        """The leader epoch in which the follower's log was found not to diverge."""
 
-    def news(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Return whether the client has not been told this yet, and remember that it now is."""
+    def has_changed(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Return whether the client has not received these values yet, and store them."""
         if high_watermark == self.told_high_watermark and log_start_offset == self.told_log_start_offset:
             return False
         self.told_high_watermark = high_watermark
@@ -76,7 +76,7 @@ class FetchPartitionState:
 
 
 class FetchSession:
-    """What one client fetches. `session_id` 0 means: for this request only."""
+    """The partitions that one client fetches. `session_id` 0: for this request only."""
 
     __slots__ = ("by_id", "epoch", "last_used_ms", "partitions", "session_id")
 
@@ -98,7 +98,7 @@ class FetchSession:
                 known.update(asked)
 
     def forget(self, request: FetchRequest) -> None:
-        """Drop the partitions that the client no longer wants."""
+        """Remove the partitions that the request forgets."""
         for forgotten in request.forgotten:
             topic = _key(forgotten.name, forgotten.topic_id)
             for index in forgotten.partitions:
@@ -108,8 +108,8 @@ class FetchSession:
         """Return the partitions, the longest unserved first."""
         return self.partitions.values()
 
-    def serve_last(self, served: list[FetchPartitionState]) -> None:
-        """Move what was served to the back, so that a busy partition does not starve the rest."""
+    def move_to_back(self, served: list[FetchPartitionState]) -> None:
+        """Move the served partitions to the back, so that a busy partition does not starve the others."""
         for wanted in served:
             key = (wanted.topic, wanted.index)
             if self.partitions.pop(key, None) is not None:
@@ -145,23 +145,27 @@ class FetchSessions:
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
-            raise FetchSessionIdNotFound(f"there is no fetch session {request.session_id}")
+            raise FetchSessionIdNotFound(f"unknown fetch session {request.session_id}")
         if request.session_epoch != session.epoch:
-            raise InvalidFetchSessionEpoch(f"expected epoch {session.epoch}, got {request.session_epoch}")
+            raise InvalidFetchSessionEpoch(
+                f"fetch session epoch {request.session_epoch}, expected {session.epoch}"
+            )
         if session.by_id != by_id:
-            raise FetchSessionTopicIdError("the session was started with the other kind of topic key")
+            raise FetchSessionTopicIdError(
+                "the session names topics by name and this request by id, or the reverse"
+            )
         self._cached_partitions -= len(session.partitions)
         session.add(request)
         session.forget(request)
         self._cached_partitions += len(session.partitions)
         if len(session.partitions) > MAX_PARTITIONS or self._cached_partitions > MAX_CACHED_PARTITIONS:
             self._drop(session.session_id)
-            raise FetchSessionIdNotFound("the session has grown too large to be kept")
+            raise FetchSessionIdNotFound("the session has more partitions than may be cached")
         self._touch(session)
         return session
 
     def _keep(self, session: FetchSession, is_follower: bool) -> None:
-        """Give the session an id, if there is room for one more; followers take that of others."""
+        """Give the session an id if it fits into the cache; followers evict sessions of consumers."""
         size = len(session.partitions)
         if not size or not self._make_room(size, is_follower):
             return
@@ -176,7 +180,7 @@ class FetchSessions:
     def _touch(self, session: FetchSession) -> None:
         session.epoch = session.epoch + 1 if session.epoch < _MAX_EPOCH else 1
         session.last_used_ms = self._clock.mono_ms()
-        # Insertion order is the order of last use: the first is the one to evict.
+        # Insertion order is the order of last use: the first is evicted first.
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
 
     def _make_room(self, size: int, is_follower: bool) -> bool:

@@ -1,16 +1,15 @@
-"""Producers that seem to begin in the middle: their true beginning is given a moment to arrive first.
+"""Delay the first batch of an unknown producer if its sequence number is not 0.
 
-A log takes any sequence number from a producer that it does not know, since what it knew may have expired.
-But a producer may be unknown because its very first batch was refused: by a broker that did not lead any
-more, or not yet. If the second batch is accepted then, the first can never be written, and librdkafka even
-reports it as delivered, because the one after it was. It does send them in the wrong order now and then, just
-when the leader changes (decision 0065; with Kafka's brokers, too: confluent-kafka-go #921).
+Problem: librdkafka may send batch 2 before it retries batch 1, if batch 1 failed during a leader change. The
+new leader does not know the producer, and must accept any sequence number of an unknown producer, since its
+state may have expired. If it accepts batch 2 first, batch 1 can never be appended, and librdkafka still
+reports it as delivered (decision 65; with Kafka's brokers, too: confluent-kafka-go #921).
 
-So a batch with which an unknown producer does not begin at 0 is refused at first, with an error after which
-clients send what they have again, in order. If it comes again later than HELD_BACK_MS, it is the beginning.
+Solution: reject such a batch with NOT_LEADER_OR_FOLLOWER, which makes clients resend all pending batches in
+order. Accept it if it arrives again after HELD_BACK_MS: then the earlier state has expired.
 
-Of more than MOST producers the others wait until those before them are through, which takes a second or so.
-None is forgotten while it waits: if producers took each other's place, none would ever get through.
+At most MAX_PRODUCERS producers are tracked; further ones are rejected until there is room, which takes about
+a second. An entry is never evicted while its producer retries: otherwise no producer would ever be accepted.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from ottla.protocol.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
-HELD_BACK_MS = 1_000
-MOST = 20_000
-"""How many are remembered, in 350 bytes each; the others wait for their turn."""
+HOLD_MS = 1_000
+MAX_PRODUCERS = 20_000
+"""The maximum number of tracked producers, at 350 bytes each."""
 ABANDONED_MS = 10_000
-"""One that has not come again for so long makes room for another."""
+"""An entry whose producer has not retried for this long may be evicted."""
 LOG_EVERY_MS = 60_000
 
 Topic = UUID | str | None
@@ -40,7 +39,7 @@ class _First(NamedTuple):
 
 
 class FirstSequenceGuard:
-    """When producers that a log does not know were first seen with a sequence number other than 0."""
+    """When unknown producers were first seen with a sequence number other than 0."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[Topic, int, int], _First] = {}
@@ -48,7 +47,7 @@ class FirstSequenceGuard:
         self._logged_ms: int | None = None
 
     def check(self, topic: Topic, index: int, header: BatchHeader, now_ms: int) -> None:
-        """Refuse such a batch of a producer that the log does not know, unless it has waited."""
+        """Reject a first batch whose sequence number is not 0, unless it was rejected HELD_BACK_MS ago."""
         place = (topic, index, header.producer_id)
         first = self._first.get(place)
         if first is None or first.epoch != header.producer_epoch:
@@ -56,16 +55,16 @@ class FirstSequenceGuard:
             first = _First(header.producer_epoch, now_ms)
             if self._has_room(now_ms):
                 self._first[place] = first
-        if now_ms - first.seen_ms < HELD_BACK_MS:
+        if now_ms - first.seen_ms < HOLD_MS:
             raise NotLeaderOrFollower(
-                f"producer {header.producer_id} begins with sequence number {header.base_sequence}: "
-                "what comes before it may be on its way"
+                f"producer {header.producer_id} starts with sequence number {header.base_sequence}: "
+                "resend all pending batches in order"
             )
         del self._first[place]
 
     def _has_room(self, now_ms: int) -> bool:
-        """Return whether one more can be remembered; if need be, in the place of one that was abandoned."""
-        if len(self._first) < MOST:
+        """Return whether one more producer can be tracked, evicting an abandoned entry if need be."""
+        if len(self._first) < MAX_PRODUCERS:
             return True
         oldest = next(iter(self._first))
         if now_ms - self._first[oldest].seen_ms >= ABANDONED_MS:
@@ -74,7 +73,8 @@ class FirstSequenceGuard:
         if self._logged_ms is None or now_ms - self._logged_ms >= LOG_EVERY_MS:
             self._logged_ms = now_ms
             logger.warning(
-                "more than %d unknown producers begin in the middle at once: some wait longer than %d ms",
-                MOST, HELD_BACK_MS,
+                "more than %d unknown producers start with a sequence number above 0: "
+                "some are delayed by more than %d ms",
+                MAX_PRODUCERS, HOLD_MS,
             )  # fmt: skip
         return False

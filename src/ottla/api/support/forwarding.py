@@ -1,8 +1,8 @@
-"""Requests of clients that only the controller can answer: passed on to it, in an Envelope.
+"""Forward requests that only the controller can serve to it, in an Envelope (KIP-590).
 
-A client may ask any broker. When this one is the controller, it answers itself. While there is no
-controller, or it is just being replaced, the request waits here; when the controller has answered, this
-broker reads the metadata before the client gets the answer, so that it finds what it has just made.
+A client may send them to any broker. The controller serves them itself. While there is no controller, or it
+is being replaced, the request waits here. When the controller has answered, this broker reads the metadata
+log before the client gets the response, so that the client finds what it has just created.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ FORWARDED = frozenset(
         ApiKey.UNREGISTER_BROKER,
     }
 )
-"""What the controller answers, whomever it was asked."""
+"""The APIs that only the controller serves."""
 
 CHANNEL = "forward"
-PATIENCE_MS = 20_000
-"""How long a request waits for a controller that answers."""
+TIMEOUT_MS = 20_000
+"""How long a request waits for a controller to answer."""
 RETRY_S = 0.1
 
 
-def reached_controller(image: ClusterImage, ctx: RequestContext) -> int:
-    """Return whom clients are told to be the controller: it, or this broker, which passes requests on."""
+def controller_id_for_clients(image: ClusterImage, ctx: RequestContext) -> int:
+    """Return the controller id for clients: the controller's if they can reach it, otherwise this
+    broker's.
+    """
     controller = image.brokers.get(image.controller_id)
     if controller is None or controller.fenced or controller.endpoint(ctx.connection.listener_name) is None:
         return ctx.services.node_id
@@ -56,15 +58,15 @@ def reached_controller(image: ClusterImage, ctx: RequestContext) -> int:
 
 
 async def forward(frame: bytes, ctx: RequestContext) -> bytes:
-    """Return the controller's answer to a request, as a frame; a KafkaError if nobody gives one."""
+    """Return the controller's response frame; raise a KafkaError if no controller answers in time."""
     services = ctx.services
-    deadline_ms = services.clock.mono_ms() + PATIENCE_MS
+    deadline_ms = services.clock.mono_ms() + TIMEOUT_MS
     while True:
         try:
             if services.controller.is_active and services.handle_forwarded is not None:
                 answer = await services.handle_forwarded(ctx.connection, frame)
             else:
-                answer = await _ask_another(frame, ctx, deadline_ms)
+                answer = await _call_controller(frame, ctx, deadline_ms)
             return SIZE.pack(len(answer)) + answer
         except (NotController, BrokerNotAvailable, NetworkException):
             if services.clock.mono_ms() >= deadline_ms:
@@ -72,14 +74,14 @@ async def forward(frame: bytes, ctx: RequestContext) -> bytes:
         await asyncio.sleep(RETRY_S)
 
 
-async def _ask_another(frame: bytes, ctx: RequestContext, deadline_ms: int) -> bytes:
-    # Imported here: a broker that stands alone never needs it.
+async def _call_controller(frame: bytes, ctx: RequestContext, deadline_ms: int) -> bytes:
+    # Imported here: a single broker never needs it.
     from kio.schema.envelope.v0 import EnvelopeRequest
 
     services = ctx.services
     controller_id = services.cluster.image.controller_id
     if services.peers is None or controller_id in (services.node_id, -1):
-        raise NotController("there is no controller at the moment")
+        raise NotController("there is no active controller")
     request = EnvelopeRequest(
         request_data=frame, request_principal=None, client_host_address=_packed(ctx.connection.host)
     )
@@ -89,11 +91,11 @@ async def _ask_another(frame: bytes, ctx: RequestContext, deadline_ms: int) -> b
     )
     if response.response_data is None:
         error = ERRORS.get(response.error_code, UnknownServerError)
-        raise error(f"broker {controller_id}, the controller, refused the request")
+        raise error(f"the controller, broker {controller_id}, rejected the forwarded request")
     try:
         await services.controller.catch_up()
     except KafkaError:
-        pass  # it is done all the same; the change is seen here a little later
+        pass  # the change is made; it becomes visible here a little later
     return response.response_data
 
 

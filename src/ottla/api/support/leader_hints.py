@@ -1,4 +1,4 @@
-"""Who leads a partition instead, told to a client that asked the wrong broker (KIP-951)."""
+"""The current leader, for the response to a client that asked another broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.hot_path import Leader
 def leader_hint(
     ctx: RequestContext, error: KafkaError, topic: str | UUID | None, index: int
 ) -> Leader | None:
-    """Return the leader that the image names, if that is what the client has wrong."""
+    """Return the leader in the image, if `error` says that the client has a wrong one."""
     if not isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
         return None
     services = ctx.services

@@ -1,7 +1,7 @@
-"""A response so long that writing it at once would hold up the loop: written in parts.
+"""Encode a long response in parts, so that it does not block the event loop.
 
-It works for responses that are a throttle time and one array. Every part is a response of its own with
-some of the elements; what they have in common is cut off, and the elements are put together:
+It works for responses that consist of a throttle time and one array. Every part is encoded as a response of
+its own with some of the elements; the common prefix and suffix are cut off, and the elements are joined:
 
     int32 throttle time, array length (int32, or a varint of length + 1 if flexible), elements,
     tagged fields (one byte, if flexible)

@@ -1,17 +1,16 @@
-"""Produce requests that take more than one turn of the loop.
+"""Run Produce requests in slices, and keep those of a connection in order.
 
-The work of a request is a generator of steps. It appends batch after batch, and yields where its turn is
-over (None), where something has to be done in a thread (a function), or where it has to wait (an awaitable):
-what that returns or raises comes back from the yield. Nearly all requests yield nothing and are done at once.
+The work of a request is a generator of steps. It appends batch after batch, and yields None to let the event
+loop run other work, a function that has to run in a thread, or an awaitable that it has to wait for: the
+result or exception comes back from the yield. Nearly all requests yield nothing and finish at once.
 
-Later requests of a connection wait for its earlier ones: what a producer sends is appended in the order in
-which it was sent.
+Later requests of a connection wait for its earlier ones: batches are appended in the order in which the
+producer sent them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
@@ -19,21 +18,15 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-Wanted = Callable[[], Any] | Awaitable[Any] | None
-Steps = Generator[Wanted, Any, T]
+Awaited = Callable[[], Any] | Awaitable[Any] | None
+Steps = Generator[Awaited, Any, T]
 
 THREADS = 2
-NAP_S = 0.0002
 _DONE: Any = object()
 
 
-def nap() -> None:
-    """Let the loop have its turn: Python threads take turns of five milliseconds, of their own accord."""
-    time.sleep(NAP_S)
-
-
 class ProduceScheduler:
-    """Runs the steps of all requests, and knows those that are not done yet."""
+    """Runs the steps of all requests, and tracks the unfinished ones."""
 
     def __init__(self) -> None:
         self._unfinished: dict[object, asyncio.Task[None]] = {}
@@ -52,7 +45,7 @@ class ProduceScheduler:
         task.add_done_callback(lambda _: self._forget(owner, task))
         return task
 
-    async def _run(self, steps: Steps[None], wanted: Wanted, before: asyncio.Task[None] | None) -> None:
+    async def _run(self, steps: Steps[None], wanted: Awaited, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
         loop = asyncio.get_running_loop()

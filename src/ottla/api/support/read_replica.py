@@ -1,4 +1,4 @@
-"""From which replica a consumer reads: from one in its own rack, if the broker is told so (KIP-392)."""
+"""Select the replica that a consumer reads from: one in its own rack, if so configured (KIP-392)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ RACK_AWARE = "RackAwareReplicaSelector"
 
 
 def preferred_replica(ctx: RequestContext, partition: Partition, offset: int, rack: str) -> int | None:
-    """Return the replica that a consumer in `rack` should rather read from; None for this one."""
+    """Return the replica that a consumer in `rack` should read from; None for this one."""
     services = ctx.services
     selector = services.config.replica_selector_class
-    leading = partition.replication
+    leading = partition.leader_state
     if selector is None or leading is None or selector.rsplit(".", 1)[-1] != RACK_AWARE:
         return None
     brokers = services.cluster.image.brokers
@@ -34,24 +34,25 @@ def preferred_replica(ctx: RequestContext, partition: Partition, offset: int, ra
 
 
 def check_follower_has(partition: Partition, offset: int, rack: str) -> None:
-    """Send a reader back to the leader if this follower's log does not reach to its offset.
+    """Redirect a consumer to the leader if this follower's log does not contain its offset.
 
-    That must not look as if the offset did not exist: the reader would start elsewhere. Whoever names no rack
-    is here by mistake, and looks for the leader; the others come back here later.
+    OFFSET_OUT_OF_RANGE would be wrong: the consumer would reset its position. A consumer that names no rack
+    does not fetch from followers on purpose, and looks up the leader; the others return to this follower
+    later.
     """
     log = partition.log
     if log.log_start_offset <= offset <= log.log_end_offset:
         return
-    text = f"{offset} is outside of {log.log_start_offset} to {log.log_end_offset}, as this follower has it"
+    text = f"offset {offset} is not in this follower's log ({log.log_start_offset} to {log.log_end_offset})"
     if not rack:
         raise NotLeaderOrFollower(text)
     if offset > log.log_end_offset:
         raise OffsetNotAvailable(text)
-    raise OffsetOutOfRange(text)  # then clients ask the leader (KIP-392)
+    raise OffsetOutOfRange(text)  # on this error clients ask the leader (KIP-392)
 
 
 def redirect(index: int, partition: Partition, preferred: int) -> FetchPartitionResult:
-    """Return the answer that sends a consumer to another replica."""
+    """Return the response that redirects a consumer to another replica."""
     return FetchPartitionResult(
         index,
         high_watermark=partition.high_watermark,

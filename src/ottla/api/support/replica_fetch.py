@@ -1,14 +1,16 @@
-"""Fetch, as followers use it: they read to the end of the log, and by asking they say how far they are.
+"""Fetch requests of followers: they read to the end of the log, and each request reports the follower's
+position.
 
-A fetch is refused unless it names this leader's epoch, and comes from the broker's newest incarnation. Only
-after that, and after it is sure that the follower's log does not differ, is it counted.
+A fetch is rejected unless it carries the current leader epoch, and the epoch of the broker's newest
+registration. Only after that, and after the check that the follower's log does not diverge, does its position
+count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.api.fetch import Reading, failure
+from ottla.api.fetch import FetchOperation, failure
 from ottla.api.support.context import RequestContext
 from ottla.api.support.fetch_sessions import FetchPartitionState, FetchSession, TopicKey
 from ottla.api.table import Reply
@@ -22,12 +24,12 @@ from ottla.replication.partition import Partition
 def answer_follower(
     request: FetchRequest, session: FetchSession, continued: bool, ctx: RequestContext
 ) -> Reply | Awaitable[Reply]:
-    """Answer at once if there is enough to send, else when there is, or when the time is up."""
+    """Answer at once if `min_bytes` are available; otherwise when they are, or after `max_wait_ms`."""
     ctx.times = ctx.times.of_followers or ctx.times
-    reading = ReplicaReading(request, session, continued, ctx)
+    reading = ReplicaFetchOperation(request, session, continued, ctx)
     reading.read()
     reading.is_counted = True
-    if reading.answers_now():
+    if reading.is_complete():
         return reading.reply()
     missing = max(1, request.min_bytes - reading.size_bytes)
     ends = [partition.log_end for partition in reading.partitions]
@@ -36,8 +38,8 @@ def answer_follower(
     )
 
 
-class ReplicaReading(Reading):
-    """One fetch of a follower's."""
+class ReplicaFetchOperation(FetchOperation):
+    """One Fetch request of a follower."""
 
     __slots__ = ("is_counted",)
 
@@ -46,13 +48,13 @@ class ReplicaReading(Reading):
     ) -> None:
         super().__init__(request, session, continued, ctx)
         self.is_counted = False
-        """Whether the leaders know already how far the follower is."""
+        """Whether the leaders have recorded the follower's position."""
 
     def _count(self, topic: TopicKey, partition: Partition | None, data: FetchPartitionResult) -> None:
         if partition is not None:
             records = data.records
             size = len(records) if isinstance(records, bytes) else records.size
-            partition.traffic.copied_bytes_out += size
+            partition.traffic.replicated_bytes_out += size
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions
@@ -61,7 +63,7 @@ class ReplicaReading(Reading):
     def _read_one(
         self, partition: Partition, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
-        request, leading, log = self._request, partition.replication, partition.log
+        request, leading, log = self._request, partition.leader_state, partition.log
         if leading is None:
             raise NotLeaderOrFollower(f"{partition.topic_partition} has no followers")
         check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
@@ -74,15 +76,17 @@ class ReplicaReading(Reading):
             elif offset == wanted.log_start_offset > log.log_start_offset and not leading.is_in_sync(
                 request.replica_id
             ):
-                # It would count as having all that is below, of which it may have another version, or none.
-                raise OffsetOutOfRange(f"an empty replica begins at {log.log_start_offset}, not at {offset}")
+                # It would count as a copy of all records below its offset, which it does not have.
+                raise OffsetOutOfRange(f"an empty replica starts at {log.log_start_offset}, not at {offset}")
             if diverging is not None:
-                self.failed = True  # the follower has records that it must cut off: tell it at once
+                self.failed = True  # the follower's log has diverged: answer at once, so that it truncates
                 return self._result(partition, wanted, diverging=diverging)
-            # A leader only appends: where the logs agree now they agree as long as it leads.
+            # A leader only appends: logs that agree now agree for as long as it leads.
             wanted.verified_epoch = partition.leader_epoch
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise OffsetOutOfRange(f"{offset} is outside of {log.log_start_offset} to {log.log_end_offset}")
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in {log.log_start_offset} to {log.log_end_offset}"
+            )
         if not self.is_counted:
             leading.fetched(request.replica_id, offset, wanted.log_start_offset, request.replica_epoch)
         if offset == log.log_end_offset or self._is_held_back(partition, leading):
@@ -102,11 +106,11 @@ class ReplicaReading(Reading):
         return self._result(partition, wanted)._replace(records=records)
 
     def _is_held_back(self, partition: Partition, leading: LeaderState) -> bool:
-        """Return whether a replica that is being made has had its share of the network for now."""
+        """Return whether a replica that is being created has used up its replication quota for now."""
         return (
             partition.throttled_as_leader
             and self._request.replica_id not in leading.state.isr
-            and self._ctx.services.replicator.leader_rate.is_spent
+            and self._ctx.services.replicator.leader_rate.is_exhausted
         )
 
     def _result(
@@ -121,7 +125,7 @@ class ReplicaReading(Reading):
         )
 
     def _failure(self, wanted: FetchPartitionState, error: KafkaError) -> FetchPartitionResult:
-        """Say where the log starts: a follower that is behind it begins there."""
+        """Include the log start offset: a follower behind it starts there."""
         failed = failure(wanted.index, error)
         if isinstance(error, OffsetOutOfRange):
             partition = self._find(wanted.topic, wanted.index)

@@ -1,7 +1,7 @@
-"""How long requests take, by API and version: plain numbers that only grow, read by the metrics.
+"""Request latencies by API and version: monotonic counters, read by the metrics.
 
-The time runs from when the request is read to when its answer is ready: `total`. `local` is the part of it
-that was spent at once, on the loop; the rest it has waited, for replicas, for records, for other members.
+`total` is the time from reading the request to its response. `local` is the part that was spent on the event
+loop; in the rest the request waited for replicas, records or other group members.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BOUNDS_S = (
 
 
 class RequestTimes:
-    """The requests of one version of one API. `of_followers` are those of other brokers (of Fetch)."""
+    """The requests of one version of one API. `of_followers`: the Fetch requests of other brokers."""
 
     __slots__ = ("api", "buckets", "local_s", "of_followers", "version", "waited_s")
 
@@ -29,28 +29,28 @@ class RequestTimes:
         self.waited_s = 0.0
 
     def answered(self, local_s: float, total_s: float) -> None:
-        """Count one request. (The dispatcher does the same in place for those that did not wait.)"""
+        """Count one request. (The dispatcher does the same inline for those that did not wait.)"""
         self.local_s += local_s
         self.waited_s += total_s - local_s
         self.buckets[bisect_left(BOUNDS_S, total_s)] += 1
 
     @property
     def total_s(self) -> float:
-        """How long all requests took together."""
+        """The total time of all requests."""
         return self.local_s + self.waited_s
 
     @property
     def count(self) -> int:
-        """How many requests there were."""
+        """The number of requests."""
         return sum(self.buckets)
 
 
 UNCOUNTED = RequestTimes("", 0)
-"""For requests that nobody asks about."""
+"""For requests that are not counted."""
 
 
 def quantile(buckets: list[int], q: float) -> float:
-    """Return about the time in seconds that a share `q` of the requests did not exceed; 0 without any."""
+    """Return the approximate quantile `q` of the latencies in seconds; 0 without any."""
     wanted, seen = q * sum(buckets), 0
     for index, count in enumerate(buckets):
         if count and seen + count >= wanted:

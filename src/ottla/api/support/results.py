@@ -1,4 +1,4 @@
-"""From what the controller decided to what a response says."""
+"""Convert results of the controller into response fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from ottla.protocol.errors import KafkaError
 
 NO_AUTHORIZER = "No Authorizer is configured."
-"""Kafka's words for SECURITY_DISABLED, which tools look for."""
+"""Kafka's message for SECURITY_DISABLED, which tools match."""
 
 
 def code_of(result: object) -> ErrorCode:
@@ -23,5 +23,5 @@ def message_of(result: object) -> str | None:
 
 
 def milliseconds(time: timedelta) -> int:
-    """Return a time of a request as the number that the client sent."""
+    """Return a timedelta of a request as the milliseconds that the client sent."""
     return time // timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""The log of slow requests: who asked what, and where the time went. At most 20 lines in 10 seconds."""
+"""The slow-request log: which client sent what, and where the time went. At most 20 lines in 10 seconds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ottla.protocol.api_keys import ApiKey
 logger = logging.getLogger("ottla.slow")
 
 WAIT_BY_DESIGN = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Of these the clients say how long to wait: for records, for the other members. Only the rest counts."""
+"""APIs whose clients choose how long to wait, for records or for other members: only local time counts."""
 
 
 class SlowRequests:
-    """Notes the requests that took longer than `limit_s`; an infinite limit notes none."""
+    """Logs the requests that took longer than `limit_s`; an infinite limit disables it."""
 
     def __init__(self, clock: Clock, limit_ms: int) -> None:
         self._log = PeerLog(clock, logger)
@@ -24,11 +24,11 @@ class SlowRequests:
         self.set_limit(limit_ms)
 
     def set_limit(self, limit_ms: int) -> None:
-        """Take another limit; a negative one is none."""
+        """Set the limit; a negative one disables the log."""
         self.limit_s = limit_ms / 1000 if limit_ms >= 0 else float("inf")
 
     def note(self, ctx: RequestContext, local_s: float, total_s: float) -> None:
-        """Write a line about a request, if it was slow."""
+        """Log a request if it was slow."""
         if (local_s if ctx.api_key in WAIT_BY_DESIGN else total_s) <= self.limit_s:
             return
         self.count += 1
@@ -37,7 +37,7 @@ class SlowRequests:
         self._log.warning(
             ctx.connection.peer,
             f"slow {ctx.times.api} v{ctx.version} of {client}: {total_ms} ms, "
-            f"{local_ms} ms of it on the loop and {total_ms - local_ms} ms waiting",
+            f"{local_ms} ms on the event loop and {total_ms - local_ms} ms waiting",
             api=ctx.times.api,
             version=ctx.version,
             client_id=ctx.client_id,

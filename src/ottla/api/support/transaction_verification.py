@@ -52,7 +52,7 @@ FIRST_WITH_ABORTABLE = 11
 """From this version on clients know TRANSACTION_ABORTABLE."""
 RETRY_S = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
 """When to ask again while the producer's last transaction is still being finished."""
-SHORTEST_PATIENCE_S = 1.0
+MIN_TIMEOUT_S = 1.0
 
 Outcome = Mapping[TopicPartition, KafkaError | None]
 Failures = dict[tuple[str | UUID | None, int], KafkaError]
@@ -61,7 +61,7 @@ Failures = dict[tuple[str | UUID | None, int], KafkaError]
 _NOTHING_FAILED: Failures = {}
 
 
-class _Question:
+class _VerificationRequest:
     """What is asked of one coordinator."""
 
     def __init__(self, transactional_id: str, producer_id: int, producer_epoch: int) -> None:
@@ -87,7 +87,7 @@ def verify_partitions(ctx: RequestContext, request: ProduceRequest) -> Steps[Fai
     assert request.transactional_id is not None
     adds = ctx.version >= FIRST_THAT_ADDS
     must_ask = adds or ctx.services.config.transaction_partition_verification_enable
-    question: _Question | None = None
+    question: _VerificationRequest | None = None
     names: dict[TopicPartition, tuple[str | UUID | None, int]] = {}
     failures: Failures = {}
     for topic, index, partition, batch in _partitions(ctx, request):
@@ -102,7 +102,7 @@ def verify_partitions(ctx: RequestContext, request: ProduceRequest) -> Steps[Fai
             verifications.begin(*producer, sequence, has_epoch_per_transaction=adds).confirm()
             continue
         if question is None:
-            question = _Question(request.transactional_id, *producer)
+            question = _VerificationRequest(request.transactional_id, *producer)
         if producer != (question.producer_id, question.producer_epoch):
             failures[topic, index] = InvalidProducerIdMapping("a transaction has one producer")
             continue
@@ -111,7 +111,7 @@ def verify_partitions(ctx: RequestContext, request: ProduceRequest) -> Steps[Fai
     if question is None:
         return failures or _NOTHING_FAILED
     try:
-        answer = ask_coordinator(
+        answer = verify_with_coordinator(
             ctx.services,
             question.transactional_id,
             (question.producer_id, question.producer_epoch),
@@ -154,7 +154,7 @@ def _partitions(
                 yield topic_id or name, index, partition, batch
 
 
-def ask_coordinator(
+def verify_with_coordinator(
     services: Services,
     transactional_id: str,
     producer: tuple[int, int],
@@ -177,18 +177,18 @@ def ask_coordinator(
 
     answer = ask()
     if isawaitable(answer) or _is_busy(answer):
-        return _ask_again(answer, ask, partitions, timeout_ms)
+        return _retry_while_busy(answer, ask, partitions, timeout_ms)
     return answer
 
 
-async def _ask_again(
+async def _retry_while_busy(
     answer: Outcome | Awaitable[Outcome],
     ask: Callable[[], Outcome | Awaitable[Outcome]],
     partitions: tuple[TopicPartition, ...],
     timeout_ms: int,
 ) -> Outcome:
     try:
-        async with asyncio.timeout(max(timeout_ms / 1000, SHORTEST_PATIENCE_S)):
+        async with asyncio.timeout(max(timeout_ms / 1000, MIN_TIMEOUT_S)):
             outcome: Outcome = await now(answer)
             for pause_s in RETRY_S:
                 if not _is_busy(outcome):

@@ -23,7 +23,7 @@ from ottla.protocol.errors import KafkaError
 
 T = TypeVar("T")
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 BROKERS_LOOKED_AT = 50
 EXPIRES_SOON_DAYS = 14
 
@@ -96,7 +96,7 @@ async def _handshake(address: Address, options: ClientOptions) -> Finding:
     began = time.monotonic()
     try:
         connection = await Connection.open(
-            address, client_id="ottla-doctor", timeout_ms=int(PATIENCE_S * 1000), security=Security(options)
+            address, client_id="ottla-doctor", timeout_ms=int(TIMEOUT_S * 1000), security=Security(options)
         )
     except AuthenticationFailed as error:
         return Finding("SASL", WRONG, str(error), "check sasl.mechanism, sasl.username, sasl.password", LOGIN)
@@ -113,7 +113,7 @@ async def _handshake(address: Address, options: ClientOptions) -> Finding:
 
 async def _brokers(options: ClientOptions) -> AsyncIterator[Finding]:
     """Ask for the brokers, and see whether each is where it says it is."""
-    patient = replace(options, default_api_timeout_ms=int(PATIENCE_S * 1000))
+    patient = replace(options, default_api_timeout_ms=int(TIMEOUT_S * 1000))
     try:
         async with Cluster(options=patient) as cluster:
             brokers = dict(list(cluster.brokers.items())[:BROKERS_LOOKED_AT])
@@ -134,7 +134,7 @@ async def _brokers(options: ClientOptions) -> AsyncIterator[Finding]:
 
 
 async def _in_time(work: Awaitable[T]) -> T:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         return await work
 
 

@@ -29,7 +29,7 @@ SLOW_BYTES_PER_S = 50 * MIB
 SLOW_FLUSH_MS = 50.0
 FEW_FILES = 4_096
 OLDEST_JAVA = 17
-JAVA_PATIENCE_S = 20
+JAVA_TIMEOUT_S = 20
 
 
 def check_machine(data: Path, listen: tuple[str, int] | None) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def java() -> tuple[Finding, int | None]:
 def _java_version(program: Path) -> int | None:
     try:
         said = subprocess.run(
-            [str(program), "-version"], capture_output=True, text=True, timeout=JAVA_PATIENCE_S, check=False
+            [str(program), "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

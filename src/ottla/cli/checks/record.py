@@ -22,13 +22,13 @@ SKEW_MS = 1_000
 AHEAD_MS = 60_000
 PARTITIONS_LOOKED_AT = 50
 MAX_TIMESTAMP = -3
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 async def check_clock(options: ClientOptions) -> Finding:
     """Compare this clock with the newest records: none should come from the future. Writes nothing."""
     try:
-        async with asyncio.timeout(PATIENCE_S), Cluster(options=options) as cluster:
+        async with asyncio.timeout(TIMEOUT_S), Cluster(options=options) as cluster:
             newest = await _newest_timestamp(cluster)
     except (ClientError, KafkaError, TimeoutError) as error:
         return Finding("clock", SKIPPED, f"cannot be compared: {error}")
@@ -59,7 +59,7 @@ async def check_record(options: ClientOptions) -> AsyncIterator[Finding]:
     """Write a record to a topic of its own, read it back, compare the clocks, delete the topic."""
     name = f"ottla-doctor-{new_uuid().hex[:8]}"
     try:
-        async with asyncio.timeout(PATIENCE_S), Cluster(options=options) as cluster:
+        async with asyncio.timeout(TIMEOUT_S), Cluster(options=options) as cluster:
             admin = TopicAdmin(cluster)
             await admin.create_topic(name, partitions=1, configs={"message.timestamp.type": "LogAppendTime"})
             try:
@@ -68,7 +68,7 @@ async def check_record(options: ClientOptions) -> AsyncIterator[Finding]:
             finally:
                 await admin.delete_topic(name)
     except (ClientError, KafkaError, TimeoutError) as error:
-        what = str(error) or f"not there and back within {PATIENCE_S:g} s"
+        what = str(error) or f"not there and back within {TIMEOUT_S:g} s"
         yield Finding("record", WRONG, what, "see: ottla cluster health")
 
 

@@ -12,7 +12,7 @@ from ottla.client.address import parse_address
 from ottla.client.reasons import reason_of
 
 DEFAULT_PORT = 2181
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 
 
 async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
@@ -34,7 +34,7 @@ async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
 async def _server(text: str) -> Finding:
     try:
         address = parse_address(text)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(address.host, address.port)
             writer.write(b"srvr")
             said = (await reader.read(4096)).decode(errors="replace")

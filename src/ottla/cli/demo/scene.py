@@ -36,7 +36,7 @@ PRODUCTS = (
     ("chocolate", 390),
 )
 CUSTOMERS = 2_000
-MOST_LINES = 5
+MAX_LINES = 5
 
 
 class Order(NamedTuple):
@@ -75,7 +75,7 @@ def orders(seed: int) -> Iterator[Order]:
     while True:
         order_id += 1
         number = min(int(chance.paretovariate(0.6)), CUSTOMERS) - 1
-        count = min(1 + int(chance.expovariate(1.0)), MOST_LINES)
+        count = min(1 + int(chance.expovariate(1.0)), MAX_LINES)
         chosen = chance.sample(PRODUCTS, count)
         lines = tuple((name, 1 + int(chance.expovariate(1.5)), price) for name, price in chosen)
         yield Order(order_id, f"customer-{number + 1}", home[number], lines)
@@ -103,8 +103,8 @@ def free_names(taken: Container[str]) -> Names:
     raise AssertionError("there is always another number")
 
 
-LOOK_EVERY_S = 1.0
-PATIENCE_MS = 500
+POLL_INTERVAL_S = 1.0
+TIMEOUT_MS = 500
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ async def follow_results(cluster: Cluster, scene: Scene) -> None:
     async with AsyncConsumer.on(cluster, ConsumerOptions(auto_offset_reset="earliest")) as consumer:
         consumer.assign([partition])
         while True:
-            fetched = await consumer.getmany(timeout_ms=PATIENCE_MS)
+            fetched = await consumer.getmany(timeout_ms=TIMEOUT_MS)
             for record in fetched.get(partition, ()):
                 scene.hear(record.value)
 
@@ -175,7 +175,7 @@ async def follow_progress(cluster: Cluster, scene: Scene) -> None:
     """Keep rates and lag of the scene up to date, until cancelled."""
     sent, results, at = scene.sent, scene.results, time.monotonic()
     while True:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
         now = time.monotonic()
         scene.sent_per_s = (scene.sent - sent) / (now - at)
         scene.results_per_s = (scene.results - results) / (now - at)

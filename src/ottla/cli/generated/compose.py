@@ -17,7 +17,7 @@ ZOOKEEPER_IMAGE = "zookeeper:3.9"
 PYTHON_IMAGE = "python:3.12-slim"
 IMAGE = "ottla:local"
 INSIDE_PORT = 9092
-MOST_REPLICAS = 3
+MAX_REPLICAS = 3
 SOURCE_FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 SOURCE_FOLDERS = ("src", "tools")
 COMMENT = """\
@@ -78,13 +78,13 @@ def _zookeeper() -> dict[str, Any]:
 
 
 def _broker(number: int, brokers: int, package: str, port: int) -> dict[str, Any]:
-    replicas = str(min(brokers, MOST_REPLICAS))
+    replicas = str(min(brokers, MAX_REPLICAS))
     settings = {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
-        "min.insync.replicas": "2" if brokers >= MOST_REPLICAS else "1",
-        "transaction.state.log.min.isr": "2" if brokers >= MOST_REPLICAS else "1",
+        "min.insync.replicas": "2" if brokers >= MAX_REPLICAS else "1",
+        "transaction.state.log.min.isr": "2" if brokers >= MAX_REPLICAS else "1",
     }
     command = ["serve", "--node-id", str(number), "--data", "/data/ottla", "--zookeeper", "zookeeper:2181"]
     command += ["--listen", f"0.0.0.0:{INSIDE_PORT}", "--listen", f"0.0.0.0:{port}"]

@@ -22,7 +22,7 @@ from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.project import open_project
 from ottla.spark.pipelines.state import ALIVE, DIED, State, all_states
 
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 
 @click.command("list")
@@ -93,7 +93,7 @@ def stop_command(name: str, timeout: float, root: Path) -> None:
                 f"{state.name} has not ended after {timeout:g} s; its batch is still running",
                 f"wait longer with --timeout, or end it: kill -9 {state.pid}; the next run repeats the batch",
             )
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
     talk(f"{state.name}: stopped")
 
 

@@ -34,7 +34,7 @@ READY_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 60.0
 RESTART_AFTER_S = 10.0
 """Longer than a session by default: that others lead in place of a broker can be seen."""
-MOST_REPLICAS = 3
+MAX_REPLICAS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ClusterPlan:
         """Return the command line of one broker; `free_port` is what it got before if it takes any."""
         port = self.port + number - 1 if self.port else free_port
         node_id = str(self.first_id + number - 1)
-        replicas = str(min(self.brokers, MOST_REPLICAS))
+        replicas = str(min(self.brokers, MAX_REPLICAS))
         defaults = {"default.replication.factor": replicas, "offsets.topic.replication.factor": replicas}
         arguments = ["serve", "--node-id", node_id, "--data", str(self.data / self.name(number))]
         arguments += ["--listen", f"{self.host}:{port}", "--zookeeper", zookeeper]

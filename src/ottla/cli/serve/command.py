@@ -72,7 +72,7 @@ DEFAULT_DATA = "./ottla-data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DATA_KEYS = frozenset({"log.dirs", "log.dir"})
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT"
-MOST_BROKERS = 20
+MAX_BROKERS = 20
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -145,7 +145,7 @@ MOST_BROKERS = 20
 @click.option(
     "-n",
     "brokers",
-    type=click.IntRange(1, MOST_BROKERS),
+    type=click.IntRange(1, MAX_BROKERS),
     metavar="N",
     help="Run a whole cluster of N brokers here, with a ZooKeeper unless --zookeeper names one.",
 )

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
 
-PATIENCE_MS = 1_000
+TIMEOUT_MS = 1_000
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -56,8 +56,8 @@ def _asked(
     from ottla.client.cluster import Cluster
 
     async def names() -> Iterable[str]:
-        options = options_of(ctx.params.get("bootstrap") or "127.0.0.1:9092", patience_ms=PATIENCE_MS)
-        async with asyncio.timeout(PATIENCE_MS / 1000), Cluster(options=options) as cluster:
+        options = options_of(ctx.params.get("bootstrap") or "127.0.0.1:9092", patience_ms=TIMEOUT_MS)
+        async with asyncio.timeout(TIMEOUT_MS / 1000), Cluster(options=options) as cluster:
             return await ask(cluster)
 
     try:

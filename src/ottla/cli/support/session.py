@@ -52,7 +52,7 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrP
 Result = TypeVar("Result")
 AnyOptions = TypeVar("AnyOptions", bound=ClientOptions)
 
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 HINTS = {
     ErrorCode.topic_already_exists: "look at it: ottla topic describe {topic}",
     ErrorCode.invalid_topic_exception: "a name has 1 to 249 letters, digits, dots, dashes or underscores",
@@ -85,7 +85,7 @@ CLIENT_KINDS: dict[type[ClientError], Kind] = {
 }
 
 
-def options_of(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> ClientOptions:
+def options_of(bootstrap: str, *, patience_ms: int = TIMEOUT_MS) -> ClientOptions:
     """Return how to connect, by the address and this command's settings; UsageError if they do not fit."""
     try:
         parse_addresses(bootstrap)

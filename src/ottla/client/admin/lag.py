@@ -24,7 +24,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.records.batch import iter_batches
-from ottla.protocol.records.records import skim_records
+from ottla.protocol.records.records import iter_record_heads
 
 FETCHES_AT_ONCE = 16
 ONE_BATCH = FetchLimits(max_wait_ms=0, min_bytes=0, partition_max_bytes=1)
@@ -105,7 +105,7 @@ async def _record_time(cluster: Cluster, partition: TopicPartition, offset: int,
         before = at
         for header, batch in iter_batches(answer.records):
             try:
-                for record in skim_records(batch, MAX_DECOMPRESSED_BYTES):
+                for record in iter_record_heads(batch, MAX_DECOMPRESSED_BYTES):
                     if record.offset >= offset:
                         return record.timestamp
             except (CorruptMessage, InvalidRecord):

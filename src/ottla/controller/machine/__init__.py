@@ -10,16 +10,16 @@ from __future__ import annotations
 from ottla.controller.machine.alter_partition import alter_partitions
 from ottla.controller.machine.brokers import (
     allocate_producer_ids,
+    become_controller,
     follow_sessions,
-    settle_all,
-    take_office,
+    has_leaders_to_move,
+    partitions_awaiting_directory,
+    resolve_partitions,
     unregister_broker,
-    waiting_for_directories,
-    waits_for_leaders_to_move,
     with_elections,
 )
-from ottla.controller.machine.configs import alter_configs, refuse_alterations, replace_configs
-from ottla.controller.machine.elect_leaders import ElectionType, balance_leaders, elect_leaders
+from ottla.controller.machine.configs import alter_configs, check_alterations, replace_configs
+from ottla.controller.machine.election import ElectionType, balance_leaders, elect_leaders
 from ottla.controller.machine.reassignment import Reassignment, reassign
 from ottla.controller.machine.requests import (
     ConfigAlteration,
@@ -32,13 +32,13 @@ from ottla.controller.machine.requests import (
 )
 from ottla.controller.machine.topics import (
     MAX_PARTITIONS_PER_REQUEST,
+    check_new_partitions,
+    check_new_topics,
+    check_selectors,
     create_partitions,
     create_topics,
     delete_topics,
     find_topic,
-    refuse_new_partitions,
-    refuse_new_topics,
-    refuse_selectors,
 )
 from ottla.metadata.entities import IsrChange
 
@@ -58,22 +58,22 @@ __all__ = [
     "alter_configs",
     "alter_partitions",
     "balance_leaders",
+    "become_controller",
+    "check_alterations",
+    "check_new_partitions",
+    "check_new_topics",
+    "check_selectors",
     "create_partitions",
     "create_topics",
     "delete_topics",
     "elect_leaders",
     "find_topic",
     "follow_sessions",
+    "has_leaders_to_move",
+    "partitions_awaiting_directory",
     "reassign",
-    "refuse_alterations",
-    "refuse_new_partitions",
-    "refuse_new_topics",
-    "refuse_selectors",
     "replace_configs",
-    "settle_all",
-    "take_office",
+    "resolve_partitions",
     "unregister_broker",
-    "waiting_for_directories",
-    "waits_for_leaders_to_move",
     "with_elections",
 ]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from ottla.common.config.broker import BrokerConfig
-from ottla.controller.machine.election import ElectionInputsByTopic, settle
+from ottla.controller.machine.election import ElectionInputsByTopic, resolve_partition
 from ottla.controller.machine.requests import Decision
 from ottla.metadata.entities import IsrChange, partition_changed
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -40,7 +40,7 @@ def alter_partitions(
     if broker is None or broker.epoch != broker_epoch or broker.fenced:
         stale = StaleBrokerEpoch(f"broker {node_id} of epoch {broker_epoch} is not in the cluster")
         return Decision((), (stale,) * len(changes))
-    electorates = ElectionInputsByTopic(image, config)
+    inputs_by_topic = ElectionInputsByTopic(image, config)
     records: list[MetadataRecord] = []
     results: list[PartitionImage | KafkaError] = []
     done: set[tuple[UUID, int]] = set()
@@ -55,7 +55,7 @@ def alter_partitions(
             continue
         done.add((change.topic_id, change.partition))
         wanted = replace(partition, isr=tuple(node for node, _ in change.new_isr))
-        settled = settle(partition, wanted, electorates.of(topic.name))
+        settled = resolve_partition(partition, wanted, inputs_by_topic.of(topic.name))
         if settled is not partition:
             records.append(partition_changed(topic.topic_id, settled))
         results.append(settled)

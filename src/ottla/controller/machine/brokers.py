@@ -22,13 +22,13 @@ from ottla.controller.machine.election import (
     NO_RESTART,
     ElectionInputsByTopic,
     RestartInfo,
-    is_well,
-    settle,
+    needs_no_change,
+    resolve_partition,
     without_absent,
 )
 from ottla.controller.machine.reassignment import moved_to
 from ottla.controller.machine.requests import Decision
-from ottla.controller.machine.topics import safe_minimum
+from ottla.controller.machine.topics import default_min_insync
 from ottla.metadata.entities import partition_changed
 from ottla.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from ottla.metadata.records import (
@@ -49,7 +49,7 @@ from ottla.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 # Decisions about the cluster as a whole: its birth, its controller, its producer ids.
 
 
-def take_office(
+def become_controller(
     image: ClusterImage, node_id: int, controller_epoch: int, new_cluster_id: str
 ) -> Decision[str]:
     """Tell everybody who the controller is; name the cluster, unless it has a name. The result is that."""
@@ -90,14 +90,14 @@ def grow_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[
         wanted = min(getattr(config, config.KEYS[key].attribute), len(staying))
         load = Counter(dict.fromkeys(sorted(staying), 0))
         load.update(node for each in topic.partitions for node in each.target if node in load)
-        electorate = ElectionInputsByTopic(image, config).of(name)
+        inputs = ElectionInputsByTopic(image, config).of(name)
         for partition in topic.partitions:
             target = _grown(partition, wanted, load)
             if target != partition.target:
-                moving = settle(partition, moved_to(partition, target), electorate)
+                moving = resolve_partition(partition, moved_to(partition, target), inputs)
                 yield partition_changed(topic.topic_id, moving)
         if wanted > topic.replication_factor:
-            for setting in safe_minimum(image.topic_overrides(name), wanted, config).items():
+            for setting in default_min_insync(image.topic_overrides(name), wanted, config).items():
                 yield ConfigChanged(ConfigResource.TOPIC, name, *setting)
 
 
@@ -124,27 +124,27 @@ def follow_sessions(
     live = {each.node_id: each for each in sessions if each.registration.endpoints}
     brokers = list(_broker_records(image, live))
     if not brokers:
-        return Decision(tuple(settle_all(image, config)), (None,))
+        return Decision(tuple(resolve_partitions(image, config)), (None,))
     after = image.apply(brokers)
-    settled: list[MetadataRecord] = [*settle_all(after, config, _comeback(image, brokers, live))]
+    settled: list[MetadataRecord] = [*resolve_partitions(after, config, _restart_info(image, brokers, live))]
     if after.brokers.keys() > image.brokers.keys():
         settled += grow_internal_topics(after.apply(settled), config)
     return Decision((*brokers, *settled), (None,))
 
 
-def settle_all(
+def resolve_partitions(
     image: ClusterImage,
     config: BrokerConfig,
-    comeback: RestartInfo = NO_RESTART,
+    restarts: RestartInfo = NO_RESTART,
 ) -> Iterator[PartitionChanged]:
     """Yield the changes to partitions that follow from the brokers of the image."""
-    electorates = ElectionInputsByTopic(image, config)
+    inputs_by_topic = ElectionInputsByTopic(image, config)
     for topic in image.topics.values():
-        electorate = electorates.of(topic.name)
+        inputs = inputs_by_topic.of(topic.name)
         for partition in topic.partitions:
-            if is_well(partition, electorate, comeback):
+            if needs_no_change(partition, inputs, restarts):
                 continue
-            settled = settle(partition, without_absent(partition, electorate), electorate, comeback)
+            settled = resolve_partition(partition, without_absent(partition, inputs), inputs, restarts)
             if settled is not partition:
                 yield partition_changed(topic.topic_id, settled)
 
@@ -160,7 +160,7 @@ def with_elections(image: ClusterImage, decision: Decision[R], config: BrokerCon
         return decision
     after = image.apply(decision.records)
     config = config.with_dynamic(after.broker_overrides(config.node_id), after.broker_overrides())
-    return Decision((*decision.records, *settle_all(after, config)), decision.results)
+    return Decision((*decision.records, *resolve_partitions(after, config)), decision.results)
 
 
 def unregister_broker(image: ClusterImage, node_id: int) -> Decision[None]:
@@ -173,7 +173,7 @@ def unregister_broker(image: ClusterImage, node_id: int) -> Decision[None]:
     return Decision((BrokerUnregistered(node_id),), (None,))
 
 
-def waiting_for_directories(image: ClusterImage) -> dict[int, list[TopicPartition]]:
+def partitions_awaiting_directory(image: ClusterImage) -> dict[int, list[TopicPartition]]:
     """Return the partitions without a leader whose last leader lost its log directory, by that broker."""
     found: dict[int, list[TopicPartition]] = {}
     for topic in image.topics.values():
@@ -184,7 +184,7 @@ def waiting_for_directories(image: ClusterImage) -> dict[int, list[TopicPartitio
     return found
 
 
-def waits_for_leaders_to_move(image: ClusterImage, node_id: int) -> bool:
+def has_leaders_to_move(image: ClusterImage, node_id: int) -> bool:
     """Return whether a broker that wants to stop still leads what another could lead."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.fenced:
@@ -221,7 +221,7 @@ def _broker_records(image: ClusterImage, live: Mapping[int, SessionInfo]) -> Ite
             yield BrokerRegistered(*wanted)
 
 
-def _comeback(
+def _restart_info(
     image: ClusterImage, changes: Iterable[BrokerRecord], live: Mapping[int, SessionInfo]
 ) -> RestartInfo:
     """Return what became of the brokers that come back as other incarnations."""

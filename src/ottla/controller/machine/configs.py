@@ -45,7 +45,7 @@ def check_topic_configs(configs: Sequence[tuple[str, str | None]], broker: Broke
     return values
 
 
-def refuse_alterations(alterations: Sequence[ConfigAlteration]) -> list[KafkaError | None]:
+def check_alterations(alterations: Sequence[ConfigAlteration]) -> list[KafkaError | None]:
     """Return what is wrong with each resource in view of the others of the request."""
     times = Counter((each.resource_type, each.resource_name) for each in alterations)
     twice = InvalidRequest("the request names this resource more than once")

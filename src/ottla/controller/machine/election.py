@@ -20,12 +20,26 @@ forgotten how far it had committed, and perhaps lost the end of its log.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.topic import TopicConfig
-from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.common.ids import TopicPartition
+from ottla.controller.machine.requests import Decision
+from ottla.metadata.entities import partition_changed
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import MetadataRecord
+from ottla.protocol.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    InvalidRequest,
+    KafkaError,
+    PreferredLeaderNotAvailable,
+    UnknownTopicOrPartition,
+)
 
 NO_LEADER = -1
 Nodes = tuple[int, ...]
@@ -61,32 +75,32 @@ class RestartInfo:
 NO_RESTART = RestartInfo()
 
 
-def settle(
+def resolve_partition(
     old: PartitionImage,
     wanted: PartitionImage,
-    electorate: ElectionInputs,
-    comeback: RestartInfo = NO_RESTART,
+    inputs: ElectionInputs,
+    restarts: RestartInfo = NO_RESTART,
 ) -> PartitionImage:
     """Return the partition with all that follows from `wanted`: leader, ELR, epochs, reassignment.
 
     `wanted` is `old` with another ISR, other replicas or another leader. A partition that stays as it was
     is returned as `old`.
     """
-    wanted = finish_reassignment(without_lost(wanted, comeback.lost), electorate)
-    eligible = _eligible(old, wanted, electorate, comeback.lost)
-    doubted = _doubted(old, wanted, electorate, comeback)
+    wanted = finish_reassignment(without_lost(wanted, restarts.lost), inputs)
+    eligible = _eligible(old, wanted, inputs, restarts.lost)
+    doubted = _doubted(old, wanted, inputs, restarts)
     last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
     last_known = (*doubted, *last_leader)  # who is both is there twice
-    lost_now = lost_directories(old, electorate, comeback.replaced)
-    leader, isr, elr = _led(wanted, eligible, last_known, electorate, lost_now.keys())
+    lost_now = lost_directories(old, inputs, restarts.replaced)
+    leader, isr, elr = _led(wanted, eligible, last_known, inputs, lost_now.keys())
     if isr:
         is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
-        may_commit = len(isr) >= least_in_sync(wanted, electorate)
+        may_commit = len(isr) >= least_in_sync(wanted, inputs)
         last_known = () if is_unclean or may_commit else _without(doubted, {*isr})
     if isr != wanted.isr:  # who was not in sync leads alone: perhaps the one that a move was waiting for
-        wanted = finish_reassignment(replace(wanted, isr=isr), electorate)
+        wanted = finish_reassignment(replace(wanted, isr=isr), inputs)
         elr, last_known = _within(elr, wanted.replicas), _within(last_known, wanted.replicas)
-    is_new_leader = leader != old.leader or leader in comeback.renewed
+    is_new_leader = leader != old.leader or leader in restarts.renewed
     settled = replace(
         wanted,
         leader=leader,
@@ -101,7 +115,7 @@ def settle(
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
 
 
-def is_well(partition: PartitionImage, electorate: ElectionInputs, comeback: RestartInfo) -> bool:
+def needs_no_change(partition: PartitionImage, inputs: ElectionInputs, restarts: RestartInfo) -> bool:
     """Return whether nothing is to be settled, which is so of most partitions."""
     isr = partition.isr
     return (
@@ -109,10 +123,10 @@ def is_well(partition: PartitionImage, electorate: ElectionInputs, comeback: Res
         and not partition.elr
         and not partition.last_known_elr
         and not partition.is_reassigning
-        and electorate.staying.issuperset(isr)
-        and comeback.renewed.isdisjoint(isr)
+        and inputs.staying.issuperset(isr)
+        and restarts.renewed.isdisjoint(isr)
         and not partition.lost_directories
-        and (not comeback.replaced or comeback.replaced.keys().isdisjoint(partition.replicas))
+        and (not restarts.replaced or restarts.replaced.keys().isdisjoint(partition.replicas))
     )
 
 
@@ -123,16 +137,16 @@ def without_lost(partition: PartitionImage, lost: frozenset[int]) -> PartitionIm
     return replace(partition, isr=_without(partition.isr, lost))
 
 
-def without_absent(partition: PartitionImage, electorate: ElectionInputs) -> PartitionImage:
+def without_absent(partition: PartitionImage, inputs: ElectionInputs) -> PartitionImage:
     """Return the partition whose ISR lives, and means to stay if anyone in it does."""
-    if electorate.staying.issuperset(partition.isr):
+    if inputs.staying.issuperset(partition.isr):
         return partition
-    alive = tuple(each for each in partition.isr if each in electorate.alive)
-    staying = tuple(each for each in alive if each in electorate.staying)
+    alive = tuple(each for each in partition.isr if each in inputs.alive)
+    staying = tuple(each for each in alive if each in inputs.staying)
     return replace(partition, isr=staying or alive)
 
 
-def finish_reassignment(partition: PartitionImage, electorate: ElectionInputs) -> PartitionImage:
+def finish_reassignment(partition: PartitionImage, inputs: ElectionInputs) -> PartitionImage:
     """Return the partition with its new replicas alone, if all that were added have caught up.
 
     Committed records were promised to min.insync.replicas: while fewer of the new replicas have them, the old
@@ -148,12 +162,12 @@ def finish_reassignment(partition: PartitionImage, electorate: ElectionInputs) -
         removing=(),
     )
     caught_up = set(partition.adding) <= set(alone.isr)
-    return alone if caught_up and len(alone.isr) >= least_in_sync(alone, electorate) else partition
+    return alone if caught_up and len(alone.isr) >= least_in_sync(alone, inputs) else partition
 
 
-def least_in_sync(partition: PartitionImage, electorate: ElectionInputs) -> int:
+def least_in_sync(partition: PartitionImage, inputs: ElectionInputs) -> int:
     """Return how many replicas must have a record before it is committed."""
-    return min(electorate.min_insync_replicas, len(partition.replicas))
+    return min(inputs.min_insync_replicas, len(partition.replicas))
 
 
 def preferred_leader(partition: PartitionImage) -> int:
@@ -162,57 +176,57 @@ def preferred_leader(partition: PartitionImage) -> int:
 
 
 def lost_directories(
-    old: PartitionImage, electorate: ElectionInputs, replaced: Mapping[int, str]
+    old: PartitionImage, inputs: ElectionInputs, replaced: Mapping[int, str]
 ) -> dict[int, str]:
     """Return the former log directories of replicas that have another one now, and were not in sync since."""
     lost = {**replaced, **dict(old.lost_directories)}  # the one with the records is the older one
     return {
         node_id: directory_id
         for node_id, directory_id in lost.items()
-        if not directory_id or electorate.directories.get(node_id) != directory_id
+        if not directory_id or inputs.directories.get(node_id) != directory_id
     }
 
 
 def _eligible(
-    old: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs, lost: frozenset[int]
+    old: PartitionImage, wanted: PartitionImage, inputs: ElectionInputs, lost: frozenset[int]
 ) -> Nodes:
-    if len(wanted.isr) >= least_in_sync(wanted, electorate):
+    if len(wanted.isr) >= least_in_sync(wanted, inputs):
         return ()
     complete = {*old.isr, *old.elr} - {*wanted.isr} - lost
     return tuple(each for each in wanted.replicas if each in complete)
 
 
 def _doubted(
-    old: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs, comeback: RestartInfo
+    old: PartitionImage, wanted: PartitionImage, inputs: ElectionInputs, restarts: RestartInfo
 ) -> Nodes:
     """Return the replicas that had everything when their disk failed, if nothing was committed since."""
-    if len(wanted.isr) >= least_in_sync(wanted, electorate):
+    if len(wanted.isr) >= least_in_sync(wanted, inputs):
         return ()
     known = {*(old.last_known_elr if old.leader != NO_LEADER else old.last_known_elr[:-1])}
-    doubted = known - comeback.lost | {*old.isr, *old.elr, *known} & comeback.doubtful
+    doubted = known - restarts.lost | {*old.isr, *old.elr, *known} & restarts.doubtful
     return tuple(each for each in wanted.replicas if each in doubted)
 
 
 def _led(
-    wanted: PartitionImage, elr: Nodes, last_known: Nodes, electorate: ElectionInputs, empty: Collection[int]
+    wanted: PartitionImage, elr: Nodes, last_known: Nodes, inputs: ElectionInputs, empty: Collection[int]
 ) -> tuple[int, Nodes, Nodes]:
     """Return leader, ISR and ELR; a leader who was not in the ISR is alone in it."""
     isr = wanted.isr
     order = (wanted.leader, *wanted.target, *wanted.replicas)
-    in_sync = [each for each in order if each in isr and each in electorate.alive]
-    leader = _first(each for each in in_sync if each in electorate.staying)
+    in_sync = [each for each in order if each in isr and each in inputs.alive]
+    leader = _first(each for each in in_sync if each in inputs.staying)
     if leader is None:
         leader = _first(in_sync)
     if leader is not None:
         return leader, isr, elr
-    candidates = [each for each in order if each in electorate.staying and each in wanted.replicas]
+    candidates = [each for each in order if each in inputs.staying and each in wanted.replicas]
     leader = _first(each for each in candidates if each in elr)
     if leader is not None:
-        may_commit_alone = least_in_sync(wanted, electorate) <= 1
+        may_commit_alone = least_in_sync(wanted, inputs) <= 1
         return leader, (leader,), () if may_commit_alone else _without(elr, {leader})
     if not isr and not elr:
         leader = _first(each for each in candidates if each in last_known[:1] and each not in empty)
-    if leader is None and electorate.unclean:
+    if leader is None and inputs.unclean:
         leader = _first(sorted(candidates, key=lambda each: each in empty))  # stable: the empty ones last
     if leader is None:
         return NO_LEADER, isr, elr
@@ -231,14 +245,14 @@ def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:
     return tuple(each for each in nodes if each not in gone)
 
 
-# The electorate of each topic: who of the cluster lives, and what the topic's configs ask for.
+# The inputs of each topic: who of the cluster lives, and what the topic's configs ask for.
 
 ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 """The configs of a topic that decide who may lead."""
 
 
 class ElectionInputsByTopic:
-    """Makes electorates, each once; topics without configs of their own share one."""
+    """Makes inputs_by_topic, each once; topics without configs of their own share one."""
 
     def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
         self._image = image
@@ -249,7 +263,7 @@ class ElectionInputsByTopic:
         self._known: dict[tuple[str | None, ...], ElectionInputs] = {}
 
     def of(self, topic: str) -> ElectionInputs:
-        """Return the electorate of a topic."""
+        """Return the inputs of a topic."""
         overrides = self._image.topic_overrides(topic)
         own = tuple(overrides.get(key) for key in ELECTION_KEYS)
         known = self._known.get(own)
@@ -266,3 +280,96 @@ class ElectionInputsByTopic:
                 self._directories,
             )
         return known
+
+
+# Elections that someone asks for: of preferred leaders, or of anyone at all where nobody leads.
+#
+# The preferred leader of a partition is the first of its replicas; with all of them leading, each broker
+# has its share of the load. After a failover others lead, and once the broker is back and in sync it is
+# given its partitions again: by the controller every few minutes, or when an operator asks (ElectLeaders).
+
+MOST_MOVED_AT_ONCE = 1_000
+
+
+class ElectionType(IntEnum):
+    """What kind of leader is asked for, with the numbers of the protocol."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def elect_leaders(
+    image: ClusterImage, kind: int, wanted: Sequence[TopicPartition], config: BrokerConfig
+) -> Decision[PartitionImage]:
+    """Elect leaders of these partitions; the results are the partitions as they then are."""
+    inputs_by_topic = ElectionInputsByTopic(image, config)
+    records: list[MetadataRecord] = []
+    results: list[PartitionImage | KafkaError] = []
+    done: set[TopicPartition] = set()
+    for at in wanted:
+        try:
+            partition = image.partition(*at)
+            if partition is None:
+                raise UnknownTopicOrPartition(f"there is no {at}")
+            if at in done:
+                raise InvalidRequest("the request names this partition more than once")
+            elected = _elected(partition, kind, inputs_by_topic.of(at.topic))
+        except KafkaError as error:
+            results.append(error)
+            continue
+        done.add(at)
+        records.append(partition_changed(image.topics[at.topic].topic_id, elected))
+        results.append(elected)
+    return Decision(tuple(records), tuple(results))
+
+
+def balance_leaders(image: ClusterImage, config: BrokerConfig) -> Decision[int]:
+    """Give brokers that lead too few of their partitions the leadership of those; count the moves."""
+    inputs_by_topic = ElectionInputsByTopic(image, config)
+    due = _brokers_with_too_few(image, config.leader_imbalance_per_broker_percentage)
+    records: list[MetadataRecord] = []
+    for topic, partition in _not_preferred(image):
+        if preferred_leader(partition) not in due or len(records) == MOST_MOVED_AT_ONCE:
+            continue
+        try:
+            elected = _elected(partition, ElectionType.PREFERRED, inputs_by_topic.of(topic.name))
+        except KafkaError:
+            continue
+        records.append(partition_changed(topic.topic_id, elected))
+    return Decision(tuple(records), (len(records),))
+
+
+def _elected(partition: PartitionImage, kind: int, inputs: ElectionInputs) -> PartitionImage:
+    if kind == ElectionType.PREFERRED:
+        preferred = preferred_leader(partition)
+        if partition.leader == preferred:
+            raise ElectionNotNeeded(f"broker {preferred}, the preferred leader, leads")
+        if preferred not in partition.isr or preferred not in inputs.staying:
+            raise PreferredLeaderNotAvailable(f"broker {preferred} is not there, or not in sync")
+        return resolve_partition(partition, replace(partition, leader=preferred), inputs)
+    if kind != ElectionType.UNCLEAN:
+        raise InvalidRequest(f"there is no election of type {kind}")
+    if partition.leader != NO_LEADER:
+        raise ElectionNotNeeded(f"broker {partition.leader} leads")
+    elected = resolve_partition(partition, partition, replace(inputs, unclean=True))
+    if elected.leader == NO_LEADER:
+        raise EligibleLeadersNotAvailable(f"none of the replicas {list(partition.replicas)} is alive")
+    return elected
+
+
+def _not_preferred(image: ClusterImage) -> Iterator[tuple[TopicImage, PartitionImage]]:
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if partition.leader != preferred_leader(partition):
+                yield topic, partition
+
+
+def _brokers_with_too_few(image: ClusterImage, percentage: int) -> set[int]:
+    """Return the brokers of whose partitions more than this part is led by others."""
+    preferred = Counter(
+        preferred_leader(partition) for topic in image.topics.values() for partition in topic.partitions
+    )
+    led_by_others = Counter(preferred_leader(partition) for _, partition in _not_preferred(image))
+    return {
+        node_id for node_id, count in led_by_others.items() if count * 100 > preferred[node_id] * percentage
+    }

@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ottla.common.config.broker import BrokerConfig
-from ottla.controller.machine.election import ElectionInputs, ElectionInputsByTopic, least_in_sync, settle
+from ottla.controller.machine.election import (
+    ElectionInputs,
+    ElectionInputsByTopic,
+    least_in_sync,
+    resolve_partition,
+)
 from ottla.controller.machine.requests import Decision
 from ottla.metadata.entities import partition_changed
 from ottla.metadata.image import ClusterImage, PartitionImage
@@ -44,12 +49,12 @@ def reassign(
     may_change_factor: bool = True,
 ) -> Decision[None]:
     """Begin, replace or cancel moves."""
-    electorates = ElectionInputsByTopic(image, config)
+    inputs_by_topic = ElectionInputsByTopic(image, config)
     records: list[MetadataRecord] = []
     results: list[KafkaError | None] = []
     done: set[tuple[str, int]] = set()
     for move in moves:
-        electorate = electorates.of(move.topic)
+        inputs = inputs_by_topic.of(move.topic)
         try:
             if (move.topic, move.partition) in done:
                 raise InvalidRequest("the request names this partition more than once")
@@ -62,19 +67,19 @@ def reassign(
             else:
                 _check_target(image, partition, move.replicas, may_change_factor)
                 wanted = moved_to(partition, move.replicas)
-            _check_copies(partition, wanted, electorate)
+            _check_copies(partition, wanted, inputs)
         except KafkaError as error:
             results.append(error)
             continue
-        settled = settle(partition, wanted, electorate)
+        settled = resolve_partition(partition, wanted, inputs)
         if settled is not partition:
             records.append(partition_changed(image.topics[move.topic].topic_id, settled))
         results.append(None)
     return Decision(tuple(records), tuple(results))
 
 
-def _check_copies(partition: PartitionImage, wanted: PartitionImage, electorate: ElectionInputs) -> None:
-    if len(wanted.isr) < min(len(partition.isr), least_in_sync(wanted, electorate)):
+def _check_copies(partition: PartitionImage, wanted: PartitionImage, inputs: ElectionInputs) -> None:
+    if len(wanted.isr) < min(len(partition.isr), least_in_sync(wanted, inputs)):
         raise InvalidReplicaAssignment(
             f"only {list(wanted.isr)} of the replicas that would stay have all records, fewer than"
             " min.insync.replicas: wait until more of them have caught up"

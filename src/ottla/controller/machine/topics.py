@@ -111,7 +111,7 @@ KEPT = (
 Replicas = tuple[int, ...]
 
 
-def refuse_new_topics(topics: Sequence[NewTopic], config: BrokerConfig) -> list[KafkaError | None]:
+def check_new_topics(topics: Sequence[NewTopic], config: BrokerConfig) -> list[KafkaError | None]:
     """Return what is wrong with each topic in view of the others of the request."""
     counts = [
         len(each.assignments)
@@ -121,7 +121,7 @@ def refuse_new_topics(topics: Sequence[NewTopic], config: BrokerConfig) -> list[
     return _refuse([each.name for each in topics], counts)
 
 
-def refuse_new_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> list[KafkaError | None]:
+def check_new_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> list[KafkaError | None]:
     """Return what is wrong with each topic in view of the others of the request."""
     added = [
         each.count - (len(image.topics[each.name].partitions) if each.name in image.topics else 0)
@@ -142,7 +142,7 @@ def _refuse(names: Sequence[str], partition_counts: Sequence[int]) -> list[Kafka
     return [twice if times[name] > 1 else None for name in names]
 
 
-def refuse_selectors(
+def check_selectors(
     image: ClusterImage, selectors: Sequence[TopicSelector], config: BrokerConfig
 ) -> list[KafkaError | None]:
     """Return what is wrong with each topic to delete in view of the others of the request."""
@@ -173,7 +173,7 @@ def create_topics(
             continue
         names.add(topic.name)
         partitions = _new_partitions(image, 0, replicas)
-        configs |= safe_minimum(configs, len(replicas[0]), config)
+        configs |= default_min_insync(configs, len(replicas[0]), config)
         records.append(TopicCreated(topic.name, topic_id))
         records.extend(partition_created(topic_id, each) for each in partitions)
         records.extend(ConfigChanged(ConfigResource.TOPIC, topic.name, *each) for each in configs.items())
@@ -306,7 +306,7 @@ def _new_partition(image: ClusterImage, index: int, replicas: Replicas) -> Parti
     return PartitionImage(index, isr[0], 0, replicas, isr, 0)
 
 
-def safe_minimum(configs: Mapping[str, str], replicas: int, config: BrokerConfig) -> dict[str, str]:
+def default_min_insync(configs: Mapping[str, str], replicas: int, config: BrokerConfig) -> dict[str, str]:
     """Return the config that a topic with so many replicas gets, if any.
 
     With three or more, two must have a record before it counts, unless someone chose otherwise: a record

@@ -19,9 +19,9 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.log.compaction.cleaner import LogChanged, Round, Uncleanable
+from ottla.log.compaction.job import CannotCompact, CompactionJob, LogChanged
 from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR
-from ottla.log.compaction.policy import CleanableStats, measure_dirt
+from ottla.log.compaction.policy import CleanableStats, compute_cleanable_stats
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.log import Log
 from ottla.log.slices import in_slices
@@ -114,9 +114,9 @@ class LogCleaner:
         """End rounds that are running, soon."""
         self._stopping.set()
 
-    def dirt_of(self, log: Log) -> CleanableStats:
+    def cleanable_stats(self, log: Log) -> CleanableStats:
         """Return how dirty `log` is."""
-        return measure_dirt(
+        return compute_cleanable_stats(
             log.sealed,
             log.config,
             active_base_offset=log.active.base_offset,
@@ -147,7 +147,7 @@ class LogCleaner:
             if (log.topic_partition, log.topic_id) in self.uncleanable:
                 continue
             try:
-                dirt = self.dirt_of(log)
+                dirt = self.cleanable_stats(log)
             except (KafkaError, OSError) as error:
                 self._give_up(log, error)
                 continue
@@ -174,14 +174,14 @@ class LogCleaner:
             if not log.is_closed:
                 self._storage.write_failed(f"compacting {log.topic_partition}", error)
             return False
-        except (KafkaError, Uncleanable) as error:
+        except (KafkaError, CannotCompact) as error:
             self._give_up(log, error)
             return True
 
     async def _clean(self, log: Log, dirt: CleanableStats) -> None:
         settings = self.settings
         started_ms = self._clock.mono_ms()
-        work = Round(
+        work = CompactionJob(
             log,
             dirt,
             producers=dict(log.producers.producers),

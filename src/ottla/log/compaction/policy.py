@@ -69,7 +69,7 @@ class CleanableStats(NamedTuple):
         return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > min_ratio)
 
 
-def measure_dirt(
+def compute_cleanable_stats(
     sealed: Sequence[SealedSegment],
     config: LogConfig,
     *,

@@ -23,13 +23,7 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.disk import DirEntry, Disk
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.indexes import OffsetIndex, TimeIndex
-from ottla.log.loading.recovery import Cuts, keep_segment, recover
-from ottla.log.loading.replay import producers_at, rebuild_txn_indexes, replay_epochs
-from ottla.log.log import Log
-from ottla.log.log_config import LogConfig
-from ottla.log.log_types import Hole
-from ottla.log.names import (
+from ottla.log.file_names import (
     CLEANED,
     DELETED,
     EPOCH_CHECKPOINT,
@@ -44,8 +38,13 @@ from ottla.log.names import (
     file_name,
     offset_of,
 )
-from ottla.log.segment import Segment
-from ottla.log.segment_files import SegmentFiles
+from ottla.log.indexes import OffsetIndex, TimeIndex
+from ottla.log.loading.recovery import Cuts, keep_segment, recover
+from ottla.log.loading.replay import producers_at, rebuild_txn_indexes, replay_epochs
+from ottla.log.log import Log
+from ottla.log.log_config import LogConfig
+from ottla.log.log_types import Hole
+from ottla.log.segment import Segment, SegmentFiles
 from ottla.log.segments import Segments
 from ottla.log.storage import Storage
 from ottla.protocol.errors import CorruptMessage
@@ -141,11 +140,11 @@ def open_log(
     is_clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    has_copies: bool = False,
+    is_replicated: bool = False,
 ) -> Log:
     """Open the log in `directory`; CorruptMessage never escapes, OSErrors do.
 
-    `has_copies` says that other brokers have what is in the log.
+    `is_replicated` says that other brokers have what is in the log.
     """
     disk = storage.disk
     entries = tidy(disk, directory)
@@ -158,8 +157,10 @@ def open_log(
     is_damaged = False
     if not is_clean:
         is_flushed_first = config.flush_messages == 1
-        at_early_ends = (is_flushed_first or has_copies) and not config.is_compacted
-        holes, is_damaged = recover(found, recovery_point, Cuts(is_flushed_first, at_early_ends, has_copies))
+        at_early_ends = (is_flushed_first or is_replicated) and not config.is_compacted
+        holes, is_damaged = recover(
+            found, recovery_point, Cuts(is_flushed_first, at_early_ends, is_replicated)
+        )
     if found and log_start_offset > found[-1].next_offset:
         _set_aside(found, log_start_offset)
     segments = Segments(storage, directory, found)

@@ -37,10 +37,10 @@ import logging
 from typing import NamedTuple
 
 from ottla.log.disk import Disk, OpenFile
+from ottla.log.file_names import CLEANED, LOG, QUARANTINE
 from ottla.log.loading.scan import BadRange, Expected, Scan, has_lost_page, is_torn_append, scan
 from ottla.log.log_config import LONG_MAX
 from ottla.log.log_types import Hole
-from ottla.log.names import CLEANED, LOG, QUARANTINE
 from ottla.log.segment import Segment
 
 # Keeping, under names that are never opened, what had to be taken out of a log: for a human to look at.

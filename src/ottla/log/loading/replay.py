@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ottla.log import producer_state
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.open_transactions import EndedTransaction
-from ottla.log.producer_state import ProducerState
+from ottla.log.producer_state import EndedTransaction, ProducerState
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.transaction_index import AbortedTransaction
@@ -43,7 +42,7 @@ def rebuild_txn_indexes(
             break
         ended = state.replay(header, _control_batch(segment, position, header))
         if ended is not None and not ended.is_commit:
-            segment.note_aborted(aborted_of(ended, state))
+            segment.append_aborted(aborted_of(ended, state))
     for segment in wrong:
         if segment.txn_index is not None:
             segment.txn_index.write_out()

@@ -13,12 +13,12 @@ from types import ModuleType
 from typing import Any
 
 
-def fastest(module: ModuleType) -> ModuleType:
+def compiled_or_source(module: ModuleType) -> ModuleType:
     """Return the compiled twin of a module if it says the same, else the module."""
-    return twin_of(module) or module
+    return compiled_twin(module) or module
 
 
-def twin_of(module: ModuleType) -> ModuleType | None:
+def compiled_twin(module: ModuleType) -> ModuleType | None:
     """Return the compiled twin of a module; None if there is none, or one of another source."""
     package, _, name = module.__name__.rpartition(".")
     try:

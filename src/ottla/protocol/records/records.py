@@ -88,7 +88,7 @@ def iter_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iter
         raise InvalidRecord(f"{len(data) - at} bytes follow the last record")
 
 
-def skim_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[RecordHead]:
+def iter_record_heads(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[RecordHead]:
     """Yield the front of each record of one whole batch, and look at nothing else of it."""
     header, data = _open(batch, max_bytes)
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
@@ -230,7 +230,7 @@ def encode_batch(
     return batch
 
 
-def encode_lone_record(timestamp: int, key: bytes, value: bytes | None) -> bytearray:
+def encode_single_record(timestamp: int, key: bytes, value: bytes | None) -> bytearray:
     """Return the batch that `encode_batch` makes of one record, uncompressed and without a producer."""
     body = bytearray(3)  # no attributes, no deltas
     _encode_bytes(body, key)

@@ -58,7 +58,7 @@ def _decimal(digits: str) -> decimal.Decimal:
     number = decimal.Decimal(digits)
     if number and abs(number.adjusted()) > MAX_DIGITS:
         raise ValueError(f"the exponent of a number is larger than {MAX_DIGITS}")
-    return number
+    return number if number else number.copy_abs()  # Java's decimals have no negative zero
 
 
 def _no_constant(name: str) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.registry.formats.limits import InvalidSchema
 from ottla.registry.formats.parsed import ParsedSchema
 
 LEVELS = (
@@ -55,6 +56,13 @@ def check(
 def _check_pair(direction: str, new: ParsedSchema, old: ParsedSchema, version: int | None) -> list[str]:
     if new.schema_type != old.schema_type:
         return ["Incompatible because of different schema type"]
+    try:
+        return _compare_pair(direction, new, old, version)
+    except InvalidSchema as error:  # a stored schema that only laxer rules let in
+        return [f"Unexpected exception during compatibility check: {error}"]
+
+
+def _compare_pair(direction: str, new: ParsedSchema, old: ParsedSchema, version: int | None) -> list[str]:
     if direction == "BACKWARD":
         return _with_old(new.incompatibilities(old, (_NEW, _OLD)), old, version)
     if direction == "FORWARD":

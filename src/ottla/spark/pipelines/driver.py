@@ -26,7 +26,7 @@ from ottla.spark.pipelines.user_errors import Context
 
 # How many records a flow has still to read: where the topics end, against where the flow is.
 
-PATIENCE_MS = 5_000
+TIMEOUT_MS = 5_000
 """What is shown is not worth waiting for longer."""
 
 
@@ -37,7 +37,7 @@ class LagMeter:
         self._bootstrap = bootstrap
         self._client: dict[str, Any] = dict(client or {})
         if not {"default_api_timeout_ms", "default.api.timeout.ms"} & self._client.keys():
-            self._client["default_api_timeout_ms"] = PATIENCE_MS
+            self._client["default_api_timeout_ms"] = TIMEOUT_MS
         self._admin: Admin | None = None
 
     def __call__(self, offsets: dict[tuple[str, int], int]) -> int | None:

@@ -92,7 +92,7 @@ class ViewKeeper:
         writer.save(str(self._resolver.storage.view(dataset.name) / version))
 
 
-LOOK_EVERY_MS = 250
+POLL_INTERVAL_MS = 250
 WRITE_STATE_EVERY_MS = 1_000
 STOP_LOOK_MS = 5
 
@@ -169,7 +169,7 @@ class Runner:
                 waiting = self._start_ready(waiting)
                 self._look_at_all()
                 self._views.refresh_due(self._busy_names())
-                if self._stopping.wait(LOOK_EVERY_MS / 1000):
+                if self._stopping.wait(POLL_INTERVAL_MS / 1000):
                     break
         except Exception as error:
             # A signal to all processes of the group (systemd, a closed terminal) ends Spark's before ours.

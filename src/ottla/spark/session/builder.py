@@ -19,20 +19,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.common.java import find_java
+from ottla.spark.checkpoint_lock import lock_checkpoints
 from ottla.spark.session.python_launcher import ADDRESS
 from ottla.spark.session.spark_home import PYTHON, class_archive, is_launcher, make_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 FAST = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
+    CHECKPOINT_MANAGER: CHECKPOINTS,
     "spark.python.daemon.module": "ottla.spark.session.daemon",
 }
-"""For sessions on this machine. The checkpoint manager writes files without looking whether another run of
-the query has: so two runs must not share a checkpoint (see checkpoint_lock.py)."""
+"""For sessions on this machine. The checkpoint manager does not test whether another run of the query has
+written a file: so each query locks its checkpoint (checkpoint_lock.py)."""
 QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
@@ -57,11 +59,13 @@ def builder(
     """Return a builder of a session; `conf` goes before what is set here."""
     is_local = master.startswith("local")
     settings = {**EVERYWHERE, **(FAST | QUIET if is_local else {}), **(conf or {})}
-    if not fast_checkpoints and "spark.sql.streaming.checkpointFileManagerClass" not in (conf or {}):
-        settings.pop("spark.sql.streaming.checkpointFileManagerClass", None)
+    if not fast_checkpoints and CHECKPOINT_MANAGER not in (conf or {}):
+        settings.pop(CHECKPOINT_MANAGER, None)
     _prepare_environment(settings, is_local)
     from pyspark.sql import SparkSession
 
+    if settings.get(CHECKPOINT_MANAGER) == CHECKPOINTS:
+        lock_checkpoints()
     made = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         made = made.config(key, value)

@@ -13,8 +13,8 @@ from ottla.spark.sink.decisions import Decision, Register, SinkKey, sort_out
 from ottla.spark.sink.ending import check_all_there, end_all, tidy
 from ottla.spark.sink.writing import SinkOptions, Written
 
-MOST_RUNS = 1_000
-MOST_ROUNDS, QUIET_ROUNDS, ROUND_S = 10, 2, 0.3
+MAX_RUNS = 1_000
+MAX_ROUNDS, QUIET_ROUNDS, ROUND_S = 10, 2, 0.3
 
 _tidied: dict[tuple[SinkKey, str], None] = {}
 """The runs whose leftovers of earlier runs have been looked for, oldest first."""
@@ -103,7 +103,7 @@ async def _give_up(
 async def _tidy_until_quiet(cluster: Cluster, key: SinkKey, decision: Decision | None) -> None:
     """Abort what tasks whose message never came have prepared, or still do until Spark has killed them."""
     quiet_rounds = 0
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         quiet_rounds = 0 if await tidy(cluster, key, decision) else quiet_rounds + 1
         if quiet_rounds == QUIET_ROUNDS:
             return
@@ -112,5 +112,5 @@ async def _tidy_until_quiet(cluster: Cluster, key: SinkKey, decision: Decision |
 
 def _remember(key: SinkKey, run_id: str) -> None:
     _tidied[key, run_id] = None
-    while len(_tidied) > MOST_RUNS:
+    while len(_tidied) > MAX_RUNS:
         del _tidied[next(iter(_tidied))]

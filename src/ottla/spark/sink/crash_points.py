@@ -14,7 +14,7 @@ from pathlib import Path
 from ottla.spark.session.python_launcher import JVM
 
 AT, FOLDER = "OTTLA_SPARK_CRASH_AT", "OTTLA_SPARK_CRASH_FOLDER"
-LOOK_EVERY_S = 0.02
+POLL_INTERVAL_S = 0.02
 
 BEFORE_INIT, AFTER_INIT, AFTER_PRODUCE = "before-init", "after-init", "after-produce"
 AFTER_PREPARE = "after-prepare"
@@ -48,7 +48,7 @@ def reached(point: str, batch_id: int, query_id: str) -> None:
         return
     jvm = _jvm()
     while Path(f"/proc/{jvm}/cmdline").exists() and Path(f"/proc/{jvm}/cmdline").read_bytes():
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
     os._exit(1)
 
 

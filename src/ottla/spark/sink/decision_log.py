@@ -67,7 +67,7 @@ ANOTHER_TRY = frozenset(
     }
 )
 FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
-MOST_TURNS = 5
+MAX_TURNS = 5
 READING = ReadSettings(fails_on_data_loss=False)
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -115,7 +115,7 @@ class DecisionLog:
     async def take(self, key: SinkKey, run_id: str) -> Register:
         """Make a run the owner, let nothing older be written any more, and return what is stored."""
         known = self._known.setdefault(key, _Known())
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             await self._renew(key, known)
             try:
                 await self._write(key, known, "owner", json.dumps({"run": run_id}).encode())
@@ -151,7 +151,7 @@ class DecisionLog:
         """
         known = self._known.setdefault(key, _Known())
         value = encode_decision(decision)
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             if known.identity is None:
                 await self._renew(key, known)
                 await self._read(key, known)

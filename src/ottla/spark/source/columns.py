@@ -54,7 +54,7 @@ ARROW_TYPES = {
         pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
     ),
 }
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 """The most rows that are handed to Spark at once."""
 
 

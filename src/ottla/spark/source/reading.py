@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.common.ids import TopicPartition
 from ottla.spark.cluster_session import ClusterSession, link_to
-from ottla.spark.source.columns import MOST_ROWS, record_columns
+from ottla.spark.source.columns import MAX_ROWS, record_columns
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import OffsetRange
@@ -33,8 +33,8 @@ def read_ranges(
         rows = record_columns(pieces, needed)
         if deserializer is not None:
             rows = deserializer.apply(rows)
-        for start in range(0, rows.num_rows, MOST_ROWS):
-            yield rows.slice(start, MOST_ROWS) if rows.num_rows > MOST_ROWS else rows
+        for start in range(0, rows.num_rows, MAX_ROWS):
+            yield rows.slice(start, MAX_ROWS) if rows.num_rows > MAX_ROWS else rows
 
 
 def _fetched(

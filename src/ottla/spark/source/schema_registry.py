@@ -18,7 +18,7 @@ from ottla.spark.errors import SparkError
 _HEADER = Struct(">bI")
 WIRE_HEADER_BYTES = 5
 TIMEOUT_S = 10
-MOST_SCHEMAS = 1_000
+MAX_SCHEMAS = 1_000
 
 
 class RegistryUnreachable(SparkError):
@@ -35,7 +35,7 @@ def schema_id_of(value: bytes) -> int:
     return int(schema_id)
 
 
-@lru_cache(MOST_SCHEMAS)
+@lru_cache(MAX_SCHEMAS)
 def schema_by_id(url: str, schema_id: int) -> Any:
     """Return the schema with an id."""
     return json.loads(_get(url, f"schemas/ids/{schema_id}")["schema"])

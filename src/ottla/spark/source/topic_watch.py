@@ -22,7 +22,7 @@ from ottla.protocol.fetch_client import (
     Topic,
     encode_fetch_request,
 )
-from ottla.protocol.fetch_response import TOPIC_IDS_FROM
+from ottla.protocol.fetch_codec import TOPIC_IDS_FROM
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.source.offsets import check_all_given
 from ottla.spark.source.options import Bound, SourceOptions

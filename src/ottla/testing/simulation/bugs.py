@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any
 
 from ottla.api.support.fetch_sessions import FetchPartitionState
-from ottla.api.support.replica_fetch import ReplicaReading
+from ottla.api.support.replica_fetch import ReplicaFetchOperation
 from ottla.controller.machine import election
 from ottla.controller.membership import Membership
 from ottla.protocol.fetch_codec import FetchPartitionResult
@@ -43,10 +43,10 @@ def truncate_to_high_watermark() -> list[Patch]:
 
 def unfenced_fetch() -> list[Patch]:
     """A fetch that was made for another leader epoch is served and counted, and its answer is used."""
-    read_one = ReplicaReading._read_one
+    read_one = ReplicaFetchOperation._read_one
 
     def read_unfenced(
-        reading: ReplicaReading, partition: Partition, wanted: FetchPartitionState, max_bytes: int
+        reading: ReplicaFetchOperation, partition: Partition, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
         if wanted.current_leader_epoch != partition.leader_epoch:
             wanted = copy(wanted)
@@ -55,7 +55,7 @@ def unfenced_fetch() -> list[Patch]:
 
     return [
         (Partition, "check_leader_epoch", lambda partition, epoch: None),
-        (ReplicaReading, "_read_one", read_unfenced),
+        (ReplicaFetchOperation, "_read_one", read_unfenced),
         (follower, "answers_this_epoch", lambda asked, current: True),
     ]
 

@@ -22,7 +22,7 @@ from ottla.testing.simulation.node import SimNode
 T = TypeVar("T")
 
 STORE_LATENCY_S = (0.0003, 0.006)
-LOOK_EVERY_S = 0.05
+POLL_INTERVAL_S = 0.05
 BURIAL_ROUNDS = 20
 
 
@@ -90,7 +90,7 @@ class SimCluster:
         while not is_so():
             if self.loop.now >= end_s:
                 return False
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
         return True
 
     def store_latency(self) -> float:

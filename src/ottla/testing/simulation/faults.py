@@ -143,7 +143,7 @@ class FaultMaker:
         cluster.network.heal()
         cluster.network.delay_s, cluster.store_latency_s = DELAY_S, STORE_LATENCY_S
         for node_id, node in cluster.nodes.items():
-            cluster.server.lose_answers(node_id, False)
+            cluster.server.lose_responses(node_id, False)
             node.disk.heal()
             self._crowd.leave(node)
             node.resume()
@@ -224,7 +224,7 @@ class FaultMaker:
             self._cluster.network.heal(self._node(fault).host, client.process.host)
 
     def _lose(self, fault: Fault, lost: bool) -> None:
-        self._cluster.server.lose_answers(fault.node, lost)
+        self._cluster.server.lose_responses(fault.node, lost)
 
     def _reset(self, fault: Fault) -> None:
         self._cluster.network.reset_some(0.6, self._node(fault).host)

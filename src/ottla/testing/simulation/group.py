@@ -40,7 +40,7 @@ from ottla.testing.simulation.consumer import SimConsumer
 
 GROUP = "g"
 FIND, JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 4, 9, 5, 4, 8, 8
-SESSION_MS, PATIENCE_MS = 1_200, 4_000
+SESSION_MS, TIMEOUT_MS = 1_200, 4_000
 BEAT_S = 0.2
 REJOIN = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
 
@@ -192,7 +192,7 @@ class SimGroupMember:
 
     async def _call(self, node_id: int, api_key: int, version: int, request: Any) -> Any:
         return await self._client.peers.call(
-            node_id, api_key, version, request, timeout_ms=PATIENCE_MS, channel=self._name
+            node_id, api_key, version, request, timeout_ms=TIMEOUT_MS, channel=self._name
         )
 
 

@@ -20,7 +20,7 @@ from ottla.testing.checker import Violation
 from ottla.testing.simulation.cluster import SimCluster
 from ottla.testing.simulation.node import SimNode
 
-LOOK_EVERY_S = 0.015
+POLL_INTERVAL_S = 0.015
 ENOUGH = 5
 """Violations after which nobody needs to look any more."""
 
@@ -40,7 +40,7 @@ class Probe:
         """Look until cancelled."""
         while len(self.violations) < ENOUGH:
             self.look()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def look(self) -> None:
         """Look once."""

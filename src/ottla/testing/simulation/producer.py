@@ -29,7 +29,7 @@ from ottla.testing.simulation.loop import EPOCH_MS
 PRODUCE_VERSION, INIT_VERSION = 8, 4
 BATCHES_UNDER_WAY = 3
 THINK_S = (0.02, 0.22)
-PATIENCE_S = (2.0, 12.0)
+TIMEOUT_S = (2.0, 12.0)
 
 NEVER_APPENDED = frozenset({ErrorCode.not_enough_replicas, ErrorCode.unknown_topic_or_partition})
 """Answers after which the records are certainly not in the log. (Who is not the leader may have been.)"""
@@ -101,7 +101,7 @@ class SimProducer:
             values.append(f"{self._name}.{lane.place.partition}.{self._values}".encode())
         number = self._history.sent(self._name, lane.place, values, is_safe=self._acks == -1)
         sequence, lane.next_sequence = lane.next_sequence, lane.next_sequence + len(values)
-        return _Batch(number, values, sequence, self._client.loop.now + chance.uniform(*PATIENCE_S))
+        return _Batch(number, values, sequence, self._client.loop.now + chance.uniform(*TIMEOUT_S))
 
     async def _deliver(self, lane: _Lane, pending: list[_Batch]) -> None:
         """Send batches, again and again, until each is acknowledged or given up."""

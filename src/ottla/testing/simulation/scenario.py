@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 
 from ottla.common.ids import TopicPartition
-from ottla.controller.machine import waiting_for_directories
+from ottla.controller.machine import partitions_awaiting_directory
 from ottla.protocol.errors import KafkaError
 from ottla.testing.checker import Violation, check
 from ottla.testing.history import Acked, Failed, History, Read, Sent
@@ -108,7 +108,7 @@ class Scenario:
         await faults.heal_everything()
         if plan.may_wait_for_disk:
             await cluster.wait_until(lambda: self._is_whole() or self._waits_for_disk(), HEALED_WITHIN_S)
-            await faults.put_disks_back(waiting_for_directories(cluster.image))
+            await faults.put_disks_back(partitions_awaiting_directory(cluster.image))
         if not await cluster.wait_until(self._is_whole, HEALED_WITHIN_S):
             self._report("not-healed", self._what_is_missing())
         healed_s = cluster.loop.now
@@ -194,7 +194,7 @@ class Scenario:
             if node.broker is None or node.broker.cluster.image.version != image.version:
                 return False
         topic = image.topics.get(TOPIC)
-        if any(waiting_for_directories(image).values()):
+        if any(partitions_awaiting_directory(image).values()):
             return False  # the brokers' own topics, too
         return topic is not None and all(
             each.leader >= 0 and set(each.isr) == set(each.replicas) and not each.is_reassigning
@@ -204,7 +204,7 @@ class Scenario:
     def _waits_for_disk(self) -> bool:
         """Nothing is missing but the disk that was replaced."""
         image = self.cluster.image
-        waiting = waiting_for_directories(image)
+        waiting = partitions_awaiting_directory(image)
         places = {place for places in waiting.values() for place in places}
         return bool(waiting) and all(
             each.leader >= 0 and set(each.isr) == set(each.replicas)

@@ -69,7 +69,7 @@ class Peers:
 async def test_in_place_of_a_dead_coordinator_the_next_one_is_waited_for(
     bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch, leaderless: bool
 ) -> None:
-    monkeypatch.setattr(find_coordinator, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(find_coordinator, "POLL_INTERVAL_S", 0.001)
     bench.services.peers = Peers(times=1_000)
     await bench.ask(find("g"))
     leaders = [CoordinatorNotAvailable("no leader") if leaderless else 7] * 3 + [1]
@@ -92,7 +92,7 @@ async def test_nobody_waits_for_ever_for_another_coordinator(
 ) -> None:
     """Nor does a request behind it, as long as it could."""
     monkeypatch.setattr(brief_wait, limit, 0)
-    monkeypatch.setattr(bench.client, "is_held_up", limit == "MAX_HOLD_S", raising=False)
+    monkeypatch.setattr(bench.client, "has_queued_request", limit == "MAX_HOLD_S", raising=False)
     bench.services.peers = Peers(times=1_000)
     await bench.ask(find("g"))
 

@@ -23,7 +23,7 @@ def test_a_request_waits_as_long_as_it_disturbs_nobody(
     held_up_after_s: float | None, answered_after_s: float
 ) -> None:
     loop = SimLoop(1)
-    connection: Any = SimpleNamespace(is_held_up=False)
+    connection: Any = SimpleNamespace(has_queued_request=False)
     was_cancelled = []
 
     async def for_ever() -> None:
@@ -35,7 +35,7 @@ def test_a_request_waits_as_long_as_it_disturbs_nobody(
 
     async def main() -> None:
         if held_up_after_s is not None:
-            loop.call_later(held_up_after_s, setattr, connection, "is_held_up", True)
+            loop.call_later(held_up_after_s, setattr, connection, "has_queued_request", True)
         with pytest.raises(CoordinatorNotAvailable):
             await BriefWait(connection).until_done(for_ever(), CoordinatorNotAvailable("away"))
         assert answered_after_s <= loop.now <= answered_after_s + 0.05
@@ -47,7 +47,7 @@ def test_a_request_waits_as_long_as_it_disturbs_nobody(
 
 def test_what_is_done_in_time_is_the_answer() -> None:
     loop = SimLoop(1)
-    held_up: Any = SimpleNamespace(is_held_up=True)
+    held_up: Any = SimpleNamespace(has_queued_request=True)
 
     async def work() -> int:
         await asyncio.sleep(MAX_HOLD_S / 2)

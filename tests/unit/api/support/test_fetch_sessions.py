@@ -116,17 +116,17 @@ def test_the_longest_unused_session_makes_room(sessions: FetchSessions, clock: M
 
 def test_what_was_served_goes_to_the_back(sessions: FetchSessions) -> None:
     session, _ = sessions.open(fetching(0, 1, 2), by_id=True)
-    session.serve_last([next(iter(session.wanted()))])
+    session.move_to_back([next(iter(session.wanted()))])
     assert indexes_of(session) == [1, 2, 0]
 
 
 def test_pitfall_16_news_is_told_once(sessions: FetchSessions) -> None:
     session, _ = sessions.open(fetching(0), by_id=True)
     wanted = next(iter(session.wanted()))
-    assert wanted.news(5, 0)
-    assert not wanted.news(5, 0)
-    assert wanted.news(6, 0)
-    assert wanted.news(6, 2)
+    assert wanted.has_changed(5, 0)
+    assert not wanted.has_changed(5, 0)
+    assert wanted.has_changed(6, 0)
+    assert wanted.has_changed(6, 2)
 
 
 def test_a_fetch_of_too_many_partitions_is_refused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.api.support import first_sequence_guard
-from ottla.api.support.first_sequence_guard import ABANDONED_MS, HELD_BACK_MS, MOST, FirstSequenceGuard
+from ottla.api.support.first_sequence_guard import ABANDONED_MS, HOLD_MS, MAX_PRODUCERS, FirstSequenceGuard
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch
@@ -29,17 +29,17 @@ class Bench:
 def test_a_batch_waits_for_those_before_it_and_is_the_beginning_if_none_comes() -> None:
     bench = Bench()
     assert bench.waits(30)
-    bench.now_ms = HELD_BACK_MS - 1
+    bench.now_ms = HOLD_MS - 1
     assert bench.waits(30)
     assert bench.waits(60)
-    bench.now_ms = HELD_BACK_MS
+    bench.now_ms = HOLD_MS
     assert not bench.waits(30)
 
 
 def test_every_producer_epoch_and_partition_waits_by_itself() -> None:
     bench = Bench()
     assert bench.waits()
-    bench.now_ms = HELD_BACK_MS
+    bench.now_ms = HOLD_MS
     assert bench.waits(producer_id=8)
     assert bench.waits(index=1)
     assert bench.waits(epoch=1)
@@ -50,21 +50,21 @@ def test_however_many_producers_return_at_once_all_of_them_get_through(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those who wait do not take each other's place, or none would ever be admitted."""
-    monkeypatch.setattr(first_sequence_guard, "MOST", 10)
+    monkeypatch.setattr(first_sequence_guard, "MAX_PRODUCERS", 10)
     bench, waiting = Bench(), set(range(35))
-    while waiting and bench.now_ms < 10 * HELD_BACK_MS:
+    while waiting and bench.now_ms < 10 * HOLD_MS:
         waiting -= {
             producer_id for producer_id in sorted(waiting) if not bench.waits(producer_id=producer_id)
         }
         assert len(bench._late._first) <= 10
         bench.now_ms += 100
     assert not waiting
-    assert bench.now_ms <= 5 * HELD_BACK_MS
+    assert bench.now_ms <= 5 * HOLD_MS
     assert caplog.text.count("unknown producers begin in the middle") == 1
 
 
 def test_one_that_never_comes_again_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_sequence_guard, "MOST", 10)
+    monkeypatch.setattr(first_sequence_guard, "MAX_PRODUCERS", 10)
     bench = Bench()
     for producer_id in range(10):
         assert bench.waits(producer_id=producer_id)
@@ -72,13 +72,13 @@ def test_one_that_never_comes_again_makes_room(monkeypatch: pytest.MonkeyPatch) 
     assert bench.waits(producer_id=100)
     bench.now_ms = ABANDONED_MS
     assert bench.waits(producer_id=100)
-    bench.now_ms += HELD_BACK_MS
+    bench.now_ms += HOLD_MS
     assert not bench.waits(producer_id=100)
 
 
 def test_more_producers_are_remembered_than_a_broker_usually_has() -> None:
     bench = Bench()
-    for producer_id in range(MOST + 10):
+    for producer_id in range(MAX_PRODUCERS + 10):
         assert bench.waits(producer_id=producer_id)
-    bench.now_ms = HELD_BACK_MS
-    assert not any(bench.waits(producer_id=producer_id) for producer_id in range(0, MOST, 100))
+    bench.now_ms = HOLD_MS
+    assert not any(bench.waits(producer_id=producer_id) for producer_id in range(0, MAX_PRODUCERS, 100))

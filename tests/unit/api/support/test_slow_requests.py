@@ -25,7 +25,7 @@ def test_a_slow_request_is_named_with_who_sent_it_and_where_the_time_went(slow, 
     slow.note(request(ApiKey.PRODUCE, "Produce"), 0.004, 1.204)
     assert caplog.messages == [
         "10.0.0.7:4711: slow Produce v9 of client 'web\\n2': 1204 ms, "
-        "4 ms of it on the loop and 1200 ms waiting"
+        "4 ms on the event loop and 1200 ms waiting"
     ]
     (record,) = caplog.records
     assert (record.api, record.client_id, record.total_ms, record.local_ms, record.waiting_ms) == (

@@ -148,7 +148,7 @@ async def test_producers_are_described_with_their_open_transactions(client: Tran
 async def test_of_too_many_producers_those_with_open_transactions_are_described(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.api.describe_producers.MOST_PRODUCERS", 2)
+    monkeypatch.setattr("ottla.api.describe_producers.MAX_PRODUCERS", 2)
     for producer_id in (50, 51, 52):
         fields = {"producer_id": producer_id, "base_sequence": 0, "transactional": False, "named": False}
         assert await client.produce(0, **fields) == [OK]

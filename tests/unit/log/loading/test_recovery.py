@@ -15,7 +15,7 @@ from tests.unit.log.bench import (
     read_values,
 )
 
-from ottla.log.names import LOG, file_name
+from ottla.log.file_names import LOG, file_name
 
 Values = dict[int, str]
 

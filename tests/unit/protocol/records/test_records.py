@@ -13,7 +13,13 @@ from ottla.protocol.errors import CorruptMessage, InvalidRecord
 from ottla.protocol.primitives import encode_varint
 from ottla.protocol.records.batch import HEADER, crc_of, decode_header, stamp_log_append_time
 from ottla.protocol.records.compression import compress
-from ottla.protocol.records.records import Record, decode_records, encode_batch, iter_records, skim_records
+from ottla.protocol.records.records import (
+    Record,
+    decode_records,
+    encode_batch,
+    iter_record_heads,
+    iter_records,
+)
 
 T0 = 1_700_000_000_000
 
@@ -73,7 +79,7 @@ def test_records_come_back_with_their_offsets_and_timestamps(
 @given(record_lists(), st.integers(0, 4))
 def test_skimming_sees_the_same_fronts(records: list[Record], codec: int) -> None:
     batch = encode_batch(records, base_offset=records[0].offset, codec=codec)
-    assert list(skim_records(batch)) == [
+    assert list(iter_record_heads(batch)) == [
         (record.offset, record.timestamp, -1 if record.key is None else len(record.key)) for record in records
     ]
 
@@ -101,7 +107,7 @@ def test_in_a_batch_with_log_append_time_all_records_have_the_batchs_time() -> N
     records = [Record(i, T0 + i, b"k", b"v") for i in range(3)]
     batch = encode_batch(records, log_append_time=True, max_timestamp=T0 + 99)
     assert [record.timestamp for record in iter_records(batch)] == [T0 + 99] * 3
-    assert [head.timestamp for head in skim_records(batch)] == [T0 + 99] * 3
+    assert [head.timestamp for head in iter_record_heads(batch)] == [T0 + 99] * 3
     plain = encode_batch(records)
     stamp_log_append_time(memoryview(plain), T0 + 99)
     assert decode_records(plain) == decode_records(batch)
@@ -124,7 +130,7 @@ def test_a_compacted_batch_keeps_its_last_offset_even_when_empty() -> None:
     assert (header.last_offset, header.record_count, header.size_bytes) == (19, 0, 61)
     assert (header.max_timestamp, header.producer_id) == (T0, 4)
     assert decode_records(empty) == []
-    assert list(skim_records(empty)) == []
+    assert list(iter_record_heads(empty)) == []
 
 
 def test_header_keys_that_are_not_utf8_survive_being_rewritten() -> None:
@@ -174,7 +180,7 @@ def test_a_record_count_that_does_not_fit_is_invalid(count: int) -> None:
     with pytest.raises(InvalidRecord):
         decode_records(batch)
     with pytest.raises(InvalidRecord):
-        list(skim_records(batch))
+        list(iter_record_heads(batch))
 
 
 def test_a_lying_batch_length_or_format_is_corrupt() -> None:
@@ -203,7 +209,7 @@ def test_records_that_decompress_to_too_much_are_refused(codec: int) -> None:
     with pytest.raises(InvalidRecord):
         decode_records(batch, max_bytes=150_000)
     with pytest.raises(InvalidRecord):
-        list(skim_records(batch, max_bytes=150_000))
+        list(iter_record_heads(batch, max_bytes=150_000))
 
 
 @settings(max_examples=200)

@@ -278,7 +278,7 @@ def altered(schema: Any, rng: Random) -> Any:
 
 
 @given(schemas, st.randoms(use_true_random=False), st.lists(instances, min_size=5, max_size=20))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_what_was_valid_stays_valid_if_the_update_is_compatible(
     old: Any, rng: Random, values: list[Any]
 ) -> None:

@@ -85,3 +85,28 @@ def test_tags_are_found_and_changed() -> None:
     assert changed.tagged_entities() == {entity: ["X"]}
     with pytest.raises(InvalidSchema, match="No matching path"):
         parsed.with_tags({Entity("object.nowhere", "sr_field"): ["X"]}, {})
+
+
+def test_tags_in_combinations_and_definitions_have_paths_of_their_own() -> None:
+    def tagged(name: str, tag: str) -> dict[str, object]:
+        return {"type": "object", "properties": {name: {"type": "string", "confluent:tags": [tag]}}}
+
+    schema = {
+        "type": "object",
+        "properties": {
+            "d": {"oneOf": [tagged("e", "Q"), {"type": "null"}]},
+            "l": {"type": "array", "items": tagged("c", "X")},
+        },
+        "definitions": {"k": tagged("m", "D")},
+    }
+    parsed = parse("JSON", json.dumps(schema))
+    paths = {
+        "object.d.oneof.1.object.e": ["Q"],  # null sorts before object
+        "object.l.array.object.c": ["X"],
+        "object.definitions.k.object.m": ["D"],
+    }
+    assert {entity.path: tags for entity, tags in parsed.tagged_entities().items()} == paths
+    entity = Entity("object.definitions.k.object.m", "sr_field")
+    changed = parse("JSON", parsed.with_tags({entity: ["N"]}, {}))
+    assert changed.tagged_entities()[entity] == ["D", "N"]
+    assert parsed.inline_tags() == ["Q", "X", "D"]

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.registry.formats import check, parse
+from ottla.registry.formats import InvalidSchema, check, parse
 from ottla.registry.formats.protobuf.compatibility import COMPATIBLE, Compared, differences
 from ottla.registry.formats.protobuf.schema import ProtobufSchema
 
@@ -167,7 +167,10 @@ def filled(message: Any, rng: random.Random, depth: int = 0) -> None:
 @settings(max_examples=150, deadline=None)
 def test_what_is_compatible_is_really_decoded(seed: int) -> None:
     rng = random.Random(seed)
-    old, new = (parse("PROTOBUF", text) for text in protobuf_pair(rng))
+    try:
+        old, new = (parse("PROTOBUF", text) for text in protobuf_pair(rng))
+    except InvalidSchema:
+        return  # a message was removed that another one uses
     if check("BACKWARD", new, [old]):
         return
     before, after = classes(old), classes(new)

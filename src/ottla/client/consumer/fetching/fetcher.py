@@ -37,7 +37,7 @@ from ottla.protocol.fetch_client import (
     decode_fetch_response,
     encode_fetch_request,
 )
-from ottla.protocol.fetch_response import TOPIC_IDS_FROM
+from ottla.protocol.fetch_codec import TOPIC_IDS_FROM
 from ottla.protocol.hot_path import NodeEndpoint
 from ottla.protocol.records.batch import iter_batches
 

@@ -25,7 +25,7 @@ from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
 from ottla.protocol.records import record_decoder
 from ottla.protocol.records.batch import BatchHeader, Buffer
-from ottla.protocol.records.compiled import fastest
+from ottla.protocol.records.compiled import compiled_or_source
 from ottla.protocol.records.records import iter_records, record_data
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
@@ -40,7 +40,7 @@ TIDIED_RECORDS = 200
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
-ROWS = fastest(record_decoder)
+ROWS = compiled_or_source(record_decoder)
 """The module that decodes one record after the other: compiled, or as it is written."""
 
 

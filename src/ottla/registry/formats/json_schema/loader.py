@@ -67,6 +67,8 @@ class LoaderBase:
         if self._depth > MAX_DEPTH:
             raise InvalidSchema(f"subschemas are nested deeper than {MAX_DEPTH} levels")
         node = self._loaded[id(schema)] = self.load_object(schema)
+        if node.source is None:
+            node.source = schema
         self._depth -= 1
         return node
 
@@ -143,7 +145,7 @@ class Loader(LoaderBase):
 
     def _of_type(self, kind: Json, source: dict[str, Json], left: dict[str, Json]) -> Node:
         """Build the node of a type from `source`, and consume its keywords from `left`."""
-        if kind not in TYPES:
+        if not isinstance(kind, str) or kind not in TYPES:
             raise InvalidSchema(f"unknown type: [{shorten(kind)}]")
         if kind in ("boolean", "null"):
             return Node(kind)

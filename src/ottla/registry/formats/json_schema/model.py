@@ -23,6 +23,7 @@ class Node:
     description: Json = None
     has_default: bool = False
     default: Json = None
+    source: Json = None  # the object that the node was loaded from
     extra: dict[str, Json] = field(default_factory=dict)  # keywords that no kind of node consumed
 
     typed: bool = False  # the schema names the type; else the keywords count only for values of this type

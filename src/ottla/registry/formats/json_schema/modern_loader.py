@@ -37,7 +37,6 @@ _KNOWN = frozenset(
         "$dynamicRef",
         "$comment",
         "$vocabulary",
-        "$defs",
         "$ref",
         "title",
         "description",
@@ -121,6 +120,7 @@ class ModernLoader(LoaderBase):
                 setattr(node, name, need(schema[keyword], str, keyword))
         if schema.get("default") is not None:
             node.has_default, node.default = True, schema["default"]
+        node.source = schema
         extra = {k: v for k, v in schema.items() if k not in self._pieces and k not in _KNOWN}
         if extra:
             node.extra = extra
@@ -197,7 +197,7 @@ def _types(value: Json) -> Node:
 
 
 def _type(name: Json) -> Node:
-    if name not in TYPES:
+    if not isinstance(name, str) or name not in TYPES:
         raise InvalidSchema(f"unknown type: [{shorten(name)}]")
     return Node("number", integer=True, typed=True) if name == "integer" else Node(name, typed=True)
 

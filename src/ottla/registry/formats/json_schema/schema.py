@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import cast
 
@@ -12,6 +11,7 @@ from ottla.registry.formats.json_schema.loader import Loader, LoaderBase
 from ottla.registry.formats.json_schema.model import Node
 from ottla.registry.formats.json_schema.modern_loader import ModernLoader
 from ottla.registry.formats.json_schema.resolver import draft_of
+from ottla.registry.formats.json_schema.tags import EntityWalk
 from ottla.registry.formats.json_text import Json, read_json, write_json
 from ottla.registry.formats.limits import InvalidSchema
 from ottla.registry.formats.parsed import (
@@ -72,12 +72,12 @@ class JsonSchema:
     def node(self) -> Node:
         """Return the schema as nodes."""
         references = {name: read_json(text, exact=True) for name, text in self._references.items()}
-        loader: LoaderBase
+        return self._loader(references).load_root()
+
+    def _loader(self, references: Mapping[str, Json]) -> LoaderBase:
         if self._draft >= 2019:
-            loader = ModernLoader(self._json, references)
-        else:
-            loader = Loader(self._json, references, self._draft)
-        return loader.load_root()
+            return ModernLoader(self._json, references)
+        return Loader(self._json, references, self._draft)
 
     @property
     def name(self) -> str | None:
@@ -104,82 +104,27 @@ class JsonSchema:
 
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of objects and properties; paths are like `object.address.object.street`."""
-        found: dict[Entity, list[str]] = {}
-        _Entities(found).visit(self.node, "", in_field=False)
+        found = {}
+        for entity, node in self._entities():
+            tags = node.extra.get(TAGS)
+            if isinstance(tags, list) and tags:
+                found[entity] = list(dict.fromkeys(str(tag) for tag in tags))
         return found
+
+    def _entities(self) -> Iterator[tuple[Entity, Node]]:
+        return EntityWalk(self._loader({}).load).entities(self.node)
 
     def with_tags(self, add: TagChanges, remove: TagChanges) -> str:
         """Return the text with tags added and removed."""
-        changed = copy.deepcopy(self._json)
+        changed = JsonSchema(self.canonical, self._references, validate=False)
+        sources = {entity: node.source for entity, node in changed._entities()}
         for entity in dict.fromkeys([*add, *remove]):
-            node = _find_entity(changed, entity)
-            tags = changed_tags(node.get(TAGS, []), add.get(entity, ()), remove.get(entity, ()))
+            source = sources.get(entity)
+            if not isinstance(source, dict):
+                raise InvalidSchema(f"No matching path '{entity.path}' found in the schema")
+            tags = changed_tags(source.get(TAGS, []), add.get(entity, ()), remove.get(entity, ()))
             if tags:
-                node[TAGS] = tags
+                source[TAGS] = tags
             else:
-                node.pop(TAGS, None)
-        return write_json(changed)
-
-
-class _Entities:
-    def __init__(self, found: dict[Entity, list[str]]) -> None:
-        self._found = found
-        self._visited: set[str] = set()
-
-    def visit(self, node: Node | None, scope: str, *, in_field: bool) -> None:
-        if node is None:
-            return
-        if node.kind == "combined":
-            for index, member in enumerate(node.members):
-                self.visit(member, f"{scope}{node.criterion.lower()}.{index}.", in_field=False)
-        elif node.kind == "array":
-            self.visit(node.all_items, scope + "array.", in_field=False)
-        elif node.kind == "not":
-            self.visit(node.inner, scope + "not.", in_field=False)
-        elif node.kind == "object":
-            self._object(node, scope + "object", in_field=in_field)
-
-    def _object(self, node: Node, path: str, *, in_field: bool) -> None:
-        if path in self._visited:
-            return
-        self._visited.add(path)
-        if not in_field:
-            self._note(Entity(path, "sr_record"), node)
-        for name, schema in node.properties.items():
-            self._note(Entity(f"{path}.{name}", "sr_field"), schema)
-            self.visit(schema, f"{path}.{name}.", in_field=True)
-
-    def _note(self, entity: Entity, node: Node) -> None:
-        tags = node.extra.get(TAGS)
-        if isinstance(tags, list) and tags:
-            self._found[entity] = list(dict.fromkeys(str(tag) for tag in tags))
-
-
-def _find_entity(root: Json, entity: Entity) -> dict[str, Json]:
-    """Return the object that a path like `object.address.object.street` names."""
-    node = root
-    parts = entity.path.split(".")
-    position = 0
-    while position < len(parts) and isinstance(node, dict):
-        part = parts[position]
-        position += 1
-        if part == "object":
-            if position < len(parts):
-                keyword = parts[position] if parts[position] in ("definitions", "$defs") else "properties"
-                position += keyword != "properties"
-                node = (node.get(keyword) or {}).get(parts[position])
-                position += 1
-        elif part == "array":
-            node = node.get("items")
-        elif part == "not":
-            node = node.get("not")
-        elif part in ("allof", "anyof", "oneof"):
-            members = node.get(part.replace("of", "Of"), [])
-            index = int(parts[position]) if position < len(parts) and parts[position].isdecimal() else -1
-            node = members[index] if 0 <= index < len(members) else None
-            position += 1
-        else:
-            node = None
-    if not isinstance(node, dict):
-        raise InvalidSchema(f"No matching path '{entity.path}' found in the schema")
-    return node
+                source.pop(TAGS, None)
+        return write_json(changed._json)

@@ -182,6 +182,8 @@ class ProtobufSchema:
 def _compilable(file: ProtoFile) -> str:
     """Return the text for protoc: Confluent's options must be imported, and maps have no entry messages."""
     file = with_maps(file)
+    if file.syntax is None and file.edition is None:
+        file = replace(file, syntax="proto2")  # protoc would warn on stderr
     text = canonical_text(file)
     imported = "confluent/meta.proto" in file.all_imports or file.package == "confluent"
     if _uses_confluent(text) and not imported:

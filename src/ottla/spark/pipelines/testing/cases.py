@@ -19,7 +19,7 @@ from typing import Any
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 
 ENVELOPE = {"key", "value", "headers", "timestamp"}
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def compare(expected: Sequence[Sample], actual: Sequence[Sample]) -> list[str]:
     shown = [f"- {_line(each, each.given)}" for each in missing]
     given = frozenset(set().union(*(each.given for each in expected)) or {"value"})
     shown += [f"+ {_line(each, given)}" for each in left]
-    more = len(shown) - MOST_SHOWN
-    return [*shown[:MOST_SHOWN], *([f"... and {more} more"] if more > 0 else [])]
+    more = len(shown) - MAX_SHOWN
+    return [*shown[:MAX_SHOWN], *([f"... and {more} more"] if more > 0 else [])]
 
 
 def _fits(wanted: Sample, found: Sample) -> bool:

@@ -14,7 +14,7 @@ from ottla.coordinator.markers import MarkerWriter
 from ottla.coordinator.transaction import ending, machine, starting
 from ottla.coordinator.transaction.transaction import NOBODY, Producer, State, Transaction
 from ottla.log.log import Log
-from ottla.log.open_transactions import OpenTransactions
+from ottla.log.producer_state import OpenTransactions
 from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTransaction
 
@@ -39,7 +39,7 @@ def no_new_epoch_on_abort() -> list[Patch]:
 
 def no_index_on_followers() -> list[Patch]:
     """Followers do not note what was aborted."""
-    copy, note = Log.append_as_follower, Segment.note_aborted
+    copy, note = Log.append_as_follower, Segment.append_aborted
     copying: list[bool] = []
 
     def copy_without(log: Log, *args: Any) -> None:
@@ -53,7 +53,7 @@ def no_index_on_followers() -> list[Patch]:
         if not copying:
             note(segment, aborted)
 
-    return [(Log, "append_as_follower", copy_without), (Segment, "note_aborted", note_unless_copying)]
+    return [(Log, "append_as_follower", copy_without), (Segment, "append_aborted", note_unless_copying)]
 
 
 def prepared_times_out() -> list[Patch]:

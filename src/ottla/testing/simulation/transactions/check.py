@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ottla.common.ids import TopicPartition
 from ottla.log.disk import Disk
-from ottla.log.names import TXN_INDEX
+from ottla.log.file_names import TXN_INDEX
 from ottla.log.transaction_index import ENTRY
 from ottla.protocol.records.control import decode_marker
 from ottla.protocol.records.records import decode_records

@@ -22,7 +22,7 @@ from ottla.testing.simulation.transactions.calls import UNANSWERED, TransactionC
 
 THINK_S = (0.0, 0.15)
 FENCED_PAUSE_S = (0.3, 2.5)
-PATIENCE_S = (0.5, 4.0)
+TIMEOUT_S = (0.5, 4.0)
 """For a transaction up to its end; to end it takes as long as it takes, within END_WITHIN_S."""
 END_WITHIN_S = 25.0
 DIES, DIES_ENDING = 0.06, 0.15
@@ -145,7 +145,7 @@ class SimTransactional:
     async def _fill(self, attempt: Attempt) -> None:
         client = self.client
         chance = client.chance
-        deadline_s = client.loop.now + chance.uniform(*PATIENCE_S)
+        deadline_s = client.loop.now + chance.uniform(*TIMEOUT_S)
         places = [place for place in self._places if chance.random() < 0.6] or [chance.choice(self._places)]
         producer = self._held()
         if self.calls.is_classic:

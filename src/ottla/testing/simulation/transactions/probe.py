@@ -4,7 +4,7 @@
     unstable-end         a last stable offset is beyond the high watermark
 
 What is stable is what any leader has ever told readers. A new leader may not know yet how much is committed
-(`is_end_known`); as soon as it does, nothing below may be undecided.
+(`is_high_watermark_valid`); as soon as it does, nothing below may be undecided.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.coordinator.transaction.transaction import State
 from ottla.replication.partition import Partition
 from ottla.testing.checker import Violation
 from ottla.testing.simulation.cluster import SimCluster
-from ottla.testing.simulation.probe import ENOUGH, LOOK_EVERY_S
+from ottla.testing.simulation.probe import ENOUGH, POLL_INTERVAL_S
 
 
 class Hanging(NamedTuple):
@@ -43,7 +43,7 @@ class TransactionProbe:
         """Look until cancelled."""
         while len(self.violations) < ENOUGH:
             self.look()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def look(self) -> None:
         """Look once."""
@@ -65,7 +65,7 @@ class TransactionProbe:
         if stable > partition.high_watermark:
             detail = f"{where}: {stable} is stable, {partition.high_watermark} committed"
             self.violations.append(Violation("unstable-end", detail))
-        if partition.is_end_known and stable < before and place.topic not in self._unsafe:
+        if partition.is_high_watermark_valid and stable < before and place.topic not in self._unsafe:
             self.violations.append(Violation("backward-stable", f"{where}: {stable} after {before}"))
         self._stable[place] = max(stable, before)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.log.compaction.policy import CleanableStats, group_segments, measure_dirt
+from ottla.log.compaction.policy import CleanableStats, compute_cleanable_stats, group_segments
 from ottla.log.log_config import LogConfig
 
 NOW = 1_700_000_000_000
@@ -33,7 +33,7 @@ def dirt(segments: list[Described], config: LogConfig = COMPACT, **given: int | 
         "stable_offset": 10**6,
         "now_ms": NOW,
     }
-    return measure_dirt(segments, config, **(facts | given))  # type: ignore[arg-type]
+    return compute_cleanable_stats(segments, config, **(facts | given))  # type: ignore[arg-type]
 
 
 def four() -> list[Described]:

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.lag import LatestOffsets
 from ottla.metrics import remote_lag
-from ottla.metrics.remote_lag import Question, answers, questions, request_for, requests
+from ottla.metrics.remote_lag import LagQuery, lag_queries, measured, request_for, requests
 from ottla.protocol.own_messages import MeasuredPartition, MeasureLagResponse
 from ottla.protocol.schema.messages import (
     request_decoder,
@@ -32,13 +32,13 @@ def machine_with(*offsets: int | None) -> Any:
     return SimpleNamespace(offsets=SimpleNamespace(fetch=lambda _: (("orders", kept),)))
 
 
-def asked(count: int) -> list[Question]:
-    return [Question("billing", "orders", index, 10 * index) for index in range(count)]
+def asked(count: int) -> list[LagQuery]:
+    return [LagQuery("billing", "orders", index, 10 * index) for index in range(count)]
 
 
 def test_only_partitions_without_a_replica_here_are_asked_for() -> None:
-    found = questions(machine_with(5, 6, None), "billing", lambda topic, index: index == 0)
-    assert list(found) == [Question("billing", "orders", 1, 6)]
+    found = lag_queries(machine_with(5, 6, None), "billing", lambda topic, index: index == 0)
+    assert list(found) == [LagQuery("billing", "orders", 1, 6)]
 
 
 def test_each_leader_is_asked_once_for_all_that_it_leads() -> None:
@@ -54,23 +54,23 @@ def test_nobody_is_asked_about_a_partition_without_a_leader() -> None:
 
 
 def test_one_request_asks_for_so_many_partitions_and_no_more(monkeypatch: Any) -> None:
-    monkeypatch.setattr(remote_lag, "MOST_PER_REQUEST", 4)
+    monkeypatch.setattr(remote_lag, "MAX_PER_REQUEST", 4)
     assert [len(batch) for _, batch in requests(asked(10), lambda each: 1)] == [4, 4, 2]
 
 
-def test_the_answers_belong_to_the_questions_and_errors_are_left_out() -> None:
-    measured = (
+def test_results_are_in_the_order_of_the_queries_and_errors_are_skipped() -> None:
+    partitions = (
         MeasuredPartition(
             error_code=ErrorCode.none, start_offset=i64(1), end_offset=i64(9), timestamp=i64(77)
         ),
         MeasuredPartition(error_code=ErrorCode.not_leader_or_follower),
         MeasuredPartition(error_code=ErrorCode.none, start_offset=i64(0), end_offset=i64(20)),
     )
-    response = MeasureLagResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, partitions=measured)
+    response = MeasureLagResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, partitions=partitions)
     over_the_wire = response_decoder(KEY, VERSION, VERSION)(
         memoryview(response_encoder(KEY, VERSION, VERSION)(response)), 0
     )
-    assert dict(answers(asked(3), over_the_wire)) == {
+    assert dict(measured(asked(3), over_the_wire)) == {
         ("billing", "orders", 0): LatestOffsets(1, 9, 77),
         ("billing", "orders", 2): LatestOffsets(0, 20, None),
     }
@@ -85,10 +85,10 @@ def test_a_request_survives_the_wire() -> None:
 
 
 def test_the_largest_request_is_within_what_a_broker_reads() -> None:
-    batch = [Question("g" * 200, "t" * 249, 2**31 - 1, 2**62)] * remote_lag.MOST_PER_REQUEST
+    batch = [LagQuery("g" * 200, "t" * 249, 2**31 - 1, 2**62)] * remote_lag.MAX_PER_REQUEST
     encoded = request_encoder(KEY, VERSION, VERSION)(request_for(batch))
     assert len(request_decoder(KEY, VERSION, VERSION)(memoryview(encoded), 0).partitions) == len(batch)
 
 
 def test_what_was_told_of_a_group_that_has_read_on_since_is_how_far_it_was_behind_then() -> None:
-    assert LatestOffsets(0, 10, 77).time_from(3) == LatestOffsets(0, 10, 77).time_from(5) == 77
+    assert LatestOffsets(0, 10, 77).timestamp_from(3) == LatestOffsets(0, 10, 77).timestamp_from(5) == 77

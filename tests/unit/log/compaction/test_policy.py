@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.log.compaction_rig import CONFIG, DAY, FOLDER, Killed, Rig, check, filled, latest_of
 
-from ottla.log.compaction.cleaner import LogChanged, Uncleanable
+from ottla.log.compaction.job import CannotCompact, LogChanged
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
@@ -73,7 +73,7 @@ def test_a_batch_with_more_keys_than_the_map_holds_is_reported() -> None:
     rig.append(*((b"%d" % number, b"") for number in range(30)))
     rig.log.roll()
     rig.flush()
-    with pytest.raises(Uncleanable, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+    with pytest.raises(CannotCompact, match=r"log\.cleaner\.dedupe\.buffer\.size"):
         rig.round(map_bytes=24 * 11).prepare()
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from ottla.log.producer_state import BatchMark, ProducerState
+from ottla.log.producer_state import BatchMetadata, ProducerState
 from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader
 
@@ -39,7 +39,7 @@ class _Refused(NamedTuple):
     at_ms: int
 
 
-class RefusedBatches:
+class FailedAppends:
     """The producers of one log whose last batch could not be written. Falsy if there are none."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class RefusedBatches:
     def __bool__(self) -> bool:
         return bool(self._first) or self._overflow_ms is not None
 
-    def check(self, header: BatchHeader, producers: ProducerState, now_ms: int) -> BatchMark | None:
+    def check(self, header: BatchHeader, producers: ProducerState, now_ms: int) -> BatchMetadata | None:
         """Do what `producers.check` does, but hold back what comes before its turn."""
         if not self._is_behind(header, producers, now_ms):
             return producers.check(header)

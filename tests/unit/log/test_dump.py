@@ -8,8 +8,18 @@ from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.log.dump.index_dump import AbortedEntry, EpochEntry, Gap, OffsetEntry, ProducerEntry, TimeEntry
-from ottla.log.dump.segment_dump import BatchReport, NotALogFile, Report, dump
+from ottla.log.dump import (
+    AbortedEntry,
+    BatchReport,
+    EpochEntry,
+    Gap,
+    NotALogFile,
+    OffsetEntry,
+    ProducerEntry,
+    Report,
+    TimeEntry,
+    dump,
+)
 from ottla.protocol.records.records import Record, encode_batch
 
 NOW = 1_700_000_000_000

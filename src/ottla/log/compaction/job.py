@@ -1,18 +1,18 @@
-"""One round of compaction over one log. See compaction.py for the idea, batch_filter.py for the rules.
+"""Compact one log once. policy.py describes the algorithm, batch_filter.py which records are kept.
 
-A `Round` is made on the loop, where it takes note of the log's segments and producers. The heavy steps,
-`prepare` and `copy`, run in a thread and touch nothing of the log but open files; what they find out is
-used on the loop again:
+A `CompactionJob` is created on the event loop, where it captures the log's segments and producers. The
+expensive steps, `prepare` and `copy`, run in a thread and use only open files; their results are applied on
+the loop:
 
-    round = Round(log, dirt, ...)                    loop
-    round.prepare()                                  thread: aborted transactions, key map
-    for group in round.groups():                     loop
-        cleaned = round.copy(group)                  thread: `.cleaned` files, fsynced
-        renamed += round.swap_in(group, cleaned)     loop: see Log.replace_segments
-    round.end_offset                                 everything below is clean now
+    job = CompactionJob(log, stats, ...)           loop
+    job.prepare()                                  thread: aborted transactions, offset map
+    for group in job.groups():                     loop
+        cleaned = job.copy(group)                  thread: writes and fsyncs `.cleaned` files
+        renamed += job.swap_in(group, cleaned)     loop: see Log.replace_segments
+    job.end_offset                                 the log is clean below this offset
 
-A round can be broken off at any point. What it swapped in stays; what it did not is removed, or, after a
-crash, undone or completed when the log is opened.
+A job can be cancelled at any point. Segments that were swapped in stay. Unfinished copies are removed; after
+a crash, opening the log removes them or completes the swap.
 """
 
 from __future__ import annotations
@@ -22,12 +22,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ottla.log.batch_walk import walk_batches, walk_headers
-from ottla.log.compaction.batch_filter import Batch, BatchFilter, Pace, paced
+from ottla.log.compaction.batch_filter import (
+    AbortedTransactions,
+    Batch,
+    BatchFilter,
+    KeptTransactions,
+    Pace,
+    paced,
+)
 from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap
 from ottla.log.compaction.policy import CleanableStats, group_segments
-from ottla.log.compaction.transactions import AbortedTransactions, KeptTransactions
+from ottla.log.file_names import CLEANED
 from ottla.log.log import Log
-from ottla.log.names import CLEANED
 from ottla.log.producer_state import ProducerEntry
 from ottla.log.segment import Segment
 from ottla.protocol.errors import KafkaError
@@ -39,7 +45,7 @@ class LogChanged(Exception):
     """The log was truncated, or segments were removed from it, while they were copied."""
 
 
-class Uncleanable(Exception):
+class CannotCompact(Exception):
     """The log cannot be compacted: the reason is for the operator to read."""
 
 
@@ -52,7 +58,7 @@ class CleaningStats:
     undecodable_batches: int = 0
 
 
-class Round:
+class CompactionJob:
     """One round over one log."""
 
     def __init__(
@@ -67,7 +73,7 @@ class Round:
         pace: Pace = lambda size: None,
     ) -> None:
         self.log = log
-        self._truncations = log.truncations
+        self._truncations = log.truncation_count
         self.end_offset = dirt.first_dirty_offset
         self.stats = CleaningStats()
         self._dirt = dirt
@@ -93,7 +99,7 @@ class Round:
         limit = self._scan_transactions()
         self._fill_map(limit)
         if self.end_offset == self._dirt.first_dirty_offset and limit > self.end_offset:
-            raise Uncleanable(
+            raise CannotCompact(
                 f"a batch at offset {self.end_offset} has more than {self._map.capacity} keys; "
                 "give log.cleaner.dedupe.buffer.size more memory"
             )
@@ -155,7 +161,7 @@ class Round:
         """Raise LogChanged if the map may know records that are gone: it supersedes nothing any more then."""
         if self.log.is_closed:
             raise LogChanged("it was closed")
-        if self.log.truncations != self._truncations:
+        if self.log.truncation_count != self._truncations:
             raise LogChanged("it was truncated")
 
     def _scan_transactions(self) -> int:
@@ -234,7 +240,7 @@ class Round:
         if header.is_transactional:
             aborted = self._kept.saw(header, batch)
             if aborted is not None:
-                cleaned.note_aborted(aborted)
+                cleaned.append_aborted(aborted)
 
 
 @dataclass(frozen=True, slots=True)

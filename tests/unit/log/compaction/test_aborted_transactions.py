@@ -15,8 +15,8 @@ from tests.unit.log.transaction_bench import (
     stable_offset,
 )
 
-from ottla.log.compaction.cleaner import Round
-from ottla.log.compaction.policy import measure_dirt
+from ottla.log.compaction.job import CompactionJob
+from ottla.log.compaction.policy import compute_cleanable_stats
 from ottla.log.maintenance import last_stable_offset
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.control import decode_marker
@@ -69,7 +69,7 @@ class CompactedLog(LogBench):
         self.log.roll()
         self.flush()
         log = self.log
-        dirt = measure_dirt(
+        dirt = compute_cleanable_stats(
             log.sealed,
             log.config,
             active_base_offset=log.active.base_offset,
@@ -78,7 +78,7 @@ class CompactedLog(LogBench):
             stable_offset=last_stable_offset(log, log.log_end_offset),
             now_ms=self.clock.wall_ms(),
         )
-        work = Round(
+        work = CompactionJob(
             log, dirt, producers=dict(log.producers.producers), now_ms=self.clock.wall_ms(), map_bytes=1 << 16
         )
         work.prepare()

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.log.compaction.batch_filter import BatchFilter
+from ottla.log.compaction.batch_filter import AbortedTransactions, BatchFilter
 from ottla.log.compaction.offset_map import OffsetMap
-from ottla.log.compaction.transactions import AbortedTransactions
-from ottla.log.producer_state import BatchMark, ProducerEntry
+from ottla.log.producer_state import BatchMetadata, ProducerEntry
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import BatchHeader, check_crc, decode_header
 from ottla.protocol.records.records import Record, decode_records, encode_batch
@@ -50,7 +49,7 @@ class Rules:
 def last_seen(epoch: int, last_offset: int | None) -> ProducerEntry:
     entry = ProducerEntry(epoch)
     if last_offset is not None:
-        entry.batches = (BatchMark(0, 0, last_offset, 0, NOW),)
+        entry.batches = (BatchMetadata(0, 0, last_offset, 0, NOW),)
     return entry
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.common.ids import TopicPartition
-from ottla.log.names import (
+from ottla.log.file_names import (
     LOG,
     SWAP,
     deleted_dir_name,
