@@ -81,11 +81,19 @@ class World:
         self.server = MemoryServer()
         self.names = (f"topic-{number}" for number in count())
         self.key = ""
+        self.cleans_in_background = False
+        """Whether the cleaner tasks do anything: most tests compact by themselves, when they are ready."""
 
     async def start(self) -> None:
         self.broker = await self.start_broker(1)
+        self.compact = self.broker.maintenance.compact
+        self.broker.maintenance.compact = self._compact_in_background  # type: ignore[method-assign]
         self.admin = AsyncAdmin(self.address)
         await self.admin.start()
+
+    async def _compact_in_background(self) -> None:
+        if self.cleans_in_background:
+            await self.compact()
 
     async def started(self, key: str) -> World:
         self.key = key
@@ -316,7 +324,7 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     await world.alter("1")
     partition = await world.compacted()
-    cleaning = asyncio.create_task(world.broker.maintenance.compact())
+    cleaning = asyncio.create_task(world.compact())
     await until(lambda: partition.topic_partition in world.broker.maintenance.cleaner.busy)
     await asyncio.sleep(0.1)
     assert not cleaning.done()
@@ -328,19 +336,21 @@ async def _(world: World) -> None:
 @effect("log.cleaner.backoff.ms")
 async def _(world: World) -> None:
     partition = await world.compacted()
+    world.cleans_in_background = True
     assert world.cleaned_to(partition) == 0
     await world.alter("10")
     await until(lambda: world.cleaned_to(partition) > 0)
+    world.cleans_in_background = False
 
 
 @effect("log.cleaner.min.cleanable.ratio")
 async def _(world: World) -> None:
     await world.alter("1.0")
     partition = await world.compacted()
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter("0.1")
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) > 0
 
 
@@ -354,7 +364,7 @@ async def _(world: World) -> None:
             for _ in range(5):
                 world.append(partition, b"v" * 150)
             await world.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
-            await world.broker.maintenance.compact()
+            await world.compact()
             world.clock.advance(1000)
         return partition.log.read(0, 1, partition.log.log_end_offset).next_offset == 1
 
@@ -367,10 +377,10 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     await world.alter(str(HOUR_MS))
     partition = await world.compacted()
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter("0")
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) > 0
 
 
@@ -378,10 +388,10 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     partition = await world.compacted(min_cleanable_dirty_ratio="1.0")
     world.clock.advance(2 * MINUTE_MS)
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter(str(MINUTE_MS))
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) > 0
 
 
@@ -603,10 +613,10 @@ async def _(world: World) -> None:
     for _ in range(11):
         world.append(partition, b"v" * 150)
     await world.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) == 0
     await world.alter("compact")
-    await world.broker.maintenance.compact()
+    await world.compact()
     assert world.cleaned_to(partition) > 0
 
 
