@@ -15,14 +15,14 @@ from kio.schema.create_topics.v7 import CreateTopicsRequest, CreateTopicsRespons
 from kio.schema.create_topics.v7.request import CreatableTopic
 
 from benchmarks.measure import Meter, Served
-from ottla.client.address import parse_address
-from ottla.client.connection import Connection, milliseconds
 from ottla.client.errors import raise_for
 from ottla.protocol.types import TopicName, i16, i32
 from ottla.testing.classic_member import ClassicMember
 from ottla.testing.consumer_member import ConsumerMember
 from ottla.testing.group_member import GroupMember
 from ottla.testing.ownership import Overlap, Ownership
+from ottla.wire.address import parse_address
+from ottla.wire.connection import Connection, milliseconds
 
 MEMBERS, PARTITIONS, CHANGES = 100, 300, 10
 HEARTBEAT_MS = 500

@@ -12,7 +12,6 @@ from typing import Any
 
 from benchmarks.libraries import FETCH_BYTES, Job
 from ottla.client import Consumer, TopicPartition
-from ottla.client.connection import RequestHeads
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.fetch_client import (
     FetchPartitionRequest,
@@ -22,6 +21,7 @@ from ottla.protocol.fetch_client import (
 )
 from ottla.protocol.produce_client import encode_produce_request
 from ottla.protocol.records.record_encoder import encode_new_batch
+from ottla.wire.framing import RequestFramer
 
 _SIZE = struct.Struct(">i")
 _PRODUCE_VERSION, _FETCH_VERSION = 9, 12
@@ -71,7 +71,7 @@ def _fetch_request(job: Job, offset: int) -> bytes:
 
 
 def _framed(api: ApiKey, version: int, body: bytes) -> bytes:
-    return RequestHeads("raw").encode(int(api), version, 0, len(body)) + body
+    return b"".join(RequestFramer("raw").frame(int(api), version, 0, (body,)))
 
 
 def latency(job: Job) -> list[float]:

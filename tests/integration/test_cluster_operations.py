@@ -13,7 +13,6 @@ from tests.integration.memory_cluster import MemoryCluster, awaited
 
 from ottla.cli.cluster import plans
 from ottla.cli.main import run
-from ottla.client.address import parse_addresses
 from ottla.client.admin import moves
 from ottla.client.admin.cluster_admin import ClusterAdmin
 from ottla.client.admin.topic_admin import TopicAdmin
@@ -21,6 +20,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import TopicAlreadyExists
+from ottla.wire.address import parse_addresses
 
 Ottla = Callable[..., tuple[int, str, str]]
 

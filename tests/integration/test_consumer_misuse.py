@@ -133,7 +133,7 @@ async def test_a_coroutine_of_a_listener_that_would_wait_for_itself_is_told_so(g
 
     async with AsyncConsumer(**group) as consumer:
         consumer.subscribe("tens", listener=Asks())
-        with pytest.raises(WrongUse, match="a rebalance listener cannot ask for records"):
+        with pytest.raises(WrongUse, match="a rebalance listener cannot poll"):
             await consumer.getmany(timeout_ms=SOON_MS)
 
 

@@ -19,9 +19,9 @@ from tests.integration.clients import HasAddress, wait_until
 from tests.integration.wire import Wire, create_topic
 from tests.integration.wire_groups import WireMember
 
-from ottla.client.consumer_protocol import decode_assignment, encode_assignment
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import decode_assignment, encode_assignment
 
 BROKER_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 ALL = frozenset(range(4))
@@ -288,7 +288,7 @@ def classic(group: Group) -> Iterator[WireMember]:
 
 def owned(answer: Any) -> frozenset[int]:
     assert answer.error_code == ErrorCode.none, answer
-    return frozenset(each.partition for each in decode_assignment(answer.assignment))
+    return frozenset(each.partition for each in decode_assignment(answer.assignment).partitions)
 
 
 def test_a_classic_group_is_upgraded_and_downgraded_while_it_works(group: Group, classic: WireMember) -> None:

@@ -13,13 +13,13 @@ from tests.integration.clients import HasAddress, wait_until
 from tests.integration.confluent_client import ConfluentClient
 from tests.integration.ottla_faces import MakeProducer, make_producer
 
-from ottla.client.address import parse_address
 from ottla.client.admin.group_types import OffsetAndMetadata
-from ottla.client.connection import Connection
 from ottla.client.errors import TransactionAborted, TransactionFailed, WrongTransactionState
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidTransactionTimeout, InvalidTxnState, MessageTooLarge, ProducerFenced
+from ottla.wire.address import parse_address
+from ottla.wire.connection import Connection
 
 __all__ = ["make_producer"]
 
@@ -88,7 +88,7 @@ def skip_without_two_phase_commit(broker: HasAddress) -> None:
     async def versions() -> dict[int, tuple[int, int]]:
         connection = await Connection.open(parse_address(broker.address))
         connection.close()
-        return connection.versions
+        return connection.session.versions
 
     if ApiKey.PREPARE_TRANSACTION not in asyncio.run(versions()):
         pytest.skip("Kafka has the fields for two-phase commit, but does not serve it")

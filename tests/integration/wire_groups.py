@@ -8,8 +8,8 @@ from typing import Any, Self
 from kio.schema.errors import ErrorCode
 from tests.integration.wire import Wire
 
-from ottla.client.consumer_protocol import encode_assignment, encode_subscription
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import Subscription, encode_assignment, encode_subscription
 
 SESSION_MS = 30_000
 NOBODY = ""
@@ -50,7 +50,7 @@ class WireMember:
             "rebalance_timeout": ms(SESSION_MS),
             "member_id": self.member_id,
             "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": encode_subscription([self.topic])}],
+            "protocols": [{"name": "range", "metadata": encode_subscription(Subscription((self.topic,)), 0)}],
             **fields,
         }
         self._pending = version, self.wire.send(ApiKey.JOIN_GROUP, version, **wanted)

@@ -15,6 +15,7 @@ from tests.interop.conftest import Tool
 from ottla.coordinator.group.record_codec import encode_record
 from ottla.coordinator.group.records import (
     ClassicMemberValue,
+    ClassicProtocol,
     ConsumerCurrentMemberKey,
     ConsumerCurrentMemberValue,
     ConsumerGroupKey,
@@ -31,6 +32,7 @@ from ottla.coordinator.group.records import (
     ConsumerTopicsKey,
     ConsumerTopicsValue,
     Key,
+    StoredPartitions,
     Value,
 )
 from ottla.coordinator.group.records import Record as GroupRecord
@@ -44,7 +46,7 @@ CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 TOPIC_ID_TEXT = "ABEiM0RVZneImaq7zN3u_w"
-CLASSIC = ClassicMemberValue(45_000, (("range", b"\x00\x01"),))
+CLASSIC = ClassicMemberValue(45_000, (ClassicProtocol("range", b"\x00\x01"),))
 
 RECORDS: list[tuple[Key, Value | None, dict[str, Any] | None]] = [
     (ConsumerGroupKey("g"), ConsumerGroupValue(7, 2**40), {"epoch": 7, "metadataHash": 2**40}),
@@ -83,12 +85,14 @@ RECORDS: list[tuple[Key, Value | None, dict[str, Any] | None]] = [
     (ConsumerTargetKey("g"), ConsumerTargetValue(7), {"assignmentEpoch": 7}),
     (
         ConsumerTargetMemberKey("g", "m"),
-        ConsumerTargetMemberValue(((TOPIC_ID, (0, 2)),)),
+        ConsumerTargetMemberValue((StoredPartitions(TOPIC_ID, (0, 2)),)),
         {"topicPartitions": [{"topicId": TOPIC_ID_TEXT, "partitions": [0, 2]}]},
     ),
     (
         ConsumerCurrentMemberKey("g", "m"),
-        ConsumerCurrentMemberValue(7, 6, 1, ((TOPIC_ID, (0,)),), ((TOPIC_ID, (1,)),)),
+        ConsumerCurrentMemberValue(
+            7, 6, 1, (StoredPartitions(TOPIC_ID, (0,)),), (StoredPartitions(TOPIC_ID, (1,)),)
+        ),
         {
             "memberEpoch": 7,
             "previousMemberEpoch": 6,

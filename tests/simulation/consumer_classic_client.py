@@ -10,15 +10,10 @@ from tests.simulation.consumer_world import GROUP, Partition, World
 from ottla.coordinator.effects import Step
 from ottla.coordinator.group.consumer.group import Topics
 from ottla.coordinator.group.consumer.partitions import each_of, grouped
+from ottla.coordinator.group.embedded_protocol import by_topic_id, encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.migration_protocol import (
-    NamedPartitions,
-    by_topic_id,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-)
 from ottla.coordinator.group.requests import Joined, JoinedMember, JoinRequest, Leaver, Synced, SyncRequest
+from ottla.protocol.consumer_protocol import decode_assignment, decode_subscription
 from ottla.protocol.errors import (
     IllegalGeneration,
     KafkaError,
@@ -122,7 +117,7 @@ class ClassicClient:
 
         self.world.send(self.name, event, args, receive)
 
-    def _named(self) -> NamedPartitions:
+    def _named(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         names = self.world.image.names_by_id
         held = grouped(self.owned)
         return tuple(
@@ -234,7 +229,7 @@ class ClassicClient:
         return tuple((each, encode_assignment(grouped(share), image, 1)) for each, share in shares.items())
 
 
-def _subscription(topics: tuple[str, ...], owned: NamedPartitions) -> bytes:
+def _subscription(topics: tuple[str, ...], owned: tuple[tuple[str, tuple[int, ...]], ...]) -> bytes:
     def text(value: str) -> bytes:
         return len(value).to_bytes(2, "big") + value.encode()
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.simulation.consumer_world import GROUP, Partition, World
 
 from ottla.coordinator.group.consumer import events
-from ottla.coordinator.group.consumer.partitions import each_of, from_record, grouped
+from ottla.coordinator.group.consumer.partitions import each_of, grouped
 from ottla.coordinator.group.consumer.requests import Heartbeat, HeartbeatRequest
 from ottla.protocol.errors import (
     FencedInstanceId,
@@ -190,7 +190,7 @@ class ConsumerClient:
             self._reported = set(each_of(request.owned))
         if beat.assignment is None:
             return
-        self._target = set(each_of(from_record(beat.assignment)))
+        self._target = {(topic_id, index) for topic_id, indexes in beat.assignment for index in indexes}
         if self.owned <= self._target:
             self.owned = set(self._target)
             return

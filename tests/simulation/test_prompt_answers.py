@@ -20,7 +20,6 @@ from tests.fuzz.world import World
 
 from ottla.api.support.forwarding import FORWARDED
 from ottla.api.table import ROWS
-from ottla.client.connection import milliseconds
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import RequestHeader, encode_request_header
@@ -28,6 +27,7 @@ from ottla.protocol.schema.messages import request_encoder
 from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId, i8, i16
 from ottla.testing.simulation.client import PORT, host_of
 from ottla.testing.simulation.cluster import SimCluster
+from ottla.wire.connection import milliseconds
 
 KEY_TYPES = (0, 1)  # groups, transactional ids
 SETTLED_S = 1.0

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.group_calls import await_reply, check_group_id
 from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError
@@ -33,7 +33,7 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: RequestContex
             CoordinatorNotAvailable("the group has no coordinator at the moment"),
         )
         adding = ctx.services.transactions.add_partitions
-        await now(adding(request.transactional_id, producer, frozenset({partition})))
+        await await_reply(adding(request.transactional_id, producer, frozenset({partition})))
     except KafkaError as error:
         code = code_of_fenced(error, ctx, FIRST_WITH_FENCED)
     return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)

@@ -33,7 +33,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import now, outcome_of, then
+from ottla.api.support.group_calls import await_reply, respond_later, try_await
 from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.api.support.yielding import in_slices
 from ottla.common.ids import TopicPartition
@@ -56,7 +56,9 @@ def add_partitions_to_txn(request: RequestV3, ctx: RequestContext) -> ResponseV3
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     partitions = _partitions(request.v3_and_below_topics)
     verdicts = _add(request.v3_and_below_transactional_id, producer, partitions, ctx)
-    return then(verdicts, partial(_response, request, ctx))
+    if isinstance(verdicts, Awaitable):
+        return respond_later(verdicts, partial(_response, request, ctx))
+    return _response(request, ctx, verdicts)
 
 
 def _response(request: RequestV3, ctx: RequestContext, verdicts: Verdicts) -> ResponseV3:
@@ -92,9 +94,9 @@ async def _one(asked: AddPartitionsToTxnTransaction, ctx: RequestContext) -> Add
     producer = Producer(asked.producer_id, asked.producer_epoch)
     partitions = _partitions(asked.topics)
     if asked.verify_only:
-        verdicts = await now(_verify(asked.transactional_id, producer, partitions, ctx))
+        verdicts = await await_reply(_verify(asked.transactional_id, producer, partitions, ctx))
     else:
-        verdicts = await now(_add(asked.transactional_id, producer, partitions, ctx))
+        verdicts = await await_reply(_add(asked.transactional_id, producer, partitions, ctx))
     return AddPartitionsToTxnResult(
         transactional_id=asked.transactional_id,
         topic_results=tuple(
@@ -125,11 +127,14 @@ def _add(
         rest = OperationNotAttempted("another partition of the request cannot be added")
         return {each: refused.get(each, rest) for each in partitions}
 
-    def add() -> Awaitable[None] | None:
+    try:
         check_transactional_id(transactional_id)
-        return ctx.services.transactions.add_partitions(transactional_id, producer, partitions)
-
-    return then(outcome_of(add), lambda error: dict.fromkeys(partitions, error))
+        added = ctx.services.transactions.add_partitions(transactional_id, producer, partitions)
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error)
+    if added is None:
+        return dict.fromkeys(partitions)
+    return respond_later(try_await(added), lambda error: dict.fromkeys(partitions, error))
 
 
 def _verify(

@@ -22,11 +22,11 @@ from kio.schema.errors import ErrorCode
 from ottla.api.consumer_group_heartbeat import check_protocol
 from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now, outcome
+from ottla.api.support.group_calls import check_group_id, try_ask
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.consumer import events
+from ottla.coordinator.group.consumer.partitions import SortedPartitions
 from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
-from ottla.coordinator.group.records import TopicPartitions as Partitions
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, GroupId, TopicName, i8, i32
@@ -44,7 +44,7 @@ async def consumer_group_describe(
         try:
             check_protocol(ctx.services.config)
             check_group_id(group_id)
-            found = await now(outcome(ctx.services.groups, group_id, events.describe, group_id))
+            found = await try_ask(ctx.services.groups, group_id, events.describe, group_id)
         except KafkaError as error:
             found = error
         if isinstance(found, KafkaError):
@@ -83,7 +83,7 @@ def _member(member: ConsumerMemberDescription, image: ClusterImage) -> Member:
     )
 
 
-def _assignment(partitions: Partitions, image: ClusterImage) -> Assignment:
+def _assignment(partitions: SortedPartitions, image: ClusterImage) -> Assignment:
     """Return partitions with the names of their topics; a topic that was deleted has none."""
     named = ((image.names_by_id.get(topic_id), topic_id, indexes) for topic_id, indexes in partitions)
     return Assignment(

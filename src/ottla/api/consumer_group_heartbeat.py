@@ -20,7 +20,7 @@ from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPar
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import outcome, then
+from ottla.api.support.group_calls import respond_later, try_call
 from ottla.api.support.results import milliseconds
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid
@@ -43,8 +43,8 @@ def consumer_group_heartbeat(
         _check_ids(request, ctx.version)
     except KafkaError as error:
         return _response(error)
-    beat = outcome(ctx.services.groups, request.group_id, events.beat, _beat(request, ctx))
-    return then(beat, _response)
+    outcome = try_call(ctx.services.groups, request.group_id, events.beat, _beat(request, ctx))
+    return respond_later(outcome, _response) if isinstance(outcome, Awaitable) else _response(outcome)
 
 
 def _check_ids(request: ConsumerGroupHeartbeatRequest, version: int) -> None:

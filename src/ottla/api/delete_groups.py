@@ -9,7 +9,7 @@ from kio.schema.delete_groups.v2 import DeleteGroupsRequest, DeleteGroupsRespons
 from kio.schema.delete_groups.v2.response import DeletableGroupResult
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import now, outcome
+from ottla.api.support.group_calls import try_ask
 from ottla.api.support.results import code_of
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
@@ -20,6 +20,6 @@ async def delete_groups(request: DeleteGroupsRequest, ctx: RequestContext) -> De
     """Delete every group that is named, once."""
     results = []
     async for group_id in in_slices(dict.fromkeys(request.groups_names)):
-        result = await now(outcome(ctx.services.groups, group_id, GroupMachine.delete, group_id))
+        result = await try_ask(ctx.services.groups, group_id, GroupMachine.delete, group_id)
         results.append(DeletableGroupResult(group_id=group_id, error_code=code_of(result)))
     return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))

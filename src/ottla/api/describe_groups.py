@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import now, outcome
+from ottla.api.support.group_calls import try_ask
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import DescribedGroup as Description
@@ -28,7 +28,7 @@ async def describe_groups(request: DescribeGroupsRequest, ctx: RequestContext) -
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     async for group_id in in_slices(dict.fromkeys(request.groups)):
-        result = await now(outcome(ctx.services.groups, group_id, GroupMachine.describe, group_id))
+        result = await try_ask(ctx.services.groups, group_id, GroupMachine.describe, group_id)
         if isinstance(result, KafkaError):
             groups.append(_failure(group_id, result, operations, ctx.version))
         else:

@@ -23,7 +23,6 @@ from ottla.api.support.forwarding import FORWARDED, forward
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.slow_requests import SlowRequests
 from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
-from ottla.network.peer import CLIENT_ID as BROKER_CLIENT_ID
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
     InvalidRequest,
@@ -34,6 +33,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
+from ottla.wire.peers import CLIENT_ID as BROKER_CLIENT_ID
 
 log = logging.getLogger(__name__)
 

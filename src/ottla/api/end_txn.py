@@ -13,7 +13,7 @@ from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import outcome_of, then
+from ottla.api.support.group_calls import respond_later, try_await
 from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.requests import EndRequest
 from ottla.coordinator.transaction.transaction import NOBODY, Producer
@@ -25,20 +25,22 @@ FIRST_WITH_NEW_EPOCH = 5
 
 
 def end_txn(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    """Commit or abort."""
-    asked = EndRequest(
+    """Commit or abort a transaction."""
+    end = EndRequest(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
         is_commit=request.committed,
         bumps_epoch=ctx.version >= FIRST_WITH_NEW_EPOCH,
         principal=ctx.principal,
     )
-
-    def end() -> Producer | Awaitable[Producer]:
-        check_transactional_id(asked.transactional_id)
-        return ctx.services.transactions.end(asked)
-
-    return then(outcome_of(end), lambda outcome: _response(outcome, ctx))
+    try:
+        check_transactional_id(end.transactional_id)
+        ended = ctx.services.transactions.end(end)
+    except KafkaError as error:
+        return _response(error, ctx)
+    if isinstance(ended, Producer):
+        return _response(ended, ctx)
+    return respond_later(try_await(ended), lambda outcome: _response(outcome, ctx))
 
 
 def _response(outcome: Producer | KafkaError, ctx: RequestContext) -> EndTxnResponse:

@@ -12,11 +12,11 @@ from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
 from kio.schema.join_group.v9.response import JoinGroupResponseMember
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.group_calls import await_reply, check_group_id
 from ottla.api.support.results import milliseconds
 from ottla.common.ids import new_uuid
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Joined, JoinRequest
+from ottla.coordinator.group.requests import JoinRequest
 from ottla.protocol.errors import KafkaError, MemberIdRequired
 from ottla.protocol.types import NO_THROTTLE, i32
 
@@ -30,8 +30,8 @@ async def join_group(request: JoinGroupRequest, ctx: RequestContext) -> JoinGrou
     groups = ctx.services.groups
     try:
         check_group_id(request.group_id)
-        reply = groups.call(request.group_id, GroupMachine.join, _wish(request, ctx))
-        joined: Joined = await now(groups.park(ctx.connection, reply))
+        reply = groups.call(request.group_id, GroupMachine.join, _join_request(request, ctx))
+        joined = await await_reply(groups.park(ctx.connection, reply))
     except KafkaError as error:
         return _refusal(request, error)
     return JoinGroupResponse(
@@ -52,7 +52,7 @@ async def join_group(request: JoinGroupRequest, ctx: RequestContext) -> JoinGrou
     )
 
 
-def _wish(request: JoinGroupRequest, ctx: RequestContext) -> JoinRequest:
+def _join_request(request: JoinGroupRequest, ctx: RequestContext) -> JoinRequest:
     session_timeout_ms = milliseconds(request.session_timeout)
     has_rebalance_timeout = ctx.version >= FIRST_WITH_REBALANCE_TIMEOUT
     return JoinRequest(

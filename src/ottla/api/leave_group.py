@@ -13,7 +13,7 @@ from kio.schema.leave_group.v5 import LeaveGroupRequest, LeaveGroupResponse
 from kio.schema.leave_group.v5.response import MemberResponse
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now, outcome
+from ottla.api.support.group_calls import check_group_id, try_ask
 from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver, Left
@@ -45,10 +45,9 @@ async def leave_group_alone(request: RequestV2, ctx: RequestContext) -> Response
 
 async def _leave(ctx: RequestContext, group_id: str, leavers: tuple[Leaver, ...]) -> Left:
     check_group_id(group_id)
-    result = await now(outcome(ctx.services.groups, group_id, GroupMachine.leave, group_id, leavers))
+    result = await try_ask(ctx.services.groups, group_id, GroupMachine.leave, group_id, leavers)
     if isinstance(result, UnknownMemberId):  # there is not even a group
         return (result,) * len(leavers)
     if isinstance(result, KafkaError):
         raise result
-    left: Left = result
-    return left
+    return result

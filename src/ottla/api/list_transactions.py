@@ -1,7 +1,7 @@
 """ListTransactions: the transactions that this broker coordinates.
 
 v1 filters by how long a transaction has been running, v2 by a regular expression over the transactional
-id, which is evaluated in time that grows with the id only (coordinator/group/regex.py).
+id, whose cost is bounded (coordinator/group/regex.py).
 
 Besides Kafka's states, `Prepared` can be asked for: the ongoing two-phase transactions that are prepared
 (PrepareTransaction). They are listed as Ongoing, which is what Kafka's clients know.
@@ -14,7 +14,7 @@ from kio.schema.list_transactions.v2 import ListTransactionsRequest, ListTransac
 from kio.schema.list_transactions.v2.response import TransactionState
 
 from ottla.api.support.context import RequestContext
-from ottla.coordinator.group.regex_program import matching
+from ottla.coordinator.group.regex import matching
 from ottla.coordinator.transaction.machine import PREPARED
 from ottla.coordinator.transaction.requests import ListFilter
 from ottla.coordinator.transaction.transaction import State

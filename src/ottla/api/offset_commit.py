@@ -1,23 +1,24 @@
-"""OffsetCommit: keep how far a group has read.
+"""OffsetCommit: store the offsets that a group has processed.
 
 v2 to v4 may ask for a retention of their own, v5 drops it; v3 announces throttling; v6 adds the leader
 epoch; v7 the instance id of static members; v8 is flexible; v9 knows the member epochs and the errors of the
 consumer protocol; v10 names topics by id.
 
-The group's members commit in its name, with their generation; anybody may commit for a group that has no
-members. Topics and partitions that do not exist are refused one by one.
+Members commit with their generation; any client may commit for a group that has no members. Topics and
+partitions that do not exist are refused one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit import v4, v9, v10
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import outcome, then
+from ottla.api.support.group_calls import respond_later, try_call
 from ottla.api.support.results import milliseconds
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed, OffsetToCommit
@@ -26,6 +27,7 @@ from ottla.protocol.types import NO_THROTTLE
 
 FIRST_WITH_GROUP_NOT_FOUND = 9
 
+R = TypeVar("R")
 Codes = list[list[ErrorCode]]
 """By topic and partition, in the order of the request."""
 Accepted = tuple[tuple[str, tuple[OffsetToCommit, ...]], ...]
@@ -35,36 +37,36 @@ Accepted = tuple[tuple[str, tuple[OffsetToCommit, ...]], ...]
 def offset_commit_by_id(
     request: v10.OffsetCommitRequest, ctx: RequestContext
 ) -> v10.OffsetCommitResponse | Awaitable[v10.OffsetCommitResponse]:
-    """Keep offsets of topics that are named by their ids."""
+    """Commit offsets of topics that are named by their ids."""
     known = ctx.services.cluster.image.names_by_id
     names = [None if each.topic_id is None else known.get(each.topic_id) for each in request.topics]
-    codes = _commit(ctx, request, names, ErrorCode.unknown_topic_id)
-    return then(codes, lambda codes: _response(v10.response, "topic_id", request, codes))
+    respond = partial(_response, v10.response, "topic_id", request)
+    return _commit(ctx, request, names, ErrorCode.unknown_topic_id, respond)
 
 
 def offset_commit(
     request: v9.OffsetCommitRequest, ctx: RequestContext
 ) -> v9.OffsetCommitResponse | Awaitable[v9.OffsetCommitResponse]:
-    """Keep offsets of topics that are named by their names."""
+    """Commit offsets of topics that are named by their names."""
     names = [each.name for each in request.topics]
-    codes = _commit(ctx, request, names, ErrorCode.unknown_topic_or_partition)
-    return then(codes, lambda codes: _response(v9.response, "name", request, codes))
+    respond = partial(_response, v9.response, "name", request)
+    return _commit(ctx, request, names, ErrorCode.unknown_topic_or_partition, respond)
 
 
 def offset_commit_for_a_time(
     request: v4.OffsetCommitRequest, ctx: RequestContext
 ) -> v4.OffsetCommitResponse | Awaitable[v4.OffsetCommitResponse]:
-    """Keep offsets, if the client wishes for a time of its own."""
+    """Commit offsets, with the retention time that old clients may ask for."""
     names = [each.name for each in request.topics]
     retention_ms = milliseconds(request.retention_time)
-    codes = _commit(
+    return _commit(
         ctx,
         request,
         names,
         ErrorCode.unknown_topic_or_partition,
+        partial(_response, v4.response, "name", request),
         retention_ms=None if retention_ms < 0 else retention_ms,
     )
-    return then(codes, lambda codes: _response(v4.response, "name", request, codes))
 
 
 def _commit(
@@ -72,12 +74,13 @@ def _commit(
     request: Any,
     names: Sequence[str | None],
     unknown_topic: ErrorCode,
+    respond: Callable[[Codes], R],
     retention_ms: int | None = None,
-) -> Codes | Awaitable[Codes]:
-    """Have the coordinator keep the offsets of partitions that exist."""
+) -> R | Awaitable[R]:
+    """Have the coordinator commit the offsets of partitions that exist; respond now or later."""
     codes, accepted = accept(ctx, names, request.topics, unknown_topic)
     if not accepted:
-        return codes
+        return respond(codes)
     commit = CommitRequest(
         request.group_id,
         request.member_id,
@@ -87,8 +90,12 @@ def _commit(
         retention_ms,
         ctx.version >= FIRST_WITH_GROUP_NOT_FOUND,
     )
-    result = outcome(ctx.services.groups, request.group_id, GroupMachine.commit, commit)
-    return then(result, lambda result: with_result(codes, names, request.topics, result))
+    result = try_call(ctx.services.groups, request.group_id, GroupMachine.commit, commit)
+    if isinstance(result, Awaitable):
+        return respond_later(
+            result, lambda result: respond(with_result(codes, names, request.topics, result))
+        )
+    return respond(with_result(codes, names, request.topics, result))
 
 
 def accept(
@@ -130,7 +137,7 @@ def _offsets_of(partitions: Sequence[Any], count: int) -> tuple[OffsetToCommit, 
 def with_result(
     codes: Codes, names: Sequence[str | None], topics: Sequence[Any], result: Committed | KafkaError
 ) -> Codes:
-    """Put the coordinator's verdict in the place of every code that is still good."""
+    """Put the coordinator's result in the place of every code that is still without error."""
     if isinstance(result, KafkaError):
         return [[result.code if code is ErrorCode.none else code for code in of_topic] for of_topic in codes]
     if result.too_large:

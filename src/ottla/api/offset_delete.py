@@ -7,7 +7,7 @@ from kio.schema.offset_delete.v0 import OffsetDeleteRequest, OffsetDeleteRespons
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.group_calls import await_reply, check_group_id
 from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.types import NO_THROTTLE
@@ -24,7 +24,9 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: RequestContext) -> Of
         if image.partition(topic.name, each.partition_index) is not None
     )
     groups = ctx.services.groups
-    results = await now(groups.call(request.group_id, GroupMachine.delete_offsets, request.group_id, known))
+    results = await await_reply(
+        groups.call(request.group_id, GroupMachine.delete_offsets, request.group_id, known)
+    )
     codes = dict(zip(known, map(code_of, results), strict=True))
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,

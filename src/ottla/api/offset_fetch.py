@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_fetch import v7, v9, v10
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import now, outcome
+from ottla.api.support.group_calls import try_ask
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
@@ -93,10 +93,7 @@ def _refused(schema: Any, group_ids: Iterable[str]) -> list[Any]:
 
 
 async def _fetch(ctx: RequestContext, request: FetchRequest) -> FetchedOffsets | KafkaError:
-    found: FetchedOffsets | KafkaError = await now(
-        outcome(ctx.services.groups, request.group_id, GroupMachine.fetch, request)
-    )
-    return found
+    return await try_ask(ctx.services.groups, request.group_id, GroupMachine.fetch, request)
 
 
 def _by_name(topics: Iterable[Any]) -> Asked:

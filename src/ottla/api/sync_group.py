@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group hands in the assignment, and every member gets its own.
+"""SyncGroup: the leader of a classic group sends the assignment, and every member gets its own.
 
 v1 announces throttling; v3 adds the instance id of static members; v4 is flexible; v5 names the protocol
 type and the protocol, so that a member notices if it is in another group than it believes.
@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now
+from ottla.api.support.group_calls import await_reply, check_group_id
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Synced, SyncRequest
+from ottla.coordinator.group.requests import SyncRequest
 from ottla.protocol.errors import InconsistentGroupProtocol
 from ottla.protocol.types import NO_THROTTLE
 
@@ -20,11 +20,11 @@ FIRST_WITH_PROTOCOL = 5
 
 
 async def sync_group(request: SyncGroupRequest, ctx: RequestContext) -> SyncGroupResponse:
-    """Hand in the assignment, or wait for it."""
+    """Accept the leader's assignment, and return the member's own when it is there."""
     check_group_id(request.group_id)
     if ctx.version >= FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         raise InconsistentGroupProtocol("the protocol type and the protocol must be named")
-    wish = SyncRequest(
+    sync = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -34,8 +34,8 @@ async def sync_group(request: SyncGroupRequest, ctx: RequestContext) -> SyncGrou
         assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
     )
     groups = ctx.services.groups
-    reply = groups.call(request.group_id, GroupMachine.sync, wish)
-    synced: Synced = await now(groups.park(ctx.connection, reply))
+    reply = groups.call(request.group_id, GroupMachine.sync, sync)
+    synced = await await_reply(groups.park(ctx.connection, reply))
     return SyncGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -11,7 +11,6 @@ told UNSTABLE_OFFSET_COMMIT until the transaction's marker is there. A second co
 from __future__ import annotations
 
 from inspect import isawaitable
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.schema.txn_offset_commit.v5 import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -23,7 +22,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 from ottla.api.offset_commit import Accepted, Codes, accept, with_result
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, now, outcome
+from ottla.api.support.group_calls import check_group_id, try_ask
 from ottla.api.support.transaction_verification import verify_with_coordinator
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed
@@ -75,7 +74,7 @@ async def _commit(
         knows_group_not_found=False,
         producer=(request.producer_id, request.producer_epoch),
     )
-    result: Any = await now(outcome(ctx.services.groups, request.group_id, GroupMachine.commit, commit))
+    result = await try_ask(ctx.services.groups, request.group_id, GroupMachine.commit, commit)
     return _known_to_client(result, ctx.version) if isinstance(result, KafkaError) else result
 
 

@@ -10,8 +10,8 @@ from ottla.broker.data_directory import StartError
 from ottla.common.listeners import Address, Listener
 from ottla.metadata.image import ClusterImage
 from ottla.metrics.service import MetricsService
-from ottla.network.peer import PeerAddress
 from ottla.network.server import Server
+from ottla.wire.peers import PeerAddress
 
 # Taking a broker's ports; what is in the way is said with what to type instead.
 

@@ -30,7 +30,6 @@ from ottla.broker.settings import (
     metadata_store,
     network_limits,
 )
-from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.live import DYNAMIC_KEYS, LiveConfig
@@ -38,6 +37,7 @@ from ottla.common.config.metrics_keys import OFF, metrics_place
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
+from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
@@ -50,12 +50,12 @@ from ottla.metadata.store import MetadataStore, StoreUnavailable
 from ottla.metrics.health import STOPPING
 from ottla.metrics.service import MetricsService
 from ottla.metrics.view import BrokerView
-from ottla.network.peer import Peers
 from ottla.network.server import Server
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.replication.replicator import Replicator
+from ottla.wire.peers import Peers
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +242,8 @@ class Broker:
             lambda: self.config,
             self.clock,
             self.producer_ids.try_next,
-            TransactionPeers(lambda: self.services),
+            MarkerAppender(self.partitions, self.groups),
+            self.peers,
         )
 
     async def _join_cluster(self) -> None:

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ottla.client.address import Address as Address
     from ottla.client.admin import Admin as Admin
     from ottla.client.admin import AdminOptions as AdminOptions
     from ottla.client.admin import AsyncAdmin as AsyncAdmin
@@ -67,9 +66,10 @@ if TYPE_CHECKING:
     from ottla.common.config.declaration import ConfigError as ConfigError
     from ottla.common.ids import TopicPartition as TopicPartition
     from ottla.protocol.errors import KafkaError as KafkaError
+    from ottla.wire.address import Address as Address
 
 _HOMES = {
-    "Address": "ottla.client.address",
+    "Address": "ottla.wire.address",
     "Admin": "ottla.client.admin",
     "AdminOptions": "ottla.client.admin",
     "AsyncAdmin": "ottla.client.admin",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from ottla.client.address import Address, parse_address, parse_addresses
 from ottla.common.config.declaration import ConfigError
 from ottla.common.config.options import Options, option
 from ottla.common.config.types import (
@@ -22,11 +21,19 @@ from ottla.common.config.types import (
     choice,
     read_boolean,
 )
-
-TokenProvider = Callable[[], str | Awaitable[str]]
-"""Returns a bearer token (a JWT) for SASL/OAUTHBEARER; called for each connection and re-authentication."""
-
-PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
+from ottla.wire.address import Address, parse_address, parse_addresses
+from ottla.wire.backoff import Backoff
+from ottla.wire.connection import ConnectionOptions
+from ottla.wire.connection_pool import PoolOptions
+from ottla.wire.security import (
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_256,
+    SCRAM_512,
+    Security,
+    SecurityOptions,
+    TokenProvider,
+)
 
 _TLS_ONLY = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "ssl_ciphers")
 _STORES = "Java key stores are not read: name PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
@@ -176,6 +183,38 @@ class ClientOptions(Options):
         """What to set on each socket."""
         sizes = ((socket.SO_SNDBUF, self.send_buffer_bytes), (socket.SO_RCVBUF, self.receive_buffer_bytes))
         return tuple((socket.SOL_SOCKET, name, size) for name, size in sizes if size >= 0)
+
+    def security(self) -> Security:
+        """Return the TLS context and the credentials; raise ConfigError if a file cannot be read."""
+        return Security(
+            SecurityOptions(
+                self.uses_tls,
+                self.ssl_context,
+                self.ssl_check_hostname,
+                self.ssl_cafile,
+                self.ssl_certfile,
+                self.ssl_keyfile,
+                self.ssl_password,
+                self.ssl_crlfile,
+                self.ssl_ciphers,
+                self.sasl_mechanism,
+                self.sasl_plain_username or "",
+                self.sasl_plain_password or "",
+                self.sasl_oauth_token_provider,
+            )
+        )
+
+    def pool(self) -> PoolOptions:
+        """Return the options of the connection pool."""
+        connection = ConnectionOptions(
+            self.client_id,
+            self.socket_connection_setup_timeout_ms,
+            self.request_timeout_ms,
+            self.socket_options,
+            self.security(),
+        )
+        backoff = Backoff(self.reconnect_backoff_ms, self.reconnect_backoff_max_ms)
+        return PoolOptions(connection, backoff, self.connections_max_idle_ms)
 
     def _check_tls(self) -> None:
         given = [name for name in _TLS_ONLY if getattr(self, name) is not None]

@@ -23,11 +23,7 @@ from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
 from kio.schema.metadata.v12.request import MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponseTopic
 
-from ottla.client.address import Address
-from ottla.client.backoff import Backoff
 from ottla.client.client_options import ClientOptions
-from ottla.client.connection import Connection, milliseconds
-from ottla.client.connections import Connections
 from ottla.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -42,6 +38,10 @@ from ottla.client.metadata import Broker, Metadata, PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, LeaderNotAvailable
 from ottla.protocol.types import TopicName
+from ottla.wire.address import Address
+from ottla.wire.backoff import Backoff
+from ottla.wire.connection import Connection, milliseconds
+from ottla.wire.connection_pool import ConnectionPool
 
 if TYPE_CHECKING:
     from kio.static.primitive import i32Timedelta
@@ -110,7 +110,7 @@ class Cluster:
         self.options = options
         self.bootstrap = options.addresses if bootstrap is None else tuple(bootstrap)
         self.metadata = Metadata()
-        self.connections = Connections(options)
+        self.connections = ConnectionPool(options.pool())
         self.timeout_ms = options.default_api_timeout_ms if timeout_ms is None else timeout_ms
         self.backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
         self.is_patient = is_patient
@@ -188,7 +188,7 @@ class Cluster:
         failures: list[ClientError] = []
         for address in known:
             try:
-                return await self.connections.to(address)
+                return await self.connections.get(address)
             except ClientError as failure:
                 failures.append(failure)
         unreachable = [each for each in failures if isinstance(each, BrokerUnreachable)]
@@ -207,7 +207,7 @@ class Cluster:
             raise NoLeader(f"broker {node_id} is not in the cluster now")
         address = self.brokers[node_id].address
         try:
-            return await self.connections.to(address)
+            return await self.connections.get(address)
         except BrokerUnreachable as failure:
             self.metadata.are_brokers_stale = True
             if address in self.bootstrap:
@@ -216,8 +216,8 @@ class Cluster:
 
     def open_connection(self, node_id: int) -> Connection | None:
         """Return the connection to one broker if it can be used at once."""
-        broker = self.brokers.get(node_id)
-        return None if broker is None else self.connections.open_to(broker.address)
+        broker = self.metadata.brokers.get(node_id)
+        return None if broker is None else self.connections.get_open(broker.address)
 
     async def controller(self) -> Connection:
         """Return a connection to the broker that changes topics and configs."""

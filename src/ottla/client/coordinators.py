@@ -9,10 +9,10 @@ from kio.schema.find_coordinator import v3 as find_one
 from kio.schema.find_coordinator import v6 as find_many
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
 from ottla.client.errors import raise_for
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.types import i8
+from ottla.wire.connection import Connection
 
 FIRST_FIND_OF_MANY = 4
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from kio.schema.metadata.v12 import MetadataResponse
 from kio.schema.metadata.v12.response import MetadataResponseTopic
 
-from ottla.client.address import Address
 from ottla.common.ids import TopicPartition
 from ottla.protocol.hot_path import Leader, NodeEndpoint
+from ottla.wire.address import Address
 
 
 @dataclass(frozen=True, slots=True)

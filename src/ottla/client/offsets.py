@@ -12,12 +12,12 @@ from kio.schema.offset_for_leader_epoch.v4 import OffsetForLeaderEpochRequest, O
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderPartition, OffsetForLeaderTopic
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
 from ottla.client.errors import error_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import BrokerId, TopicName, i8, i32, i64
+from ottla.wire.connection import Connection
 
 LATEST = -1
 EARLIEST = -2

@@ -30,7 +30,7 @@ CALL_TIMEOUT_MS = 10_000
 
 
 class RequestSender(Protocol):
-    """Sends requests to other brokers (`network.peer.Peers`)."""
+    """Sends requests to other brokers (`wire.peers.Peers`)."""
 
     async def call(
         self, node_id: int, api_key: int, version: int, request: Any, *, timeout_ms: int = ...

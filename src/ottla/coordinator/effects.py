@@ -1,25 +1,28 @@
-"""What a state machine may ask of its runtime. Plain data, compared by value.
+"""The effects that a state machine asks of its runtime. Plain data, compared by value.
 
 An event (a request, a timer, a new cluster image) goes into a machine, a `Step` comes out of it. The
 machine itself has not changed by then: the runtime appends the records, and only when the log has them
 does it change the machine, by `replay(record)` for every record and `apply(change)` for every change.
-So a step whose records cannot be written has not happened, and nobody has to undo anything.
+So a step whose records cannot be written has not happened, and there is nothing to undo.
 
-Records are what survives: replaying all of them gives the machine's state after a failover. Changes are
-what need not survive: who waits for a rebalance, with which request. They are never written.
+Records survive: replaying all of them gives the machine's state after a failover. Changes need not survive
+(which members wait for a rebalance, with which request), and are never written.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-# A machine's records that count only once a transaction commits.
+from ottla.protocol.errors import KafkaError
+
+R = TypeVar("R", covariant=True)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """A record that somebody wrote in a transaction; a `Marker` decides about it.
+    """A record that was written in a transaction; a `Marker` commits or aborts it.
 
     In the log it is in a transactional batch of that producer. Either all records of a step are of one
     producer's transaction, or none is.
@@ -31,7 +34,7 @@ class InTransaction:
 
 
 TimerKey = tuple[str, ...]
-"""What a timer is for, then whom it concerns: `("session", group_id, member_id)`."""
+"""The purpose of a timer, then its subject: `("session", group_id, member_id)`."""
 
 
 class SetTimer(NamedTuple):
@@ -54,25 +57,33 @@ class CancelTimer(NamedTuple):
 Timer = SetTimer | CancelTimer
 
 
-class Reply(NamedTuple):
-    """Answer the request `token`, which may have been parked long ago.
+class Reply(NamedTuple, Generic[R]):
+    """The response to the request `token`, which may have been parked long ago.
 
     A response that is a `KafkaError` is raised where the request waits.
     """
 
     token: int
-    response: object
+    response: R | KafkaError
 
 
-class Step(NamedTuple):
-    """The outcome of one event: write the records, change the state, and once committed reply and send."""
+class Step(NamedTuple, Generic[R]):
+    """The outcome of one event: append the records, apply the changes, and once committed reply and send.
+
+    R is the type of the response to the event itself. `replies` may answer parked requests as well.
+    """
 
     records: tuple[object, ...] = ()
     changes: tuple[object, ...] = ()
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[Reply[Any], ...] = ()
     timers: tuple[Timer, ...] = ()
     sends: tuple[object, ...] = ()
-    """What others may hear of only once the records are committed: the runtime's owner passes it on."""
+    """Messages that may leave only once the records are committed: the runtime's owner sends them."""
 
 
-NOTHING = Step()
+NOTHING: Step[Any] = Step()
+
+
+def reply_only(token: int, response: T) -> Step[T]:
+    """Return a step that changes nothing, and replies to its own request."""
+    return Step(replies=(Reply(token, response),))

@@ -33,6 +33,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
 
 P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 LAGS_PER_TURN = 50
@@ -97,10 +98,10 @@ class GroupCoordinator:
     def call(
         self,
         group_id: str,
-        event: Callable[Concatenate[GroupMachine, int, int, P], Step],
+        event: Callable[Concatenate[GroupMachine, int, int, P], Step[R]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> Any:
+    ) -> R | asyncio.Future[R]:
         """Run an event on the machine of a group; return its reply, or a future for it."""
         return self._shards.of(group_id).runtime.call(event, *args, **kwargs)
 
@@ -117,15 +118,14 @@ class GroupCoordinator:
         shard = self._shards.at(index)
         if shard is None:
             raise NotCoordinator(f"{CONSUMER_OFFSETS_TOPIC}-{index} is led elsewhere")
-        committed: asyncio.Future[None] | None = shard.runtime.call(GroupMachine.end_transaction, marker)
-        return committed
+        return shard.runtime.call(GroupMachine.end_transaction, marker)
 
     async def call_all(
         self,
-        event: Callable[Concatenate[GroupMachine, int, int, P], Step],
+        event: Callable[Concatenate[GroupMachine, int, int, P], Step[R]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> list[Any]:
+    ) -> list[R]:
         """Run an event on every machine here, and return all replies."""
         self._shards.check_started()
         replies = []

@@ -31,6 +31,7 @@ from kio.schema.write_txn_markers.v2.request import (
 )
 
 from ottla.common.ids import TopicPartition
+from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transaction.requests import WriteMarkers
 from ottla.coordinator.transaction.transaction import LAST_EPOCH, Producer
 from ottla.metadata.state import ClusterState
@@ -40,6 +41,8 @@ from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 
 logger = logging.getLogger(__name__)
 
+CHANNEL = "transaction markers"
+"""A connection of their own: the response comes with the commit, which may take as long as a failover."""
 RETRY_MIN_S = 0.02
 RETRY_MAX_S = 1.0
 MOST_AT_ONCE = 20
@@ -56,24 +59,24 @@ NAMED = 5
 """How many partitions a line of the log names."""
 
 
-class MarkerSender(Protocol):
-    """Requests to brokers, this one included."""
+class BrokerRequests(Protocol):
+    """Requests to other brokers."""
 
-    async def send(self, node_id: int, request: Any) -> Any:
+    async def call(self, node_id: int, api_key: int, version: int, request: Any, *, channel: str) -> Any:
         """Return the response to a request of one of kio's classes; raise KafkaError or OSError."""
-        ...
-
-    def write_here(self, marker: Marker, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Write a marker into partitions of this broker that commit it at once; return which those were."""
         ...
 
 
 class MarkerWriter:
-    """All transactions whose markers are being written."""
+    """Writes the markers of decided transactions, and knows which partitions lack theirs."""
 
-    def __init__(self, cluster: ClusterState, sender: MarkerSender) -> None:
+    def __init__(
+        self, node_id: int, cluster: ClusterState, appender: MarkerAppender, brokers: BrokerRequests
+    ) -> None:
+        self._node_id = node_id
         self._cluster = cluster
-        self._sender = sender
+        self._appender = appender
+        self._brokers = brokers
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._missing: dict[Key, set[TopicPartition]] = {}
 
@@ -123,7 +126,7 @@ class MarkerWriter:
     ) -> bool:
         """Write what can be written at once, and take it out of `missing`; return whether that was all."""
         marker = Marker(*markers.producer, markers.is_commit, coordinator_epoch, markers.version)
-        missing.difference_update(self._sender.write_here(marker, missing))
+        missing.difference_update(self._appender.append_committed(marker, missing))
         if missing:
             return False
         try:
@@ -186,7 +189,7 @@ class MarkerWriter:
             elif found.leader >= 0:
                 by_leader.setdefault(found.leader, []).append(each)
         attempts = [
-            self._send(node_id, _request(coordinator_epoch, markers, partitions), missing, partitions)
+            self._send(node_id, coordinator_epoch, markers, partitions, missing)
             for node_id, partitions in by_leader.items()
         ]
         if len(attempts) == 1:
@@ -196,12 +199,13 @@ class MarkerWriter:
     async def _send(
         self,
         node_id: int,
-        request: WriteTxnMarkersRequest,
-        missing: set[TopicPartition],
+        coordinator_epoch: int,
+        markers: WriteMarkers,
         partitions: list[TopicPartition],
+        missing: set[TopicPartition],
     ) -> Problems:
         try:
-            response = await self._sender.send(node_id, request)
+            results = await self._deliver(node_id, coordinator_epoch, markers, partitions)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
         except OSError:
@@ -209,16 +213,32 @@ class MarkerWriter:
         except Exception:
             logger.exception("markers for broker %d failed", node_id)
             return dict.fromkeys(partitions, ErrorCode.unknown_server_error)
-        problems: Problems = {}
-        for marker in response.markers:
-            for topic in marker.topics:
-                for each in topic.partitions:
-                    at = TopicPartition(topic.name, each.partition_index)
-                    if each.error_code == ErrorCode.none:
-                        missing.discard(at)
-                    else:
-                        problems[at] = each.error_code
-        return problems
+        missing.difference_update(each for each, code in results.items() if code == ErrorCode.none)
+        return {each: code for each, code in results.items() if code != ErrorCode.none}
+
+    async def _deliver(
+        self,
+        node_id: int,
+        coordinator_epoch: int,
+        markers: WriteMarkers,
+        partitions: list[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have markers appended by the leader, this broker or another one; return the result for each."""
+        if node_id == self._node_id:
+            marker = Marker(*markers.producer, markers.is_commit, coordinator_epoch, markers.version)
+            codes = await self._appender.append_all([(marker, each) for each in partitions])
+            return dict(zip(partitions, codes, strict=True))
+        request = _request(coordinator_epoch, markers, partitions)
+        version = WriteTxnMarkersRequest.__version__
+        response = await self._brokers.call(
+            node_id, WriteTxnMarkersRequest.__api_key__, version, request, channel=CHANNEL
+        )
+        return {
+            TopicPartition(topic.name, each.partition_index): each.error_code
+            for marker in response.markers
+            for topic in marker.topics
+            for each in topic.partitions
+        }
 
 
 def _log_lost_state(markers: WriteMarkers, ahead: Collection[TopicPartition]) -> None:

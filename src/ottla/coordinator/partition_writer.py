@@ -1,4 +1,4 @@
-"""The log under a state machine: records to batches, and all of them back when a partition is loaded."""
+"""Appends the records of a state machine to its partition, and replays them when the partition is loaded."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ottla.replication.partition import Partition
 logger = logging.getLogger(__name__)
 
 READ_BYTES = 1024 * 1024
-RECORDS_PER_TURN = 500
-"""How many records are replayed before other work gets its turn: a few milliseconds' worth."""
+RECORDS_PER_SLICE = 500
+"""How many records are replayed before other work of the event loop runs: a few milliseconds' worth."""
 BATCH_BYTES = 512 * 1024
-"""How large a batch becomes at most, unless one record alone is larger."""
+"""The largest batch, unless one record alone is larger."""
 RECORD_OVERHEAD_BYTES = 20
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
 """From a machine's record to the bytes of its key and value."""
 Decode = Callable[[bytes | None, bytes | None], Any]
-"""The way back; None for a record that is not known."""
+"""The inverse; None for a record of an unknown type."""
 
 
 class PartitionWriter:
@@ -47,6 +47,7 @@ class PartitionWriter:
         decode: Decode = record_codec.decode_record,
     ) -> None:
         self._partition = partition
+        self.committed = partition.when_committed
         self._clock = clock
         self._codec = codec
         self._encode = encode
@@ -84,22 +85,18 @@ class PartitionWriter:
         """Append a batch; return the offset after it."""
         encoded = memoryview(batch)
         header = decode_header(encoded)
-        # Keys and times are our own: there is nothing to look for inside.
+        # Keys and timestamps are our own: the records need no inspection.
         as_wanted = not recompresses(header, self._partition.log.config)
         return self._partition.append(encoded, header, is_validated=as_wanted).last_offset + 1
-
-    def committed(self, offset: int) -> asyncio.Future[None] | None:
-        """Return None if all below `offset` is committed, else a future for when it is."""
-        return self._partition.when_committed(offset)
 
     async def load(self, replay: Callable[[Any], None]) -> int:
         """Replay the whole partition, and return where it ends.
 
-        What cannot be read is left out, and said so in the log.
+        Records that cannot be decoded are skipped, with a warning.
         """
         partition = self._partition
         offset, end_offset = partition.log_start_offset, partition.log.log_end_offset
-        left_out: Counter[str] = Counter()
+        skipped: Counter[str] = Counter()
         replayed = 0
         while offset < end_offset:
             found = partition.read(offset, READ_BYTES, end_offset, at_least_one=True)
@@ -112,15 +109,15 @@ class PartitionWriter:
                     continue
                 for each in iter_records(batch):
                     if each.offset >= offset:
-                        _replay_one(header, each, self._decode, replay, left_out)
+                        _replay_one(header, each, self._decode, replay, skipped)
                         replayed += 1
-                        if replayed % RECORDS_PER_TURN == 0:
+                        if replayed % RECORDS_PER_SLICE == 0:
                             await asyncio.sleep(0)
             if found.next_offset <= offset:
                 raise InvalidRecord(f"{partition.topic_partition} ends at {offset}, not at {end_offset}")
             offset = found.next_offset
-        for reason, count in left_out.items():
-            logger.warning("%s: left out %d records: %s", partition.topic_partition, count, reason)
+        for reason, count in skipped.items():
+            logger.warning("%s: skipped %d records: %s", partition.topic_partition, count, reason)
         return end_offset
 
 
@@ -129,15 +126,15 @@ def _replay_one(
     each: LogRecord,
     decode: Decode,
     replay: Callable[[Any], None],
-    left_out: Counter[str],
+    skipped: Counter[str],
 ) -> None:
     try:
         record = decode(each.key, each.value)
     except KafkaError as error:
-        left_out[str(error)] += 1
+        skipped[str(error)] += 1
         return
     if record is None:
-        left_out["they are of a type that Ottla does not know"] += 1
+        skipped["unknown record type"] += 1
     elif header.is_transactional:
         replay(InTransaction(header.producer_id, header.producer_epoch, record))
     else:

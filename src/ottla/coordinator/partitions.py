@@ -154,11 +154,12 @@ class Shards(Generic[M]):
 
     def of(self, key: str) -> Shard[M]:
         """Return the shard of a key; NotCoordinator if it is not here."""
-        self.check_started()
+        if self._unsubscribe is None:
+            self.check_started()
         topic = self._cluster.image.topics.get(self._topic)
         shard = None
         if topic is not None:
-            shard = self._shards.get(partition_for(key, len(topic.partitions)))
+            shard = self._shards.get(_positive_hash(key) % len(topic.partitions))
         if shard is None or not shard.partition.is_leader:
             # Without its session this broker leads nothing, though the image does not say so yet.
             raise NotCoordinator(f"broker {self._node_id} does not coordinate {key}")

@@ -122,16 +122,17 @@ RETRY_AFTER_DEFECT_MS = 60_000
 
 Replay = Callable[[Any], None]
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Machine(Protocol):
     """What the runtime needs of a state machine."""
 
-    def loaded(self, now_ms: int) -> Step:
+    def loaded(self, now_ms: int) -> Step[None]:
         """Begin to work, after all records were replayed."""
         ...
 
-    def on_timer(self, now_ms: int, key: TimerKey) -> Step:
+    def on_timer(self, now_ms: int, key: TimerKey) -> Step[None]:
         """Handle a timer that has run out."""
         ...
 
@@ -186,7 +187,7 @@ class Runtime(Generic[M]):
         self._loop = asyncio.get_running_loop()
         self._timers = Timers(self._on_timer)
         self._tokens = count(1)
-        self._parked: dict[int, asyncio.Future[object]] = {}
+        self._parked: dict[int, asyncio.Future[Any]] = {}
         self._end_offset = 0
         self._refusal: type[KafkaError] | None = CoordinatorLoadInProgress
 
@@ -219,8 +220,8 @@ class Runtime(Generic[M]):
                 future.set_exception(NotCoordinator("the partition is led elsewhere now"))
 
     def call(
-        self, event: Callable[Concatenate[M, int, int, P], Step], *args: P.args, **kwargs: P.kwargs
-    ) -> Any:
+        self, event: Callable[Concatenate[M, int, int, P], Step[R]], *args: P.args, **kwargs: P.kwargs
+    ) -> R | asyncio.Future[R]:
         """Run `event(machine, now_ms, token, ...)` and return its reply, or a future for it.
 
         A reply that is a KafkaError is raised. If the records cannot be appended, nothing has changed.
@@ -238,7 +239,7 @@ class Runtime(Generic[M]):
             return parked
         for message in step.sends:
             self._send(message)
-        own: Reply | None = None
+        own: Reply[R] | None = None
         for reply in step.replies:
             if reply.token == token:
                 own = reply
@@ -250,8 +251,10 @@ class Runtime(Generic[M]):
             raise own.response
         return own.response
 
-    def tell(self, event: Callable[Concatenate[M, int, P], Step], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Run `event(machine, now_ms, ...)`, which nobody waits for."""
+    def tell(
+        self, event: Callable[Concatenate[M, int, P], Step[None]], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Run `event(machine, now_ms, ...)`, whose reply is not waited for."""
         now_ms = self._clock.wall_ms()
         step = event(self.machine, now_ms, *args, **kwargs)
         self._take(step, now_ms)
@@ -265,7 +268,7 @@ class Runtime(Generic[M]):
                 for reply in step.replies:
                     self._settle(reply)
 
-    def _take(self, step: Step, now_ms: int) -> None:
+    def _take(self, step: Step[Any], now_ms: int) -> None:
         records = step.records
         while records:
             # Nearly always all of them. What is too much for one batch can be cut short by a disk that is
@@ -298,13 +301,13 @@ class Runtime(Generic[M]):
 
     # Answers
 
-    def _park(self, token: int) -> asyncio.Future[object]:
-        future: asyncio.Future[object] = self._loop.create_future()
+    def _park(self, token: int) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
         self._parked[token] = future
         future.add_done_callback(lambda _: self._parked.pop(token, None))
         return future
 
-    def _settle(self, reply: Reply) -> None:
+    def _settle(self, reply: Reply[Any]) -> None:
         future = self._parked.pop(reply.token, None)
         if future is None or future.done():
             return
@@ -313,7 +316,7 @@ class Runtime(Generic[M]):
         else:
             future.set_result(reply.response)
 
-    def _settle_later(self, step: Step, commit: asyncio.Future[None]) -> None:
+    def _settle_later(self, step: Step[Any], commit: asyncio.Future[None]) -> None:
         """Send messages and replies once their records are committed, or say in time that they are not."""
         if step.sends:
             self._send_when_committed(step.sends, self._end_offset)

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, TypeVar
 
 from kio.schema.add_partitions_to_txn.v5.request import (
     AddPartitionsToTxnRequest,
@@ -30,7 +30,8 @@ from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
 from ottla.coordinator.effects import Step
-from ottla.coordinator.markers import MarkerSender, MarkerWriter
+from ottla.coordinator.marker_appender import MarkerAppender
+from ottla.coordinator.markers import BrokerRequests, MarkerWriter
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.coordinator.partitions import Shard, Shards
 from ottla.coordinator.runtime import Runtime
@@ -57,7 +58,7 @@ from ottla.replication.registry import PartitionRegistry
 
 
 async def ask(
-    sender: MarkerSender,
+    brokers: BrokerRequests,
     node_id: int,
     transactional_id: str,
     producer: Producer,
@@ -67,7 +68,9 @@ async def ask(
     """Return what stands against each partition; with `add` they are added if they are not in it yet."""
     request = _request(transactional_id, producer, wanted, add)
     try:
-        response = await sender.send(node_id, request)
+        response = await brokers.call(
+            node_id, request.__api_key__, request.__version__, request, channel=CHANNEL
+        )
     except (OSError, KafkaError) as error:  # whoever asked knows nothing of brokers among themselves
         raise CoordinatorNotAvailable(f"broker {node_id} does not answer: {error}") from error
     if response.error_code != ErrorCode.none:
@@ -106,7 +109,10 @@ def _error(code: ErrorCode) -> KafkaError:
 
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
+CHANNEL = "transaction verifications"
+"""A connection of their own: they do not wait behind markers."""
 COMMIT_TIMEOUT_MS = 5000
 """How long an answer waits until its records are on all replicas in sync."""
 
@@ -114,7 +120,8 @@ COMMIT_TIMEOUT_MS = 5000
 class TransactionCoordinator:
     """All transactional ids that this broker coordinates.
 
-    `next_producer_id` hands out ids that nobody ever had; `sender` reaches brokers, this one included.
+    `next_producer_id` returns ids that were never used; `marker_appender` appends markers to partitions that
+    are led from here, `brokers` sends requests to the others.
     """
 
     def __init__(
@@ -126,14 +133,16 @@ class TransactionCoordinator:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         next_producer_id: Callable[[], Awaitable[int]],
-        sender: MarkerSender,
+        marker_appender: MarkerAppender,
+        brokers: BrokerRequests,
     ) -> None:
         self._node_id = node_id
         self._config = config
         self._clock = clock
         self._next_producer_id = next_producer_id
-        self._sender = sender
-        self._markers = MarkerWriter(cluster, sender)
+        self._brokers = brokers
+        self.marker_appender = marker_appender
+        self._markers = MarkerWriter(node_id, cluster, marker_appender, brokers)
         self._shards: Shards[TransactionMachine] = Shards(
             TRANSACTION_STATE_TOPIC, self, node_id, cluster, controller, partitions, clock
         )
@@ -172,8 +181,7 @@ class TransactionCoordinator:
     async def init_producer_id(self, request: InitRequest) -> Initiated:
         """Give a producer an id and an epoch."""
         key, event = request.transactional_id, TransactionMachine.init_producer_id
-        initiated: Initiated = await self._with_new_id(key, partial(event, request=request))
-        return initiated
+        return await self._with_new_id(key, partial(event, request=request))
 
     def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
@@ -181,17 +189,15 @@ class TransactionCoordinator:
         """Add partitions to a transaction, or begin one with them; return None, or a future for that."""
         runtime = self._shards.of(transactional_id).runtime
         event = TransactionMachine.add_partitions
-        added: Awaitable[None] | None = runtime.call(event, transactional_id, producer, partitions)
-        return added
+        return runtime.call(event, transactional_id, producer, partitions)
 
     def end(self, request: EndRequest) -> Producer | Awaitable[Producer]:
         """Commit or abort a transaction; return what the client is from now on, or an awaitable for it."""
         key, event = request.transactional_id, TransactionMachine.end
         try:
-            ended: Producer | Awaitable[Producer] = self._shards.of(key).runtime.call(event, request)
+            return self._shards.of(key).runtime.call(event, request)
         except NewProducerIdNeeded:
             return self._with_new_id(key, partial(event, request=request))
-        return ended
 
     async def prepare(self, transactional_id: str, producer: Producer, principal: str) -> None:
         """Let a two-phase transaction wait for its end, however long."""
@@ -200,7 +206,7 @@ class TransactionCoordinator:
 
     async def describe(self, transactional_id: str) -> Transaction:
         """Return all about a transactional id; while it ends, with the partitions that lack a marker."""
-        found: Transaction = await self._call(transactional_id, TransactionMachine.describe, transactional_id)
+        found = await self._call(transactional_id, TransactionMachine.describe, transactional_id)
         missing = self._markers.missing(self._shards.of(transactional_id).index, transactional_id)
         if missing is None or not found.state.is_ending:
             return found
@@ -240,9 +246,13 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Producer, wanted: frozenset[TopicPartition], add: bool = False
     ) -> Verdicts | Awaitable[Verdicts]:
         """Verify, or add, by the machine on this broker, for this one or another."""
-        event = TransactionMachine.add_partitions if add else TransactionMachine.verify
+        reply: Verdicts | asyncio.Future[Verdicts] | asyncio.Future[None] | None
         try:
-            reply = self._shards.of(transactional_id).runtime.call(event, transactional_id, producer, wanted)
+            runtime = self._shards.of(transactional_id).runtime
+            if add:
+                reply = runtime.call(TransactionMachine.add_partitions, transactional_id, producer, wanted)
+            else:
+                reply = runtime.call(TransactionMachine.verify, transactional_id, producer, wanted)
         except KafkaError as error:
             return dict.fromkeys(wanted, error)
         if isinstance(reply, asyncio.Future):
@@ -255,7 +265,7 @@ class TransactionCoordinator:
         try:
             node_id = await self._shards.find(transactional_id)
             if node_id != self._node_id:
-                return await ask(self._sender, node_id, transactional_id, producer, wanted, add)
+                return await ask(self._brokers, node_id, transactional_id, producer, wanted, add)
         except KafkaError as error:
             return dict.fromkeys(wanted, error)
         verdicts = self.verify_here(transactional_id, producer, wanted, add)
@@ -264,14 +274,14 @@ class TransactionCoordinator:
     async def _call(
         self,
         transactional_id: str,
-        event: Callable[Concatenate[TransactionMachine, int, int, P], Step],
+        event: Callable[Concatenate[TransactionMachine, int, int, P], Step[R]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> Any:
+    ) -> R:
         reply = self._shards.of(transactional_id).runtime.call(event, *args, **kwargs)
         return await reply if isawaitable(reply) else reply
 
-    async def _with_new_id(self, transactional_id: str, event: Callable[..., Step]) -> Any:
+    async def _with_new_id(self, transactional_id: str, event: Callable[..., Step[R]]) -> R:
         """Run an event, and run it again with a new producer id if it needs one."""
         try:
             return await self._call(transactional_id, event)
@@ -336,7 +346,9 @@ class TransactionCoordinator:
         self._markers.begin(index, shard.leader_epoch, message, done)
 
 
-async def _verdicts_later(reply: asyncio.Future[Any], wanted: frozenset[TopicPartition]) -> Verdicts:
+async def _verdicts_later(
+    reply: asyncio.Future[Verdicts] | asyncio.Future[None], wanted: frozenset[TopicPartition]
+) -> Verdicts:
     try:
         return await reply or dict.fromkeys(wanted)
     except KafkaError as error:

@@ -1,8 +1,8 @@
-"""Fetch as a consumer sees it: requests encoded, responses decoded with the records left where they are.
+"""Codec of Fetch for consumers and followers: requests encoded, responses decoded.
 
-The layouts are described in fetch_codec.py, the broker's side of this. Versions 4 to
-17: up to 12 topics go by their names, from 13 on by their ids. What a consumer never says (that it is a
-replica, what it fetched last, where its log starts) is written as -1.
+The layouts are described in fetch_codec.py, the broker's side of this. Versions 4 to 17: up to 12 topics go
+by their names, from 13 on by their ids. Records stay slices of the frame. What only followers send (replica
+id and epoch, last fetched epoch, log start offset) is -1 for consumers.
 """
 
 from __future__ import annotations
@@ -32,48 +32,53 @@ from ottla.protocol.hot_path import (
     encode_topic_key,
     read_count,
     read_endpoints_section,
-    read_leader_section,
     read_topic_key,
     uuid_of,
 )
 from ottla.protocol.primitives import (
     encode_compact_string,
     encode_string,
+    read_tag,
+    read_tag_count,
     read_uvarint,
     skip_tagged_fields,
     truncated,
 )
 
-# What a consumer says in a fetch, and what it is told: the values of fetch_client.py.
-
 
 class Topic(NamedTuple):
-    """A topic by both of its names; older versions use the first, newer ones the second."""
+    """A topic by its name, for versions up to 12, and by its id, for newer ones."""
 
     name: str
     topic_id: UUID | None
 
 
 class FetchPartitionRequest(NamedTuple):
-    """From where a partition is to be read, and how much at most."""
+    """The offset from which a partition is fetched, and the maximum size."""
 
     offset: int
     leader_epoch: int
     max_bytes: int
+    last_fetched_epoch: int = -1
+    """The leader epoch of a follower's last record; the leader then finds out where their logs diverge."""
+    log_start_offset: int = -1
+    """Where a follower's log starts."""
 
 
 class FetchSettings(NamedTuple):
-    """What holds for a whole request."""
+    """The fields of a request beside its partitions."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     isolation_level: int
     rack_id: str = ""
+    replica: tuple[int, int] | None = None
+    """Node id and broker epoch of a follower; None for consumers."""
 
 
 class Fetched(NamedTuple):
-    """What came back for one partition."""
+    """The response for one partition."""
 
     partition: int
     error_code: int
@@ -81,14 +86,16 @@ class Fetched(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of each transaction that was aborted; readers of committed records only."""
+    """(producer id, first offset) of each aborted transaction; only with isolation level read_committed."""
     preferred_replica: int
     records: memoryview
     current_leader: Leader | None
+    diverging_epoch: tuple[int, int] | None = None
+    """For a follower whose log diverged: the largest epoch that both logs have, and its end offset."""
 
 
 class FetchReply(NamedTuple):
-    """The whole response; topics by name or by id, as they were asked for."""
+    """A response; topics by name or by id, as in the request."""
 
     throttle_ms: int
     error_code: int
@@ -111,7 +118,7 @@ __all__ = [
 ]
 
 LAST_VERSION = 17
-LEADER_TAG = 1
+DIVERGING_EPOCH_TAG, LEADER_TAG = 0, 1
 MAX_ELEMENTS = 1_000_000
 
 _INT32 = Struct(">i")
@@ -122,13 +129,16 @@ _PARTITION_V9, _PARTITION_V12 = Struct(">iiqqi"), Struct(">iiqiqiB")
 _FETCHED_V4, _FETCHED_V5 = Struct(">ihqq"), Struct(">ihqqq")
 _THROTTLE_ERROR_SESSION = Struct(">ihi")
 _ABORTED = Struct(">qq")
+_EPOCH_END = Struct(">iq")
+_REPLICA_STATE = Struct(">BBBiqB")
+"""One tagged field: number 1, 13 bytes, replica id, broker epoch, no tagged fields in it."""
 _LONE_REQUEST = Struct(">iiibiiB")
 _LONE_PARTITION = Struct(">ihiB16sBihqqqBi")
-"""What goes before the records of a lone partition, from version 13 on; see `_lone_partition`."""
+"""The fields before the records of a response with one partition, from version 13 on."""
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
-"""The session epoch of a request that wants no session, or closes one."""
+"""The session epoch of a request without a session, or that closes one."""
 
 
 def encode_fetch_request(
@@ -148,7 +158,7 @@ def encode_fetch_request(
     end = b"\0" if flexible else b""
     out = bytearray()
     if version < REPLICA_STATE_FROM:
-        out += _INT32.pack(-1)
+        out += _INT32.pack(-1 if settings.replica is None else settings.replica[0])
     out += _LIMITS.pack(*settings[:4])
     if version >= SESSIONS_FROM:
         out += _TWO_INT32.pack(*session)
@@ -167,6 +177,8 @@ def encode_fetch_request(
             out += b"".join(map(_INT32.pack, indexes)) + end
     if version >= RACKS_FROM:
         out += (encode_compact_string if flexible else encode_string)(settings.rack_id)
+    if version >= REPLICA_STATE_FROM and settings.replica is not None:
+        return bytes(out + _REPLICA_STATE.pack(1, 1, 13, *settings.replica, 0))
     return bytes(out + end)
 
 
@@ -176,30 +188,30 @@ def _encode_lone(
     topic: Topic,
     partitions: Mapping[int, FetchPartitionRequest],
 ) -> bytes:
-    """Return the body of a request for one partition, as of version 15: most are like that."""
-    max_wait_ms, min_bytes, max_bytes, isolation_level, rack_id = settings
-    ((index, (offset, epoch, partition_max_bytes)),) = partitions.items()
+    """Return the body of a request for one partition, the usual case, as of version 15."""
+    max_wait_ms, min_bytes, max_bytes, isolation_level, rack_id, replica = settings
+    ((index, (offset, epoch, partition_max_bytes, last_epoch, log_start)),) = partitions.items()
     return b"".join(
         (
             _LONE_REQUEST.pack(max_wait_ms, min_bytes, max_bytes, isolation_level, *session, 2),
             encode_topic_key(topic.name, topic.topic_id, True, True),
             b"\x02",
-            _PARTITION_V12.pack(index, epoch, offset, -1, -1, partition_max_bytes, 0),
+            _PARTITION_V12.pack(index, epoch, offset, last_epoch, log_start, partition_max_bytes, 0),
             b"\0\x01",  # the topic has no tagged fields, and no topic is forgotten
             encode_compact_string(rack_id) if rack_id else b"\x01",
-            b"\0",
+            b"\0" if replica is None else _REPLICA_STATE.pack(1, 1, 13, *replica, 0),
         )
     )
 
 
 def _encode_partition(version: int, index: int, asked: FetchPartitionRequest) -> bytes:
-    offset, epoch, max_bytes = asked
+    offset, epoch, max_bytes, last_epoch, log_start = asked
     if version >= FLEXIBLE_FROM:
-        return _PARTITION_V12.pack(index, epoch, offset, -1, -1, max_bytes, 0)
+        return _PARTITION_V12.pack(index, epoch, offset, last_epoch, log_start, max_bytes, 0)
     if version >= LEADER_EPOCHS_FROM:
-        return _PARTITION_V9.pack(index, epoch, offset, -1, max_bytes)
+        return _PARTITION_V9.pack(index, epoch, offset, log_start, max_bytes)
     if version >= LOG_START_FROM:
-        return _PARTITION_V5.pack(index, offset, -1, max_bytes)
+        return _PARTITION_V5.pack(index, offset, log_start, max_bytes)
     return _PARTITION_V4.pack(index, offset, max_bytes)
 
 
@@ -215,7 +227,7 @@ def decode_fetch_response(frame: memoryview, at: int, version: int) -> FetchRepl
 
 
 def _lone_partition(frame: memoryview, at: int) -> FetchReply | None:
-    """Return a response about one partition, read at once; None if there is more to be read.
+    """Return a response with one partition, the usual case, decoded in one step; None if it has more.
 
     throttle time, error, session | topics 1+1 | id | partitions 1+1 | index, error, three int64 |
     no aborted transactions | preferred replica | records | no tagged fields, three times
@@ -281,22 +293,59 @@ def _read_partition(frame: memoryview, at: int, version: int, flexible: bool) ->
     else:
         index, error_code, high_watermark, last_stable = _FETCHED_V4.unpack_from(frame, at)
         at += 22
-    aborted, at = _read_aborted(frame, at, flexible)
+    aborted: tuple[tuple[int, int], ...] = ()
+    if flexible and frame[at] <= 1:
+        at += 1
+    else:
+        aborted, at = _read_aborted(frame, at, flexible)
     if version >= PREFERRED_REPLICA_FROM:
         (preferred,) = _INT32.unpack_from(frame, at)
         at += 4
-    size, at = _read_size(frame, at, flexible)
+    if flexible:
+        size, at = read_uvarint(frame, at)
+        size -= 1
+    else:
+        (size,) = _INT32.unpack_from(frame, at)
+        at += 4
     end = at + max(size, 0)
     if end > len(frame):
         raise truncated()
     records = frame[at:end]
-    leader = None
+    leader = diverging = None
     if flexible:
-        leader, end = read_leader_section(frame, end, LEADER_TAG)
+        if frame[end] == 0:
+            end += 1
+        else:
+            leader, diverging, end = _read_tags(frame, end)
     fetched = Fetched(
-        index, error_code, high_watermark, last_stable, log_start, aborted, preferred, records, leader
+        index,
+        error_code,
+        high_watermark,
+        last_stable,
+        log_start,
+        aborted,
+        preferred,
+        records,
+        leader,
+        diverging,
     )
     return fetched, end
+
+
+def _read_tags(frame: memoryview, at: int) -> tuple[Leader | None, tuple[int, int] | None, int]:
+    """Return the current leader and the diverging epoch, and where the tagged fields end."""
+    leader: Leader | None = None
+    diverging: tuple[int, int] | None = None
+    count, at = read_tag_count(frame, at)
+    for _ in range(count):
+        tag, start, at = read_tag(frame, at)
+        if at > len(frame):
+            raise truncated()
+        if tag == LEADER_TAG:
+            leader = Leader(*_TWO_INT32.unpack_from(frame, start))
+        elif tag == DIVERGING_EPOCH_TAG:
+            diverging = _EPOCH_END.unpack_from(frame, start)
+    return leader, diverging, at
 
 
 def _read_size(frame: memoryview, at: int, flexible: bool) -> tuple[int, int]:

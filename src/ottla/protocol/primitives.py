@@ -200,4 +200,5 @@ def encode_compact_string(value: str | None) -> bytes:
     if value is None:
         return b"\x00"
     raw = value.encode()
-    return encode_uvarint(len(raw) + 1) + raw
+    size = len(raw) + 1
+    return (bytes((size,)) if size < 0x80 else encode_uvarint(size)) + raw

@@ -28,7 +28,6 @@ from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
 from ottla.client import ClientError, KafkaError
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection, milliseconds
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.errors import raise_for
 from ottla.protocol.errors import (
@@ -39,6 +38,7 @@ from ottla.protocol.errors import (
     UnknownMemberId,
 )
 from ottla.protocol.types import GroupId, i32
+from ottla.wire.connection import Connection, milliseconds
 
 log = logging.getLogger(__name__)
 

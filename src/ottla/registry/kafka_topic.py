@@ -158,7 +158,7 @@ async def is_conditional(options: ClientOptions) -> bool:
     """Tell whether the brokers append conditionally: Ottla's do."""
     async with Cluster(options=options) as cluster:
         connection = await cluster.any_broker()
-        return ApiKey.CONDITIONAL_APPEND in connection.versions
+        return ApiKey.CONDITIONAL_APPEND in connection.session.versions
 
 
 async def ensure_topic(cluster: Cluster, name: str) -> None:

@@ -10,11 +10,12 @@ import logging
 
 from ottla.log.log import Log
 from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownServerError
-from ottla.protocol.fetch_codec import FetchPartition
+from ottla.protocol.fetch_client import Fetched, FetchPartitionRequest, Topic
 from ottla.protocol.records.batch import decode_header
-from ottla.protocol.replica_fetch import ReplicaFetchResult
 from ottla.replication.leader_epochs import EpochEnd, answers_this_epoch, truncation_offset
 from ottla.replication.partition import Partition
+from ottla.wire.backoff import Backoff
+from ottla.wire.fetch_session import FetchPosition
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +25,15 @@ FIRST_DELAY_MS = 50
 class FollowerState:
     """A partition that follows one leader in one leader epoch."""
 
-    __slots__ = ("delay_ms", "is_in_sync", "leader_epoch", "not_before_ms", "partition")
+    __slots__ = ("failures", "is_in_sync", "leader_epoch", "not_before_ms", "partition", "topic")
 
     def __init__(self, partition: Partition, leader_epoch: int) -> None:
         self.partition = partition
+        self.topic = Topic(partition.topic_partition.topic, partition.topic_id)
         self.leader_epoch = leader_epoch
         self.is_in_sync = False
         """Whether the image counts this replica as in sync; others may be throttled."""
-        self.delay_ms = 0
+        self.failures = 0
         self.not_before_ms = 0
         """When to fetch again after an error."""
 
@@ -41,7 +43,7 @@ class FollowerState:
         written = self.partition.log
         return written.config.flush_messages == 1 and written.recovery_point < written.log_end_offset
 
-    def next_fetch(self, max_bytes: int) -> FetchPartition:
+    def next_fetch(self, max_bytes: int) -> FetchPosition:
         """Return what to ask for: whatever follows our last record, which had this epoch.
 
         A log whose records are all deleted still knows the epoch of the last one, until it is opened again.
@@ -50,23 +52,19 @@ class FollowerState:
         end = written.log_end_offset
         is_empty = end == written.log_start_offset
         last_epoch = written.epochs.latest_epoch if is_empty else written.epoch_for_offset(end - 1)
-        return FetchPartition(
-            self.partition.topic_partition.partition,
-            self.leader_epoch,
-            end,
-            last_epoch,
-            written.log_start_offset,
-            max_bytes,
+        request = FetchPartitionRequest(
+            end, self.leader_epoch, max_bytes, last_epoch, written.log_start_offset
         )
+        return FetchPosition(self.topic, self.partition.topic_partition.partition, request)
 
-    def take(self, asked: FetchPartition, result: ReplicaFetchResult) -> int:
+    def take(self, asked: FetchPartitionRequest, result: Fetched) -> int:
         """Use the leader's answer; return how many bytes were appended. KafkaErrors: try again later."""
         partition = self.partition
         written = partition.log
         if (
             partition.is_leader
-            or not answers_this_epoch(asked.current_leader_epoch, partition.leader_epoch)
-            or asked.fetch_offset != written.log_end_offset
+            or not answers_this_epoch(asked.leader_epoch, partition.leader_epoch)
+            or asked.offset != written.log_end_offset
         ):
             return 0
         if result.error_code:
@@ -83,7 +81,7 @@ class FollowerState:
             written.delete_records_before(min(result.log_start_offset, partition.high_watermark))
         return len(result.records)
 
-    def _take_error(self, result: ReplicaFetchResult) -> None:
+    def _take_error(self, result: Fetched) -> None:
         """Start anew if the leader no longer has what we need, or we have nothing; raise any other error."""
         partition, written = self.partition, self.partition.log
         error = ERRORS.get(result.error_code, UnknownServerError)  # type: ignore[call-overload]
@@ -139,11 +137,10 @@ def _append(written: Log, records: memoryview, leader_log_start: int) -> None:
 
 def retry_later(following: FollowerState, error: KafkaError, now_ms: int, longest_ms: int) -> None:
     """Leave a partition alone for a while, each time longer."""
-    longest_ms = max(FIRST_DELAY_MS, longest_ms)
-    before = following.delay_ms
-    following.delay_ms = min(max(FIRST_DELAY_MS, 2 * before), longest_ms)
-    following.not_before_ms = now_ms + following.delay_ms
-    if (
-        before < following.delay_ms == longest_ms
-    ):  # the first few are usual: brokers follow changes one by one
+    backoff = Backoff(FIRST_DELAY_MS, max(FIRST_DELAY_MS, longest_ms), jitter=0)
+    before_ms = backoff.pause_ms(following.failures) if following.failures else 0
+    following.failures += 1
+    delay_ms = backoff.pause_ms(following.failures)
+    following.not_before_ms = now_ms + int(delay_ms)
+    if before_ms < delay_ms == backoff.max_ms:  # not the first few: brokers learn of changes one by one
         log.warning("%s cannot be copied: %r", following.partition.topic_partition, error)

@@ -1,8 +1,8 @@
 """Fetches everything that this broker follows of one leader: one connection, one request at a time.
 
-The request names what changed since the last one (fetch_session.py); the leader answers as soon as it has
-something, at the latest after replica.fetch.wait.max.ms. A fetch says that all before its offset
-is written here, so with flush-on-ack a partition is flushed before it is fetched again.
+The request names what changed since the last one (wire/fetch_session.py); the leader answers as soon as it
+has something, at the latest after replica.fetch.wait.max.ms. A fetch says that all before its offset is
+written here, so with flush-on-ack a partition is flushed before it is fetched again.
 """
 
 from __future__ import annotations
@@ -16,25 +16,30 @@ from uuid import UUID
 from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.log.flusher import Flusher
-from ottla.network.peer import Peers
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
-from ottla.protocol.fetch_codec import FetchPartition
-from ottla.protocol.replica_fetch import (
-    VERSION,
-    FetchLimits,
-    ReplicaFetchResponse,
-    decode_replica_fetch,
-    encode_replica_fetch,
+from ottla.protocol.fetch_client import (
+    LAST_VERSION,
+    FetchReply,
+    FetchSettings,
+    decode_fetch_response,
+    encode_fetch_request,
 )
-from ottla.replication.fetch_session import FollowerSession, Key
 from ottla.replication.follower import FollowerState, retry_later
 from ottla.replication.partition import Partition
+from ottla.wire.backoff import Backoff
+from ottla.wire.fetch_session import FetchPosition, FetchSession
+from ottla.wire.peers import Peers
 
 log = logging.getLogger(__name__)
 
+Key = tuple[UUID, int]
+"""A partition: its topic's id, and its index."""
+
 CHANNEL = "fetch"
 FIRST_BACKOFF_MS = 50
+READ_UNCOMMITTED = 0
+NO_TOPIC_ID = UUID(int=0)
 INTERRUPT_AFTER_MS = 20
 """How long to wait for more partitions before a fetch is broken off for the sake of new ones."""
 BYTES_PER_TURN = 1 << 20
@@ -76,10 +81,10 @@ class ReplicaFetcher:
         self._config = config
         self._broker_epoch = broker_epoch
         self._throttle = throttle
-        self._session = FollowerSession()
+        self._session = FetchSession[Key]()
         self._changed = asyncio.Event()
-        self._backoff_ms = 0
-        self._fetching: dict[Key, FetchPartition] = {}
+        self._failures = 0
+        self._fetching: dict[Key, FetchPosition] = {}
         """What the fetch under way names."""
         self._interruption: asyncio.TimerHandle | None = None
         self._was_interrupted = False
@@ -115,17 +120,17 @@ class ReplicaFetcher:
                     await self._wait_for_work()
                     continue
                 response = await self._fetch(wanted)
-                self._backoff_ms = 0
+                self._failures = 0
                 await self._take(wanted, response)
             except KafkaError as error:
-                self._session.start_over()
+                self._session.reset()
                 await self._back_off(error)
             except Exception:
                 log.exception("fetching from broker %d failed", self.leader)
-                self._session.start_over()
+                self._session.reset()
                 await asyncio.sleep(self._config().replica_fetch_backoff_ms / 1000)
 
-    def _wanted(self) -> dict[Key, FetchPartition]:
+    def _wanted(self) -> dict[Key, FetchPosition]:
         now_ms, max_bytes = self._clock.mono_ms(), self._config().replica_fetch_max_bytes
         return {
             key: following.next_fetch(max_bytes)
@@ -152,49 +157,52 @@ class ReplicaFetcher:
         ]
         return min([FIRST_BACKOFF_MS * 2, *waits]) if len(waits) < len(self.followed) else max(1, min(waits))
 
-    async def _fetch(self, wanted: dict[Key, FetchPartition]) -> ReplicaFetchResponse:
+    async def _fetch(self, wanted: dict[Key, FetchPosition]) -> FetchReply:
         config = self._config()
-        limits = FetchLimits(
-            config.replica_fetch_wait_max_ms,
+        max_wait_ms = config.replica_fetch_wait_max_ms
+        if len(wanted) < len(self.followed):
+            max_wait_ms = min(max_wait_ms, self._pause_ms())
+        settings = FetchSettings(
+            max_wait_ms,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
+            READ_UNCOMMITTED,
+            replica=(self._node_id, self._broker_epoch()),
         )
-        if len(wanted) < len(self.followed):
-            limits = limits._replace(max_wait_ms=min(limits.max_wait_ms, self._pause_ms()))
-        session, news, forgotten = self._session.request(wanted)
-        body = encode_replica_fetch(self._node_id, self._broker_epoch(), limits, session, news, forgotten)
+        body = encode_fetch_request(LAST_VERSION, settings, *self._session.prepare(wanted, LAST_VERSION))
         self._fetching = wanted
         try:
             frame, at = await self._peers.exchange(
                 self.leader,
                 ApiKey.FETCH,
-                VERSION,
+                LAST_VERSION,
                 body,
                 timeout_ms=config.replica_socket_timeout_ms,
                 channel=CHANNEL,
             )
         finally:
             self._fetching = {}
-        response = decode_replica_fetch(frame, at)
+        response = decode_fetch_response(frame, at, LAST_VERSION)
         if response.error_code:
             error = ERRORS.get(response.error_code, UnknownServerError)  # type: ignore[call-overload]
             raise error(f"broker {self.leader} refused a fetch")
-        self._session.answered(response.session_id)
+        self._session.succeeded(response.session_id)
         return response
 
-    async def _take(self, wanted: dict[Key, FetchPartition], response: ReplicaFetchResponse) -> None:
+    async def _take(self, wanted: dict[Key, FetchPosition], response: FetchReply) -> None:
         taken = 0
-        for result in response.results:
-            key = (result.topic_id, result.partition)
+        results = ((topic_id, each) for _, topic_id, partitions in response.topics for each in partitions)
+        for topic_id, result in results:
+            key = (topic_id or NO_TOPIC_ID, result.partition)
             following, asked = self.followed.get(key), wanted.get(key)
             if following is None or asked is None:
                 continue
             try:
-                size = following.take(asked, result)
+                size = following.take(asked.request, result)
             except KafkaError as error:
                 retry_later(following, error, self._clock.mono_ms(), self._config().replica_fetch_backoff_ms)
                 continue
-            following.delay_ms = 0
+            following.failures = 0
             if size and not following.is_in_sync:
                 self._throttle.took(following.partition, size)
             taken += size
@@ -222,8 +230,8 @@ class ReplicaFetcher:
         if self._was_interrupted:
             self._was_interrupted = False
             return
-        if self._backoff_ms == 0:
+        if self._failures == 0:
             log.info("cannot fetch from broker %d now: %r", self.leader, error)
-        longest_ms = max(FIRST_BACKOFF_MS, self._config().replica_fetch_backoff_ms)
-        self._backoff_ms = min(max(FIRST_BACKOFF_MS, 2 * self._backoff_ms), longest_ms)
-        await asyncio.sleep(self._backoff_ms / 1000)
+        self._failures += 1
+        max_ms = max(FIRST_BACKOFF_MS, self._config().replica_fetch_backoff_ms)
+        await asyncio.sleep(Backoff(FIRST_BACKOFF_MS, max_ms, jitter=0).pause_ms(self._failures) / 1000)

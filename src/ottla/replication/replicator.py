@@ -18,7 +18,6 @@ from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.entities import IsrChange, PartitionImage
 from ottla.metadata.state import ClusterState
-from ottla.network.peer import Peers
 from ottla.protocol.errors import KafkaError
 from ottla.replication.backlog import BrokerBacklog
 from ottla.replication.follower import FollowerState
@@ -26,6 +25,7 @@ from ottla.replication.leader import LeaderState
 from ottla.replication.partition import Partition
 from ottla.replication.replica_fetcher import ReplicaFetcher
 from ottla.replication.throttle import Rate
+from ottla.wire.peers import Peers
 
 # Carries proposed in-sync replicas to the controller: all that have gathered in one request.
 #

@@ -14,18 +14,19 @@ from kio.schema.leave_group.v5.request import MemberIdentity
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
-from ottla.client.address import Address
-from ottla.client.connection import Connection, milliseconds
-from ottla.client.consumer_protocol import (
+from ottla.common.ids import TopicPartition
+from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
+    Subscription,
     decode_assignment,
     encode_assignment,
     encode_subscription,
 )
-from ottla.common.ids import TopicPartition
 from ottla.protocol.types import GroupId, i32
 from ottla.testing.group_member import PASSING, RETRY_S, Fenced, GroupMember, check
 from ottla.testing.ownership import Ownership
+from ottla.wire.address import Address
+from ottla.wire.connection import Connection, milliseconds
 
 PROTOCOL_NAME = "in-turn"
 TIMEOUT_MS = 120_000
@@ -71,7 +72,9 @@ class ClassicMember(GroupMember):
             member_id=self.member_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=(
-                JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=encode_subscription([self.topic])),
+                JoinGroupRequestProtocol(
+                    name=PROTOCOL_NAME, metadata=encode_subscription(Subscription((self.topic,)), 0)
+                ),
             ),
         )
         answer = await connection.request(request, JoinGroupResponse, timeout_ms=TIMEOUT_MS)
@@ -101,7 +104,7 @@ class ClassicMember(GroupMember):
         answer = await connection.request(request, SyncGroupResponse, timeout_ms=TIMEOUT_MS)
         if check(answer.error_code, also=[ErrorCode.rebalance_in_progress]) is not ErrorCode.none:
             return False
-        self._own(decode_assignment(answer.assignment))
+        self._own(decode_assignment(answer.assignment).partitions)
         return True
 
     def _deal(self, member_ids: Sequence[str]) -> dict[str, list[TopicPartition]]:

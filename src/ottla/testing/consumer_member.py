@@ -13,12 +13,12 @@ from kio.schema.consumer_group_heartbeat.v1 import (
 from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 from kio.schema.errors import ErrorCode
 
-from ottla.client.address import Address
-from ottla.client.connection import Connection, milliseconds
 from ottla.common.ids import new_uuid, uuid_text
 from ottla.protocol.types import GroupId, TopicName, i32
 from ottla.testing.group_member import RETRY_S, Fenced, GroupMember, check
 from ottla.testing.ownership import Ownership, Place
+from ottla.wire.address import Address
+from ottla.wire.connection import Connection, milliseconds
 
 JOINING, LEAVING = 0, -1
 REBALANCE_TIMEOUT_MS = 30_000

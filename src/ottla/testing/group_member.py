@@ -13,12 +13,12 @@ from contextlib import suppress
 
 from kio.schema.errors import ErrorCode
 
-from ottla.client.address import Address
 from ottla.client.admin.groups import Groups
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
 from ottla.client.errors import ClientError, error_for
 from ottla.testing.ownership import Ownership, Place
+from ottla.wire.address import Address
+from ottla.wire.connection import Connection, ConnectionOptions
 
 FENCED = frozenset(
     {
@@ -64,7 +64,9 @@ class GroupMember(ABC):
         self._ownership.leave(self._now(), self.name)
         if self._coordinator is not None:
             # Not on the old connection: there a JoinGroup may wait, and all that follows it.
-            connection = await Connection.open(self._coordinator.address, client_id=self.name)
+            connection = await Connection.open(
+                self._coordinator.address, ConnectionOptions(client_id=self.name)
+            )
             await self._say_goodbye(connection)
             connection.close()
         await self._cluster.close()

@@ -10,11 +10,11 @@ import pytest
 from ottla.cli.cluster import plans
 from ottla.cli.cluster.view import Health, cluster_as_json, print_cluster
 from ottla.cli.support.problems import Problem
-from ottla.client.address import Address
 from ottla.client.admin.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
 from ottla.client.admin.moves import Progress
 from ottla.client.cluster import PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
+from ottla.wire.address import Address
 
 MIB = 1 << 20
 

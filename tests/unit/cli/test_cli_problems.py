@@ -13,10 +13,10 @@ from ottla.cli.support.problem_docs import problems_page
 from ottla.cli.support.problem_kinds import KINDS, Kind, kind_named
 from ottla.cli.support.session import unanswered
 from ottla.cli.support.start_problems import could_not_start
-from ottla.client.address import Address
 from ottla.client.errors import BrokerUnreachable, TimedOut
 from ottla.common.java import JavaNotFound
 from ottla.protocol.errors import KafkaStorageError
+from ottla.wire.address import Address
 
 SOURCES = Path(problem_kinds.__file__).parents[1]
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.code)

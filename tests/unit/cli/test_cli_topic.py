@@ -3,10 +3,10 @@ import json
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.client.address import Address
 from ottla.common.ids import uuid_text
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.records.records import Record, encode_batch
+from ottla.wire.address import Address
 
 
 def test_create_says_what_it_created_and_prints_nothing(ottla, peer):

@@ -13,11 +13,11 @@ from kio.schema.metadata.v12 import response as metadata
 from tests.unit.client import fake_admin, fake_epochs, fake_groups, fake_log
 from tests.unit.client.fake_log import FakePartition, FakeTopic
 
-from ottla.client.address import Address
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.schema.messages import request_decoder, response_encoder
 from ottla.protocol.types import NO_THROTTLE
+from ottla.wire.address import Address
 
 HERE = Address("fake", 9092)
 

@@ -17,9 +17,9 @@ from kio.schema.offset_delete.v0 import response as offset_delete
 from kio.schema.offset_fetch.v7 import response as fetch_alone
 from kio.schema.offset_fetch.v9 import response as fetch_many
 
-from ottla.client.consumer_protocol import encode_assignment
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import encode_assignment
 from ottla.protocol.types import NO_THROTTLE
 
 

@@ -64,6 +64,7 @@ class FakeTransport(asyncio.Transport):
 
     def abort(self) -> None:
         self.is_aborted = True
+        self.close()
 
     def is_closing(self) -> bool:
         return self._closed

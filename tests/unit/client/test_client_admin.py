@@ -4,7 +4,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_broker import FakeBroker
 
-from ottla.client.address import Address
 from ottla.client.admin import AsyncAdmin
 from ottla.client.admin.config_admin import ConfigSource
 from ottla.client.admin.topic_admin import TopicAdmin
@@ -20,6 +19,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.records.records import Record, encode_batch
+from ottla.wire.address import Address
 
 QUICK = {
     "retry_backoff_ms": 1,

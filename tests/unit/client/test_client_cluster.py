@@ -4,12 +4,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_broker import FakeBroker
 
-from ottla.client.address import Address
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerUnreachable, ConnectionLost, NoLeader, TimedOut
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidTopicException, LeaderNotAvailable, UnknownTopicOrPartition
+from ottla.wire.address import Address
 
 
 async def test_the_first_address_that_answers_is_enough(peer):
@@ -164,11 +164,11 @@ async def test_leaving_waits_until_every_connection_is_really_closed(peer, netwo
     async with Cluster([peer.address]) as cluster:
         connection = await cluster.broker(1)
     assert all(each.is_closing() for each in network.connections)
-    assert connection._gone.is_set()  # so what acks=0 wrote has left, not just been dropped
+    assert connection._closed.is_set()  # so what acks=0 wrote has left, not just been dropped
 
 
 async def test_a_socket_that_does_not_close_is_not_waited_for_for_ever(peer, network, monkeypatch):
-    monkeypatch.setattr("ottla.client.connection.CLOSE_TIMEOUT_MS", 1)
+    monkeypatch.setattr("ottla.wire.connection.CLOSE_TIMEOUT_MS", 1)
     async with Cluster([peer.address]) as cluster:
         await cluster.broker(1)
         network.connections[0].close = lambda: None

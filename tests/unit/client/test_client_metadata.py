@@ -3,10 +3,10 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.response import MetadataResponsePartition, MetadataResponseTopic
 
-from ottla.client.address import Address
 from ottla.client.metadata import Broker, Metadata
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.hot_path import Leader, NodeEndpoint
+from ottla.wire.address import Address
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = new_uuid()

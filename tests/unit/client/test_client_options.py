@@ -4,9 +4,9 @@ import ssl
 import pytest
 
 from ottla.client import AsyncProducer, ConfigError, Producer
-from ottla.client.address import Address
 from ottla.client.client_options import ClientOptions
 from ottla.client.producer.options import ProducerOptions
+from ottla.wire.address import Address
 
 
 def test_names_may_be_spelled_as_kafka_python_or_as_kafka_or_as_librdkafka_does():
@@ -152,15 +152,11 @@ def test_every_option_says_what_it_is_for():
     ],
 )
 def test_files_that_tls_cannot_use_are_named(options, said):
-    from ottla.client.security import Security
-
     with pytest.raises(ConfigError, match=said):
-        Security(ClientOptions(security_protocol="SSL", **options))
+        ClientOptions(security_protocol="SSL", **options).security()
 
 
 def test_a_tls_context_of_ones_own_is_used_as_it_is():
-    from ottla.client.security import Security
-
     mine = ssl.create_default_context()
-    assert Security(ClientOptions(security_protocol="SSL", ssl_context=mine)).tls is mine
-    assert Security(ClientOptions()).tls is None
+    assert ClientOptions(security_protocol="SSL", ssl_context=mine).security().tls is mine
+    assert ClientOptions().security().tls is None

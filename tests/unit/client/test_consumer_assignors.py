@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.consumer.membership.assignors import ASSIGNORS, Member
-from ottla.client.consumer_protocol import (
-    Subscription,
-    decode_whole_subscription,
-    encode_whole_subscription,
-)
 from ottla.common.ids import TopicPartition
+from ottla.protocol.consumer_protocol import (
+    Subscription,
+    decode_subscription,
+    encode_subscription,
+)
 
 
 def members(*names, topics=("a",), owned=None, generation=1, assignor=None):
@@ -144,4 +144,4 @@ subscriptions = st.builds(
 
 @given(subscriptions)
 def test_subscriptions_survive_the_wire(subscription):
-    assert decode_whole_subscription(encode_whole_subscription(subscription)) == subscription
+    assert decode_subscription(encode_subscription(subscription)) == subscription

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client import record_columns
-from ottla.client.consumer.fetching.fetch_session import FetchPosition, FetchSession
 from ottla.client.consumer.fetching.read_committed import visible_batches
 from ottla.client.consumer.fetching.record import ConsumerRecord, Decoder
 from ottla.common.ids import TopicPartition
@@ -28,6 +27,7 @@ from ottla.protocol.fetch_codec import (
 from ottla.protocol.hot_path import Leader, NodeEndpoint
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, decode_records, encode_batch
+from ottla.wire.fetch_session import FetchPosition, FetchSession
 
 ID = uuid.UUID(int=7)
 ORDERS = TopicPartition("orders", 0)
@@ -98,7 +98,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_refused(version):
 
 def wanted(**offsets):
     return {
-        TopicPartition(name, 0): FetchPosition(Topic(name, ID), FetchPartitionRequest(offset, 0, 1))
+        TopicPartition(name, 0): FetchPosition(Topic(name, ID), 0, FetchPartitionRequest(offset, 0, 1))
         for name, offset in offsets.items()
     }
 
@@ -108,10 +108,10 @@ def test_a_session_sends_only_what_has_changed():
     first = session.prepare(wanted(a=1, b=2), 13)
     assert first.session == (0, 0)
     assert {topic.name for topic in first.topics} == {"a", "b"}
-    session.answered(99)
+    session.succeeded(99)
     second = session.prepare(wanted(a=1, b=5), 13)
     assert (second.session, {topic.name for topic in second.topics}, second.forgotten) == ((99, 1), {"b"}, {})
-    session.answered(99)
+    session.succeeded(99)
     third = session.prepare(wanted(a=1, c=0), 13)
     assert third.session == (99, 2)
     assert {topic.name for topic in third.topics} == {"c"}
@@ -121,7 +121,7 @@ def test_a_session_sends_only_what_has_changed():
 def test_a_session_that_is_lost_begins_anew_and_names_the_old_one():
     session = FetchSession()
     session.prepare(wanted(a=1), 13)
-    session.answered(99)
+    session.succeeded(99)
     session.reset()
     again = session.prepare(wanted(a=1), 13)
     assert (again.session, len(again.topics)) == ((99, 0), 1)
@@ -132,15 +132,15 @@ def test_a_broker_without_sessions_is_told_everything_every_time():
     for _ in range(2):
         sent = session.prepare(wanted(a=1), 13)
         assert (sent.session, len(sent.topics)) == ((0, 0), 1)
-        session.answered(0)
+        session.succeeded(0)
 
 
 def test_a_topic_with_another_id_is_forgotten_and_asked_for():
     session = FetchSession()
     session.prepare(wanted(a=1), 13)
-    session.answered(99)
+    session.succeeded(99)
     other = {
-        TopicPartition("a", 0): FetchPosition(Topic("a", uuid.UUID(int=8)), FetchPartitionRequest(1, 0, 1))
+        TopicPartition("a", 0): FetchPosition(Topic("a", uuid.UUID(int=8)), 0, FetchPartitionRequest(1, 0, 1))
     }
     sent = session.prepare(other, 13)
     assert [topic.topic_id for topic in sent.topics] == [uuid.UUID(int=8)]

@@ -6,13 +6,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.produced import values
 
-from ottla.client.address import Address
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.errors import TimedOut
 from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.wire.address import Address
 
 
 async def test_a_moved_leader_is_looked_up_and_the_batch_sent_again(produce, peer):

@@ -4,11 +4,9 @@ import pytest
 from kio.schema.end_txn.v5 import EndTxnResponse
 from kio.schema.errors import ErrorCode
 
-from ottla.client.address import Address
 from ottla.client.cluster import Cluster
 from ottla.client.coordinators import CoordinatorKind
 from ottla.client.errors import ConnectionLost
-from ottla.client.in_flight import Reply
 from ottla.client.producer import ProducerOptions
 from ottla.client.producer.batch import Identity
 from ottla.client.producer.transaction_calls import TransactionCalls
@@ -16,6 +14,8 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ProducerFenced
 from ottla.protocol.schema.messages import response_encoder
 from ottla.protocol.types import NO_THROTTLE
+from ottla.wire.address import Address
+from ottla.wire.in_flight import Response
 
 BEFORE, AFTER = Identity(7, 3), Identity(7, 4)
 LOST = ConnectionLost(Address("fake", 9092), "gone")
@@ -43,11 +43,11 @@ class FakeConnection:
         assert api_key == ApiKey.END_TXN
         return min(newest, self.newest)
 
-    async def post(self, api_key, version, body, timeout_ms):
+    async def send(self, api_key, version, body, timeout_ms):
         self.posted += 1
         if isinstance(self.short, Exception):
             raise self.short
-        return Reply(memoryview(response_encoder(api_key, version, 5)(self.short)), 0)
+        return Response(memoryview(response_encoder(api_key, version, 5)(self.short)), 0)
 
     async def request(self, request, response_type, *, timeout_ms, version):
         self.requested.append((version, request.producer_epoch, request.committed))

@@ -12,9 +12,10 @@ from tests.unit.coordinator.consumer_bench import (
     sync_request,
 )
 
+from ottla.coordinator.group.embedded_protocol import encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.migration_protocol import decode_assignment, encode_assignment
 from ottla.coordinator.group.requests import Joined, Synced
+from ottla.protocol.consumer_protocol import decode_assignment
 from ottla.protocol.errors import RebalanceInProgress
 
 
@@ -41,9 +42,9 @@ class ClassicMember:
         )
         synced = self.bench.call(GroupMachine.sync, request)
         assert isinstance(synced, Synced)
-        self.owned = {
-            topic: list(indexes) for topic, indexes in decode_assignment(synced.assignment).partitions
-        }
+        self.owned = {}
+        for topic, index in decode_assignment(synced.assignment).partitions:
+            self.owned.setdefault(topic, []).append(index)
 
     def beat(self) -> None:
         self.bench.call(

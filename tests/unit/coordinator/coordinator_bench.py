@@ -11,7 +11,6 @@ from ottla.api.dispatcher import Dispatcher
 from ottla.api.support.context import ProducerIds
 from ottla.api.support.produce_scheduler import ProduceScheduler
 from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
-from ottla.broker.transaction_peers import TransactionPeers
 from ottla.common.clock import ManualClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
@@ -20,6 +19,7 @@ from ottla.controller.runner import Controller
 from ottla.coordinator.group.record_codec import decode_record
 from ottla.coordinator.group.records import Record
 from ottla.coordinator.groups import GroupCoordinator
+from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectory
@@ -98,7 +98,8 @@ class CoordinatorBench:
             lambda: self.config,
             self.clock,
             self.producer_ids.next,
-            TransactionPeers(lambda: cast(Any, self.services)),
+            MarkerAppender(self.partitions, self.groups),
+            cast(Any, None),
         )
         self.services = SimpleNamespace(
             node_id=1,

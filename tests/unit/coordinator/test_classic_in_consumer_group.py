@@ -13,7 +13,7 @@ from tests.unit.coordinator.consumer_bench import (
 )
 
 from ottla.coordinator.group.consumer import events
-from ottla.coordinator.group.consumer.partitions import to_record
+from ottla.coordinator.group.consumer.partitions import in_order
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver
 from ottla.protocol.errors import (
@@ -126,7 +126,7 @@ def test_a_classic_member_that_does_not_join_again_in_time_is_removed(bench: Ben
     assert classic.member_id in bench.group.members
     bench.pass_time(500)
     assert classic.member_id not in bench.group.members
-    assert bench.beat("new", 2).assignment == to_record(parts("orders", *ALL))
+    assert bench.beat("new", 2).assignment == in_order(parts("orders", *ALL))
 
 
 def test_a_classic_member_that_does_not_collect_its_assignment_in_time_is_removed(bench: Bench) -> None:
@@ -154,4 +154,4 @@ def test_classic_members_leave(bench: Bench) -> None:
     leavers = (Leaver(first.member_id), Leaver("nobody"), Leaver(second.member_id), Leaver(first.member_id))
     results = bench.call(GroupMachine.leave, GROUP, leavers)
     assert [type(each) for each in results] == [type(None), UnknownMemberId, type(None), type(None)]
-    assert bench.beat("new", 2).assignment == to_record(parts("orders", *ALL))
+    assert bench.beat("new", 2).assignment == in_order(parts("orders", *ALL))

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, settle
 
 from ottla.coordinator.group.consumer.group import ConsumerState
-from ottla.coordinator.group.consumer.partitions import to_record
+from ottla.coordinator.group.consumer.partitions import in_order
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.errors import FencedInstanceId, NonEmptyGroup, UnknownMemberId, UnreleasedInstanceId
 
@@ -23,7 +23,7 @@ def test_a_member_that_leaves_leaves_its_partitions_to_the_others(bench: Bench) 
     settle(bench, "a", "b")
     left = bench.beat("b", -1)
     assert (left.member_epoch, left.assignment) == (-1, None)
-    assert bench.beat("a", 2).assignment == to_record(parts("orders", *ALL))
+    assert bench.beat("a", 2).assignment == in_order(parts("orders", *ALL))
     with pytest.raises(UnknownMemberId):
         bench.beat("b", 2)
 
@@ -46,7 +46,7 @@ def test_a_silent_member_is_removed_when_its_session_ends(bench: Bench) -> None:
     bench.join("b", "orders")
     bench.pass_time(20_000)
     assert set(bench.group.members) == {"b"}
-    assert bench.beat("b", 2).assignment == to_record(parts("orders", *ALL))
+    assert bench.beat("b", 2).assignment == in_order(parts("orders", *ALL))
 
 
 def test_a_member_that_does_not_give_up_partitions_in_time_is_removed(bench: Bench) -> None:
@@ -60,7 +60,7 @@ def test_a_member_that_does_not_give_up_partitions_in_time_is_removed(bench: Ben
     assert set(bench.group.members) == {"a", "b"}
     bench.pass_time(10_000)
     assert set(bench.group.members) == {"b"}
-    assert bench.beat("b", 2).assignment == to_record(parts("orders", *ALL))
+    assert bench.beat("b", 2).assignment == in_order(parts("orders", *ALL))
 
 
 def test_a_member_that_gave_up_partitions_in_time_is_not_removed(bench: Bench) -> None:
@@ -100,7 +100,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(bench:
     epoch = bench.group.epoch
     assert bench.beat("b", 2).assignment is None
     back = bench.join("a2", "orders", instance_id="a")
-    assert (back.member_epoch, back.assignment) == (2, to_record(parts("orders", 0, 1, 2)))
+    assert (back.member_epoch, back.assignment) == (2, in_order(parts("orders", 0, 1, 2)))
     assert bench.group.epoch == epoch
     assert set(bench.group.members) == {"a2", "b"}
     assert bench.group.state is ConsumerState.STABLE
@@ -138,4 +138,4 @@ def test_what_a_static_member_was_to_give_up_is_free_once_its_process_is_gone(be
     bench.join("b", "orders")
     bench.beat("a1", 1, instance_id="a", owned=parts("orders", *ALL))
     bench.beat("a1", -2, instance_id="a")
-    assert bench.beat("b", 2).assignment == to_record(parts("orders", 3, 4, 5))
+    assert bench.beat("b", 2).assignment == in_order(parts("orders", 3, 4, 5))

@@ -8,7 +8,7 @@ from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, sett
 
 from ottla.coordinator.group.consumer.group import ConsumerState
 from ottla.coordinator.group.consumer.member import MemberState
-from ottla.coordinator.group.consumer.partitions import size, to_record
+from ottla.coordinator.group.consumer.partitions import in_order, size
 from ottla.metadata.image import diff_images
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (
@@ -33,7 +33,7 @@ def bench() -> Bench:
 def test_the_first_member_gets_everything_at_once(bench: Bench) -> None:
     beat = bench.join("a", "orders")
     assert (beat.member_id, beat.member_epoch, beat.heartbeat_interval_ms) == ("a", 1, 5000)
-    assert beat.assignment == to_record(parts("orders", *ALL))
+    assert beat.assignment == in_order(parts("orders", *ALL))
     assert bench.group.state is ConsumerState.STABLE
 
 
@@ -47,7 +47,7 @@ def test_an_answer_tells_the_assignment_only_if_it_changed_or_all_was_asked(benc
     full = bench.beat(
         "a", 1, subscribed_topics=("orders",), rebalance_timeout_ms=60_000, owned=parts("orders", *ALL)
     )
-    assert full.assignment == to_record(parts("orders", *ALL))
+    assert full.assignment == in_order(parts("orders", *ALL))
 
 
 def test_a_heartbeat_without_news_writes_nothing(bench: Bench) -> None:
@@ -65,7 +65,7 @@ def test_a_partition_moves_only_after_its_owner_gave_it_up(bench: Bench) -> None
 
     told = bench.beat("a", 1, owned=parts("orders", *ALL))
     assert told.member_epoch == 1, "it stays in its epoch until it has given up what it is to give up"
-    assert told.assignment == to_record(parts("orders", 0, 1, 2))
+    assert told.assignment == in_order(parts("orders", 0, 1, 2))
     assert bench.group.members["a"].holding.state is MemberState.UNREVOKED_PARTITIONS
     assert bench.beat("b", 2).assignment is None, "nothing is free yet"
     assert bench.group.members["b"].holding.state is MemberState.UNRELEASED_PARTITIONS
@@ -73,7 +73,7 @@ def test_a_partition_moves_only_after_its_owner_gave_it_up(bench: Bench) -> None
     assert bench.beat("a", 1).member_epoch == 1, "saying nothing is not saying that it gave them up"
     assert bench.beat("a", 1, owned=parts("orders", 0, 1, 2, 5)).member_epoch == 1, "nor is half of it"
     assert bench.beat("a", 1, owned=parts("orders", 0, 1, 2)).member_epoch == 2
-    assert bench.beat("b", 2).assignment == to_record(parts("orders", 3, 4, 5))
+    assert bench.beat("b", 2).assignment == in_order(parts("orders", 3, 4, 5))
     assert bench.group.state is ConsumerState.STABLE
 
 
@@ -83,7 +83,7 @@ def test_a_member_may_have_back_what_it_was_told_to_give_up(bench: Bench) -> Non
     bench.beat("a", 1, owned=parts("orders", *ALL))
     bench.beat("b", -1)
     beat = bench.beat("a", 1, owned=parts("orders", 0, 1, 2))
-    assert beat.assignment == to_record(parts("orders", *ALL))
+    assert beat.assignment == in_order(parts("orders", *ALL))
 
 
 def test_partitions_come_piece_by_piece_as_others_give_them_up(bench: Bench) -> None:
@@ -148,7 +148,7 @@ def test_a_fenced_member_that_joins_again_keeps_its_place(bench: Bench) -> None:
     settle(bench, "a", "b")
     written = bench.group.epoch
     beat = bench.join("a", "orders")
-    assert (beat.member_epoch, beat.assignment) == (2, to_record(parts("orders", 0, 1, 2)))
+    assert (beat.member_epoch, beat.assignment) == (2, in_order(parts("orders", 0, 1, 2)))
     assert bench.group.epoch == written
 
 
@@ -157,7 +157,7 @@ def test_joining_again_is_a_way_of_saying_that_one_has_nothing(bench: Bench) -> 
     bench.join("b", "orders")
     bench.beat("a", 1, owned=parts("orders", *ALL))
     beat = bench.join("a", "orders")
-    assert (beat.member_epoch, beat.assignment) == (2, to_record(parts("orders", 0, 1, 2)))
+    assert (beat.member_epoch, beat.assignment) == (2, in_order(parts("orders", 0, 1, 2)))
 
 
 def test_the_groups_epoch_goes_up_when_members_come_go_or_change_their_mind(bench: Bench) -> None:
@@ -177,7 +177,7 @@ def test_the_groups_epoch_goes_up_when_members_come_go_or_change_their_mind(benc
 def test_what_a_member_does_not_want_any_more_is_taken_from_it_at_once(bench: Bench) -> None:
     bench.join("a", "orders", "payments")
     beat = bench.beat("a", 1, subscribed_topics=("payments",))
-    assert beat.assignment == to_record(parts("payments", 0, 1, 2))
+    assert beat.assignment == in_order(parts("payments", 0, 1, 2))
     assert bench.group.members["a"].holding.revoking == parts("orders", *ALL)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinator.group.regex_program import matching
+from ottla.coordinator.group.regex import matching
 from ottla.protocol.errors import InvalidRegularExpression
 
 names = st.text(st.sampled_from("ab1_-."), min_size=1, max_size=8)

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, parts, settle
 
 from ottla.coordinator.group.consumer import events
-from ottla.coordinator.group.consumer.partitions import to_record
+from ottla.coordinator.group.consumer.partitions import in_order
 from ottla.coordinator.group.records import ConsumerTopicsKey, ConsumerTopicsValue, Record
 from ottla.protocol.errors import InvalidRegularExpression
 
@@ -20,27 +20,27 @@ def bench() -> Bench:
 def test_a_topic_that_is_created_is_assigned_with_the_next_heartbeat(bench: Bench) -> None:
     bench.join("a", "orders", "invoices")
     bench.change_topics({"orders": 6, "payments": 3, "invoices": 1})
-    assert bench.beat("a", 1).assignment == to_record(parts("invoices", 0) | parts("orders", *ALL))
+    assert bench.beat("a", 1).assignment == in_order(parts("invoices", 0) | parts("orders", *ALL))
 
 
 def test_more_partitions_are_assigned_with_the_next_heartbeat(bench: Bench) -> None:
     bench.join("a", "payments")
     bench.change_topics({"payments": 5})
-    assert bench.beat("a", 1).assignment == to_record(parts("payments", 0, 1, 2, 3, 4))
+    assert bench.beat("a", 1).assignment == in_order(parts("payments", 0, 1, 2, 3, 4))
     assert bench.group.epoch == 2
 
 
 def test_a_deleted_topic_is_taken_away(bench: Bench) -> None:
     bench.join("a", "orders", "payments")
     bench.change_topics({"orders": 6})
-    assert bench.beat("a", 1).assignment == to_record(parts("orders", *ALL))
+    assert bench.beat("a", 1).assignment == in_order(parts("orders", *ALL))
 
 
 def test_a_topic_that_was_made_anew_is_another_one(bench: Bench) -> None:
     bench.join("a", "payments")
     bench.change_topics({"payments": 3}, ids={"payments": 1})
     assert bench.beat("a", 1, owned=parts("payments", 0, 1, 2)).assignment == ()
-    assert bench.beat("a", 1, owned={}).assignment == to_record(parts("payments", 0, 1, 2, version=1))
+    assert bench.beat("a", 1, owned={}).assignment == in_order(parts("payments", 0, 1, 2, version=1))
 
 
 def test_changes_of_other_topics_change_nothing(bench: Bench) -> None:
@@ -55,7 +55,7 @@ def test_changes_while_there_was_no_coordinator_are_noticed(bench: Bench) -> Non
     bench.join("a", "payments")
     bench.change_topics({"payments": 4})
     bench.fail_over()
-    assert bench.beat("a", 1).assignment == to_record(parts("payments", 0, 1, 2, 3))
+    assert bench.beat("a", 1).assignment == in_order(parts("payments", 0, 1, 2, 3))
 
 
 def test_the_record_of_topics_that_kafka_4_0_kept_is_removed(bench: Bench) -> None:
@@ -70,16 +70,16 @@ def test_the_record_of_topics_that_kafka_4_0_kept_is_removed(bench: Bench) -> No
 
 def test_a_regular_expression_subscribes_to_all_topics_that_match_it(bench: Bench) -> None:
     beat = bench.join("a", subscribed_regex="(orders|pay.*)")
-    assert beat.assignment == to_record(parts("orders", *ALL) | parts("payments", 0, 1, 2))
+    assert beat.assignment == in_order(parts("orders", *ALL) | parts("payments", 0, 1, 2))
     bench.change_topics({"orders": 6, "payments": 3, "payroll": 1})
-    assert bench.beat("a", 1).assignment == to_record(
+    assert bench.beat("a", 1).assignment == in_order(
         parts("orders", *ALL) | parts("payments", 0, 1, 2) | parts("payroll", 0)
     )
 
 
 def test_names_and_a_regular_expression_add_up(bench: Bench) -> None:
     beat = bench.join("a", "orders", subscribed_regex="pay.*")
-    assert beat.assignment == to_record(parts("orders", *ALL) | parts("payments", 0, 1, 2))
+    assert beat.assignment == in_order(parts("orders", *ALL) | parts("payments", 0, 1, 2))
 
 
 def test_a_regular_expression_that_nobody_uses_any_more_is_forgotten(bench: Bench) -> None:

@@ -5,8 +5,8 @@ from tests.unit.coordinator.classic_members import ClassicMember, classic_group,
 from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, join_request, parts, subscription
 
 from ottla.coordinator.group.classic.group import ClassicGroup, State
+from ottla.coordinator.group.embedded_protocol import encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.migration_protocol import encode_assignment
 from ottla.coordinator.group.requests import Leaver
 from ottla.protocol.errors import FencedInstanceId, RebalanceInProgress, UnknownMemberId
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinator.group.record_codec import decode_record, encode_record
+from ottla.coordinator.group.record_codec import OFFSET, decode_record, encode_record
 from ottla.coordinator.group.records import (
     ClassicMemberValue,
+    ClassicProtocol,
     ConsumerCurrentMemberKey,
     ConsumerCurrentMemberValue,
     ConsumerGroupKey,
@@ -32,7 +33,9 @@ from ottla.coordinator.group.records import (
     OffsetValue,
     Record,
     StoredMember,
+    StoredPartitions,
 )
+from ottla.coordinator.record_schema import KeyCodec
 from ottla.protocol.errors import InvalidRequest, KafkaError
 
 T0 = 1_700_000_000_000
@@ -41,7 +44,7 @@ OFFSET_KEY = "000100016700066f726465727300000003"
 GROUP_KEY = "0002000167"
 MEMBER = StoredMember("m1", "i1", "c", "/h", 9000, 6000, b"\x01\x02", b"\x03")
 CONSUMER_MEMBER = ConsumerMemberValue("i", None, "c", "/h", ("a", "b"), "x.*", 5000, "uniform")
-CLASSIC = ClassicMemberValue(6000, (("range", b"\x09\x08"),))
+CLASSIC = ClassicMemberValue(6000, (ClassicProtocol("range", b"\x09\x08"),))
 
 
 def offset(leader_epoch: int = -1, expire_ms: int = -1) -> Record:
@@ -93,14 +96,19 @@ WRITTEN = [
     ),
     (Record(ConsumerTargetKey("g"), ConsumerTargetValue(4)), "0006000167", "00000000000400"),
     (
-        Record(ConsumerTargetMemberKey("g", "m1"), ConsumerTargetMemberValue(((TOPIC_ID, (0, 5)),))),
+        Record(
+            ConsumerTargetMemberKey("g", "m1"),
+            ConsumerTargetMemberValue((StoredPartitions(TOPIC_ID, (0, 5)),)),
+        ),
         "000700016700026d31",
         "000002000000000000000100000000000000020300000000000000050000",
     ),
     (
         Record(
             ConsumerCurrentMemberKey("g", "m1"),
-            ConsumerCurrentMemberValue(3, 2, 1, ((TOPIC_ID, (0,)),), ((TOPIC_ID, (5,)),)),
+            ConsumerCurrentMemberValue(
+                3, 2, 1, (StoredPartitions(TOPIC_ID, (0,)),), (StoredPartitions(TOPIC_ID, (5,)),)
+            ),
         ),
         "000800016700026d31",
         "00000000000300000002010200000000000000010000000000000002020000000000020000000000000001000000000000000202"
@@ -247,3 +255,11 @@ def test_groups_survive_the_way_to_bytes_and_back(group_id: str, value: GroupVal
 def test_offsets_survive_the_way_to_bytes_and_back(key: OffsetKey, value: OffsetValue) -> None:
     record = Record(key, value)
     assert decode_record(*encode_record(record)) == record
+
+
+@settings(max_examples=60)
+@given(key=st.builds(OffsetKey, names, names, int32), value=offsets)
+def test_the_fast_path_of_offsets_is_the_declared_layout(key: OffsetKey, value: OffsetValue) -> None:
+    raw_key, raw_value = encode_record(Record(key, value))
+    assert (raw_key, raw_value) == (KeyCodec(1, OffsetKey).encode(key), OFFSET.encode(value))
+    assert OFFSET.decode(OFFSET.encode(value)) == value

@@ -15,8 +15,8 @@ from tests.unit.coordinator.consumer_bench import (
 from ottla.coordinator.group.classic.group import ClassicGroup, State
 from ottla.coordinator.group.consumer.group import ConsumerState
 from ottla.coordinator.group.consumer.partitions import size
+from ottla.coordinator.group.embedded_protocol import encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.migration_protocol import encode_assignment
 from ottla.coordinator.group.requests import Leaver
 from ottla.protocol.errors import GroupIdNotFound, GroupMaxSizeReached, RebalanceInProgress
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.errors import ErrorCode
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.support.group_calls import now
+from ottla.api.support.group_calls import await_reply
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.coordinator import partitions
@@ -51,20 +52,25 @@ async def bench() -> AsyncIterator[CoordinatorBench]:
 
 async def begin(bench: CoordinatorBench, *partitions: TopicPartition, **wanted: Any) -> Producer:
     initiated = await bench.transactions.init_producer_id(InitRequest("t", 60_000, **wanted))
-    await now(bench.transactions.add_partitions("t", initiated.producer, frozenset(partitions or (A,))))
+    await await_reply(
+        bench.transactions.add_partitions("t", initiated.producer, frozenset(partitions or (A,)))
+    )
     return initiated.producer
 
 
 async def end(bench: CoordinatorBench, producer: Producer, commit: bool = True) -> Producer:
-    ended: Producer = await now(bench.transactions.end(EndRequest("t", producer, commit, bumps_epoch=True)))
+    ended: Producer = await await_reply(
+        bench.transactions.end(EndRequest("t", producer, commit, bumps_epoch=True))
+    )
     return ended
 
 
 def send_by(bench: CoordinatorBench, send: Any) -> None:
     """Let all markers be sent by `send`, also those that could be written here at once."""
-    sender: Any = bench.transactions._sender
-    sender.send = send
-    sender.write_here = lambda marker, partitions: []
+    writer: Any = bench.transactions._markers
+    writer._deliver = send
+    appender: Any = bench.transactions.marker_appender
+    appender.append_committed = lambda marker, partitions: []
 
 
 async def completed(bench: CoordinatorBench) -> Transaction:
@@ -147,7 +153,7 @@ async def test_a_partition_that_cannot_be_written_is_tried_again(
     after = await end(bench, producer)
     await asyncio.sleep(0)
     with pytest.raises(ConcurrentTransactions):
-        await now(bench.transactions.add_partitions("t", after, frozenset({A})))
+        await await_reply(bench.transactions.add_partitions("t", after, frozenset({A})))
     bench.disk.heal()
     await completed(bench)
     assert markers(bench, B) == [after]
@@ -155,13 +161,12 @@ async def test_a_partition_that_cannot_be_written_is_tried_again(
 
 async def test_while_it_ends_only_partitions_without_a_marker_are_described(bench: CoordinatorBench) -> None:
     producer = await begin(bench, A, B)
-    sender: Any = bench.transactions._sender
     held = asyncio.Event()
-    real_send = sender.send
+    real_send = bench.transactions._markers._deliver
 
-    async def send(node_id: int, request: Any) -> Any:
+    async def send(*markers: Any) -> Any:
         await held.wait()
-        return await real_send(node_id, request)
+        return await real_send(*markers)
 
     send_by(bench, send)
     await end(bench, producer)
@@ -202,7 +207,7 @@ async def test_a_partition_that_is_ahead_of_its_coordinator_does_not_block_the_i
 ) -> None:
     producer = await begin(bench, A, B)
     write_ahead(bench, A, producer)
-    await now(bench.transactions.end(EndRequest("t", producer, commit, bumps_epoch)))
+    await await_reply(bench.transactions.end(EndRequest("t", producer, commit, bumps_epoch)))
     found = await completed(bench)
     assert found.state == (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
     assert markers(bench, A) == [(producer.producer_id, LAST_EPOCH)]
@@ -210,7 +215,7 @@ async def test_a_partition_that_is_ahead_of_its_coordinator_does_not_block_the_i
     assert bench.partitions.get(*A).log.producers.first_open_offset() is None
     # The old producer is fenced; the next one is none that A has ever seen.
     with pytest.raises(ProducerFenced):
-        await now(bench.transactions.add_partitions("t", producer, frozenset({A})))
+        await await_reply(bench.transactions.add_partitions("t", producer, frozenset({A})))
     after = await begin(bench, A)
     assert after.producer_id != producer.producer_id
     assert await end(bench, after)
@@ -240,7 +245,7 @@ async def test_what_was_decided_before_a_crash_is_carried_out_after_it(commit: b
     await bench.transactions.find("t")
     producer = await begin(bench)
 
-    async def send(node_id: int, request: Any) -> Any:
+    async def send(*markers: Any) -> Any:
         raise OSError("cut off")
 
     send_by(bench, send)
@@ -280,7 +285,7 @@ async def test_partitions_are_verified_or_added(bench: CoordinatorBench) -> None
     producer = await begin(bench)
 
     async def verify(*args: Any, **kwargs: Any) -> Any:
-        return await now(bench.transactions.verify(*args, **kwargs))
+        return await await_reply(bench.transactions.verify(*args, **kwargs))
 
     assert await verify("t", *producer, [A], add=False) == {A: None}
     found = await verify("t", *producer, [A, B], add=False)
@@ -298,7 +303,9 @@ async def test_another_broker_verifies_what_it_coordinates(
 ) -> None:
     asked: list[AddPartitionsToTxnRequest] = []
 
-    async def send(node_id: int, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    async def call(
+        node_id: int, api_key: int, version: int, request: AddPartitionsToTxnRequest, *, channel: str
+    ) -> AddPartitionsToTxnResponse:
         asked.append(request)
         result = AddPartitionsToTxnPartitionResult(
             partition_index=i32(0), partition_error_code=ErrorCode.producer_fenced
@@ -312,10 +319,9 @@ async def test_another_broker_verifies_what_it_coordinates(
             ),
         )
 
-    sender: Any = bench.transactions._sender
-    sender.send = send
+    monkeypatch.setattr(bench.transactions, "_brokers", SimpleNamespace(call=call))
     monkeypatch.setattr(bench.transactions._shards, "leader_of", lambda _: 7)
-    found = await now(bench.transactions.verify("t", 5, 1, [A], add=False))
+    found = await await_reply(bench.transactions.verify("t", 5, 1, [A], add=False))
     assert isinstance(found[A], ProducerFenced)
     (transaction,) = asked[0].transactions
     assert transaction.verify_only
@@ -328,13 +334,12 @@ async def test_a_coordinator_that_cannot_be_reached_is_not_available(
 ) -> None:
     """Clients know nothing of the network between brokers: NETWORK_EXCEPTION would be news to them."""
 
-    async def send(node_id: int, request: Any) -> Any:
+    async def call(*request: Any, channel: str) -> Any:
         raise error
 
-    sender: Any = bench.transactions._sender
-    sender.send = send
+    monkeypatch.setattr(bench.transactions, "_brokers", SimpleNamespace(call=call))
     monkeypatch.setattr(bench.transactions._shards, "leader_of", lambda _: 7)
-    found = await now(bench.transactions.verify("t", 5, 1, [A], add=True))
+    found = await await_reply(bench.transactions.verify("t", 5, 1, [A], add=True))
     assert isinstance(found[A], CoordinatorNotAvailable)
 
 
@@ -389,18 +394,13 @@ async def test_a_coordinator_that_was_replaced_leaves_the_markers_to_the_next(
     bench: CoordinatorBench,
 ) -> None:
     producer = await begin(bench)
-    sender: Any = bench.transactions._sender
     attempts = []
-    real_send = sender.send
+    real_send = bench.transactions._markers._deliver
 
-    async def send(node_id: int, request: Any) -> Any:
-        attempts.append(request)
-        response = await real_send(node_id, request)
-        for marker in response.markers:
-            for topic in marker.topics:
-                for each in topic.partitions:
-                    object.__setattr__(each, "error_code", ErrorCode.transaction_coordinator_fenced)
-        return response
+    async def send(*markers: Any) -> Any:
+        attempts.append(markers)
+        results = await real_send(*markers)
+        return dict.fromkeys(results, ErrorCode.transaction_coordinator_fenced)
 
     send_by(bench, send)
     await end(bench, producer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +59,73 @@ def test_a_record_is_laid_out_as_kafka_lays_it_out() -> None:
         "0000000000000002 0000000000000001"  # updated, started
         "01 02 02 0002"  # one tagged field: the version
     )
+
+
+T0 = 1_700_000_000_000
+PARTITIONS = frozenset({TopicPartition("b", 1), TopicPartition("a", 7), TopicPartition("a", 2)})
+TOPICS = "030261030000000200000007000262020000000100"
+UPDATED, NEVER = "0000018bcfe56800", "ffffffffffffffff"
+TIMES = f"{UPDATED}0000018bcfe567fb"
+
+
+def transaction(state: State, partitions: bool = True, epoch: int = 3, **fields: Any) -> Transaction:
+    parts = PARTITIONS if partitions else frozenset()
+    return Transaction(Producer(5, epoch), 60_000, state, T0, T0 - 5, parts, **fields)
+
+
+# What version 1.0 wrote, before the layout was declared (record_schema.py).
+GOLDEN = [
+    (
+        Transaction(Producer(5, 3), 60_000, State.EMPTY, T0),
+        "0003",
+        "00 00 0000018bcfe56800ffffffffffffffff 00",
+    ),
+    (transaction(State.ONGOING), "0003", f"01 {TOPICS} {TIMES} 00"),
+    (
+        transaction(State.PREPARE_COMMIT, version=2, last=Producer(5, 2)),
+        "0003",
+        f"02 {TOPICS} {TIMES} 03 00080000000000000005 02020002 bb550400000201",
+    ),
+    (
+        transaction(
+            State.PREPARE_ABORT, epoch=32767, version=2, last=Producer(5, 32766), next=Producer(9, 0)
+        ),
+        "7fff",
+        f"03 {TOPICS} {TIMES} 05 00080000000000000005 01080000000000000009 02020002 03020000 bb5504007ffe01",
+    ),
+    (
+        transaction(State.ONGOING, is_two_phase=True, principal="User:ä"),
+        "0003",
+        f"01 {TOPICS} {TIMES} 01 bb550b01ffff08557365723ac3a4",
+    ),
+    (
+        transaction(
+            State.ONGOING, next=Producer(5, 4), is_two_phase=True, is_prepared=True, principal="User:x"
+        ),
+        "0003",
+        f"01 {TOPICS} {TIMES} 03 01080000000000000005 03020004 bb550a03ffff07557365723a78",
+    ),
+    (
+        transaction(State.COMPLETE_COMMIT, partitions=False, version=2, last=Producer(5, 2)),
+        "0003",
+        f"04 00 {TIMES} 03 00080000000000000005 02020002 bb550400000201",
+    ),
+    (transaction(State.COMPLETE_ABORT, partitions=False), "0003", f"05 00 {TIMES} 00"),
+    (
+        Transaction(Producer(5, 3), 60_000, State.DEAD, T0),
+        "0003",
+        "06 00 0000018bcfe56800ffffffffffffffff 00",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "epoch", "rest"), GOLDEN)
+def test_the_bytes_of_every_kind_of_record_stay_as_they_are(
+    value: Transaction, epoch: str, rest: str
+) -> None:
+    raw = bytes.fromhex(f"0001 0000000000000005 {epoch} 0000ea60 {rest}")
+    assert encode_record(Record("tid", value)) == (bytes.fromhex("00000003746964"), raw)
+    assert decode_record(bytes.fromhex("00000003746964"), raw) == Record("tid", value)
 
 
 def test_version_0_of_old_brokers_is_read() -> None:

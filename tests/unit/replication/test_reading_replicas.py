@@ -16,12 +16,12 @@ from ottla.api.delete_records import delete_records
 from ottla.api.fetch import fetch
 from ottla.api.list_offsets import end_not_known
 from ottla.api.support.context import RequestContext
-from ottla.client.connection import milliseconds
 from ottla.common.file_range import FileRange
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import LeaderNotAvailable, OffsetNotAvailable
 from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import i32, i64
+from ottla.wire.connection import milliseconds
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 BODY_AT = 9

@@ -105,10 +105,10 @@ if TYPE_CHECKING:
     from ottla.coordinator.transactions import TransactionCoordinator
     from ottla.log.log_directory import LogDirectory
     from ottla.metadata.state import ClusterState
-    from ottla.network.peer import Peers
     from ottla.replication.purgatory import Purgatory
     from ottla.replication.registry import PartitionRegistry
     from ottla.replication.replicator import Replicator
+    from ottla.wire.peers import Peers
 
 
 ANONYMOUS = "User:ANONYMOUS"

@@ -1,14 +1,15 @@
-"""Calls to a coordinator: most are answered at once, some when a rebalance is done.
+"""Calls to a coordinator, whose reply is there at once or comes later.
 
-A handler that is answered at once returns its response as it is, which costs no task; `then` makes the
-two ways look alike.
+On one replica nearly every reply is there at once: then a handler returns its response as it is, which costs
+no task. Replies that wait for a commit, or for other members, are futures. These functions treat both alike;
+the `try_` ones return a KafkaError instead of raising it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from ottla.coordinator.effects import Step
 from ottla.coordinator.group.machine import GroupMachine
@@ -16,6 +17,7 @@ from ottla.coordinator.groups import GroupCoordinator
 from ottla.protocol.errors import InvalidGroupId, KafkaError
 
 P = ParamSpec("P")
+T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -25,44 +27,49 @@ def check_group_id(group_id: str) -> None:
         raise InvalidGroupId("the group id is empty")
 
 
-def outcome(
+def try_call(
     groups: GroupCoordinator,
     group_id: str,
-    event: Callable[Concatenate[GroupMachine, int, int, P], Step],
+    event: Callable[Concatenate[GroupMachine, int, int, P], Step[T]],
     *args: P.args,
     **kwargs: P.kwargs,
-) -> Any:
-    """Return the reply to an event, or the KafkaError that it failed with; or a future for either."""
-    return outcome_of(partial(groups.call, group_id, event, *args, **kwargs))
-
-
-def outcome_of(call: Callable[[], Any]) -> Any:
-    """Return what `call` returns, or the KafkaError that it raises; or an awaitable for either."""
+) -> T | KafkaError | Awaitable[T | KafkaError]:
+    """Return the reply to an event on a group, or the KafkaError that it failed with; or a future for it."""
     try:
-        reply = call()
+        reply = groups.call(group_id, event, *args, **kwargs)
     except KafkaError as error:
         return error
-    return _settle(reply) if isinstance(reply, Awaitable) else reply
+    return try_await(reply) if isinstance(reply, asyncio.Future) else reply
 
 
-def then(reply: Any, respond: Callable[[Any], R]) -> R | Awaitable[R]:
-    """Return `respond(reply)`: at once, or when the reply is there."""
-    if isinstance(reply, Awaitable):
-        return _respond_later(reply, respond)
-    return respond(reply)
+async def try_ask(
+    groups: GroupCoordinator,
+    group_id: str,
+    event: Callable[Concatenate[GroupMachine, int, int, P], Step[T]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T | KafkaError:
+    """Wait for the reply to an event on a group; return the KafkaError that it failed with."""
+    try:
+        reply = groups.call(group_id, event, *args, **kwargs)
+        return await reply if isinstance(reply, asyncio.Future) else reply
+    except KafkaError as error:
+        return error
 
 
-async def now(reply: Any) -> Any:
-    """Wait for a reply, if there is anything to wait for."""
-    return await reply if isinstance(reply, Awaitable) else reply
-
-
-async def _settle(reply: Awaitable[Any]) -> Any:
+async def try_await(reply: Awaitable[T]) -> T | KafkaError:
+    """Wait for a reply; return the KafkaError that it failed with."""
     try:
         return await reply
     except KafkaError as error:
         return error
 
 
-async def _respond_later(reply: Awaitable[Any], respond: Callable[[Any], R]) -> R:
+async def await_reply(reply: T | Awaitable[T]) -> T:
+    """Wait for a reply, if it is not there yet."""
+    return await reply if isinstance(reply, Awaitable) else reply
+
+
+async def respond_later(reply: Awaitable[T], respond: Callable[[T], R]) -> R:
+    """Return `respond(reply)` when the reply is there."""
     return respond(await reply)

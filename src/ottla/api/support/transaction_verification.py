@@ -17,7 +17,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.api.support.group_calls import now
+from ottla.api.support.group_calls import await_reply
 from ottla.api.support.produce_scheduler import Steps
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import INTERNAL_TOPICS
@@ -189,12 +189,12 @@ async def _retry_while_busy(
 ) -> Outcome:
     try:
         async with asyncio.timeout(max(timeout_ms / 1000, MIN_TIMEOUT_S)):
-            outcome: Outcome = await now(answer)
+            outcome: Outcome = await await_reply(answer)
             for pause_s in RETRY_S:
                 if not _is_busy(outcome):
                     break
                 await asyncio.sleep(pause_s)
-                outcome = await now(ask())
+                outcome = await await_reply(ask())
             return outcome
     except TimeoutError:
         return dict.fromkeys(partitions, RequestTimedOut("the transaction's coordinator does not answer"))

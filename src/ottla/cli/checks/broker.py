@@ -12,14 +12,13 @@ from typing import TypeVar
 
 from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
 from ottla.cli.support.problem_kinds import ADVERTISED, LOGIN, NO_BROKER, NOT_KAFKA, TLS
-from ottla.client.address import Address
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
 from ottla.client.errors import AuthenticationFailed, BrokerUnreachable, ClientError, TlsFailed
-from ottla.client.reasons import reason_of, tls_reason
-from ottla.client.security import Security
 from ottla.protocol.errors import KafkaError
+from ottla.wire.address import Address
+from ottla.wire.connection import Connection, ConnectionOptions
+from ottla.wire.errors import reason_of, tls_reason
 
 T = TypeVar("T")
 
@@ -71,7 +70,7 @@ async def _tcp(address: Address, options: ClientOptions) -> Finding:
 async def _tls(address: Address, options: ClientOptions) -> Finding:
     if not options.uses_tls:
         return Finding("TLS", SKIPPED, f"security.protocol is {options.security_protocol}: not encrypted")
-    context = Security(options).tls
+    context = options.security().tls
     try:
         _, writer = await _in_time(asyncio.open_connection(address.host, address.port, ssl=context))
     except (OSError, TimeoutError) as error:
@@ -96,7 +95,8 @@ async def _handshake(address: Address, options: ClientOptions) -> Finding:
     began = time.monotonic()
     try:
         connection = await Connection.open(
-            address, client_id="ottla-doctor", timeout_ms=int(TIMEOUT_S * 1000), security=Security(options)
+            address,
+            ConnectionOptions("ottla-doctor", int(TIMEOUT_S * 1000), security=options.security()),
         )
     except AuthenticationFailed as error:
         return Finding("SASL", WRONG, str(error), "check sasl.mechanism, sasl.username, sasl.password", LOGIN)
@@ -105,7 +105,7 @@ async def _handshake(address: Address, options: ClientOptions) -> Finding:
     except (BrokerUnreachable, KafkaError, ClientError) as error:
         fix = "does it want TLS or a login? -X security.protocol=SASL_SSL ..."
         return Finding(name, WRONG, str(error), fix, NOT_KAFKA)
-    apis = len(connection.versions)
+    apis = len(connection.session.versions)
     connection.close()
     login = f" and accepts {options.sasl_mechanism}" if options.uses_sasl else ""
     return Finding(name, OK, f"{address} speaks it ({apis} APIs){login}, {_ms(began)}")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
 from ottla.cli.support.problem_kinds import NO_PACKAGE, NO_ZOOKEEPER
-from ottla.client.address import parse_address
-from ottla.client.reasons import reason_of
+from ottla.wire.address import parse_address
+from ottla.wire.errors import reason_of
 
 DEFAULT_PORT = 2181
 TIMEOUT_S = 5.0

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from ottla.cli.support.problems import Problem
-from ottla.client.address import parse_addresses
 from ottla.common.processes import die_with_parent
+from ottla.wire.address import parse_addresses
 
 LOOK_FOR_S = 1.0
 READY_WITHIN_S = 30.0

@@ -29,7 +29,6 @@ from ottla.cli.support.problem_kinds import (
 )
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.profiles import BOOTSTRAP_KEY
-from ottla.client.address import Address, parse_addresses
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import ConsumerOptions
@@ -48,6 +47,7 @@ from ottla.common.config.declaration import ConfigError
 from ottla.common.config.options import Options
 from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
+from ottla.wire.address import Address, parse_addresses
 
 Result = TypeVar("Result")
 AnyOptions = TypeVar("AnyOptions", bound=ClientOptions)

@@ -138,7 +138,7 @@ class AsyncAdmin(TopicAdmin):
     # The cluster.
 
     async def describe_cluster(self) -> ClusterInfo:
-        """Return the brokers, the controller, the partitions and the moves under way."""
+        """Return the brokers, the controller, the partitions and the running reassignments."""
         return await ClusterAdmin(self.cluster).describe()
 
     async def describe_partitions(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionDescription]:
@@ -152,7 +152,7 @@ class AsyncAdmin(TopicAdmin):
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Outcomes:
-        """Elect preferred leaders (None: of all partitions); with `unclean` anyone, where nobody leads."""
+        """Elect preferred leaders (None: of all partitions); with `unclean` any live replica."""
         return await ClusterAdmin(self.cluster).elect_leaders(partitions, unclean=unclean)
 
     async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
@@ -188,7 +188,7 @@ class AsyncAdmin(TopicAdmin):
         )
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """Return all about a transactional id; raise TransactionalIdNotFound if nobody knows it."""
+        """Return all about a transactional id; raise TransactionalIdNotFound if it does not exist."""
         return await Transactions(self.cluster).describe(transactional_id)
 
     async def abort_transaction(self, transactional_id: str) -> None:

@@ -28,12 +28,12 @@ from kio.schema.list_partition_reassignments.v0 import (
 )
 from kio.schema.unregister_broker.v0 import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-from ottla.client.address import Address
 from ottla.client.cluster import Cluster, PartitionInfo, TopicInfo
 from ottla.client.errors import ConnectionLost, error_for, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
 from ottla.protocol.types import BrokerId, TopicName, i8, i32
+from ottla.wire.address import Address
 
 # What brokers keep on their disks, and which replicas may lead.
 

@@ -21,9 +21,9 @@ from kio.schema.incremental_alter_configs.v1 import (
 from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
 from ottla.client.errors import ConnectionLost, raise_for
 from ottla.protocol.types import i8
+from ottla.wire.connection import Connection
 
 _TOPIC, _BROKER = i8(2), i8(4)
 _SET, _DELETE = i8(0), i8(1)

@@ -34,14 +34,14 @@ from ottla.client.admin.group_types import (
     OffsetAndMetadata,
 )
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
-from ottla.client.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, find_coordinator
 from ottla.client.errors import error_for, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from ottla.protocol.errors import GroupIdNotFound, InvalidRequest, KafkaError
 from ottla.protocol.types import GroupId, TopicName, i32, i64
+from ottla.wire.connection import Connection
 
 # Taking members out of a group from outside.
 
@@ -187,7 +187,7 @@ class Groups:
 
 async def _describe(connection: Connection, node_id: int, group_id: str) -> GroupDescription:
     """Ask for a group of the consumer protocol; if it is none, for a classic one."""
-    if ApiKey.CONSUMER_GROUP_DESCRIBE in connection.versions:
+    if ApiKey.CONSUMER_GROUP_DESCRIBE in connection.session.versions:
         try:
             return await _describe_consumer(connection, node_id, group_id)
         except GroupIdNotFound:
@@ -221,7 +221,7 @@ def _assigned(group: DescribedGroup, assignment: bytes) -> tuple[TopicPartition,
     if group.protocol_type != PROTOCOL_TYPE:
         return None
     try:
-        return decode_assignment(assignment)
+        return decode_assignment(assignment).partitions
     except InvalidRequest:
         return None
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, raise_for
-from ottla.client.fetching import FetchLimits, Position, fetch
 from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import CAUGHT_UP, Lag, first_unread, lag
@@ -23,11 +22,14 @@ from ottla.protocol.errors import (
     LeaderNotAvailable,
     UnknownTopicOrPartition,
 )
+from ottla.protocol.fetch_client import FetchPartitionRequest, FetchSettings, Topic
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.records import iter_record_heads
+from ottla.wire.calls import fetch
 
 FETCHES_AT_ONCE = 16
-ONE_BATCH = FetchLimits(max_wait_ms=0, min_bytes=0, partition_max_bytes=1)
+ONE_BATCH = FetchSettings(max_wait_ms=0, min_bytes=0, max_bytes=32 * 1024 * 1024, isolation_level=0)
+FETCH_TIMEOUT_MS = 10_000
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
 
@@ -94,15 +96,17 @@ async def record_times(
 async def _record_time(cluster: Cluster, partition: TopicPartition, offset: int, end: int) -> int | None:
     topic = await cluster.topic(partition.topic)
     connection = await cluster.broker(await cluster.leader(partition))
-    at = offset
-    while at < end:
-        (answer,) = await fetch(
-            connection, {partition: Position(at)}, {partition.topic: topic.topic_id}, ONE_BATCH
-        )
+    key = Topic(partition.topic, topic.topic_id)
+    position = offset
+    while position < end:
+        wanted = {key: {partition.partition: FetchPartitionRequest(position, -1, max_bytes=1)}}
+        reply = await fetch(connection, ONE_BATCH, wanted, timeout_ms=FETCH_TIMEOUT_MS)
+        raise_for(reply.error_code, "fetch")
+        ((_, _, (answer,)),) = reply.topics
         if answer.error_code:
             cluster.forget(partition.topic)
         raise_for(answer.error_code, str(partition))
-        before = at
+        before = position
         for header, batch in iter_batches(answer.records):
             try:
                 for record in iter_record_heads(batch, MAX_DECOMPRESSED_BYTES):
@@ -110,7 +114,7 @@ async def _record_time(cluster: Cluster, partition: TopicPartition, offset: int,
                         return record.timestamp
             except (CorruptMessage, InvalidRecord):
                 return header.max_timestamp
-            at = max(at, header.next_offset)  # compaction left nothing in this batch that counts
-        if at == before:
+            position = max(position, header.next_offset)  # compaction left no record of interest here
+        if position == before:
             return None
     return None

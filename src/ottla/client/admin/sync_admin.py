@@ -213,7 +213,7 @@ class Admin:
         return self._bridge.run(self._async.group_offsets(group_id))
 
     def group_lag(self, group_id: str) -> dict[TopicPartition, Measured]:
-        """Return how far behind a group is, in records and seconds, in each partition it has committed."""
+        """Return the lag of a group, in records and seconds, for each partition that it has committed."""
         return self._bridge.run(self._async.group_lag(group_id))
 
     def alter_group_offsets(
@@ -223,7 +223,7 @@ class Admin:
         self._bridge.run(self._async.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets of topics that the group does not subscribe to any more."""
+        """Delete offsets of topics that the group does not subscribe to any more."""
         self._bridge.run(self._async.delete_group_offsets(group_id, partitions))
 
     def delete_group(self, group_id: str) -> None:
@@ -241,7 +241,7 @@ class Admin:
     # The cluster.
 
     def describe_cluster(self) -> ClusterInfo:
-        """Return the brokers, the controller, the partitions and the moves under way."""
+        """Return the brokers, the controller, the partitions and the running reassignments."""
         return self._bridge.run(self._async.describe_cluster())
 
     def describe_partitions(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionDescription]:
@@ -255,7 +255,7 @@ class Admin:
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Outcomes:
-        """Elect preferred leaders (None: of all partitions); with `unclean` anyone, where nobody leads."""
+        """Elect preferred leaders (None: of all partitions); with `unclean` any live replica."""
         return self._bridge.run(self._async.elect_leaders(partitions, unclean=unclean))
 
     def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
@@ -263,11 +263,11 @@ class Admin:
         return self._bridge.run(self._async.reassign(targets))
 
     def list_reassignments(self) -> dict[TopicPartition, MoveInfo]:
-        """Return the partitions that are on their way to other brokers."""
+        """Return the partitions that are being reassigned."""
         return self._bridge.run(self._async.list_reassignments())
 
     def unregister_broker(self, node_id: int) -> None:
-        """Let the cluster forget a broker that is gone."""
+        """Unregister a broker that has stopped."""
         self._bridge.run(self._async.unregister_broker(node_id))
 
     def features(self) -> dict[str, int]:
@@ -292,7 +292,7 @@ class Admin:
         )
 
     def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """Return all about a transactional id; raise TransactionalIdNotFound if nobody knows it."""
+        """Return all about a transactional id; raise TransactionalIdNotFound if it does not exist."""
         return self._bridge.run(self._async.describe_transaction(transactional_id))
 
     def abort_transaction(self, transactional_id: str) -> None:
@@ -310,7 +310,7 @@ class Admin:
         return self._bridge.run(self._async.hanging_transactions(partitions, older_than_ms=older_than_ms))
 
     def abort_open_transaction(self, opened: OpenTransaction) -> None:
-        """Write an abort marker for a transaction that hangs: that no coordinator will end."""
+        """Write an abort marker for a hanging transaction, which no coordinator will end."""
         self._bridge.run(self._async.abort_open_transaction(opened))
 
     def describe_producers(

@@ -25,10 +25,10 @@ from kio.schema.write_txn_markers.v1 import WriteTxnMarkersRequest, WriteTxnMark
 from kio.schema.write_txn_markers.v1.request import WritableTxnMarker, WritableTxnMarkerTopic
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection, milliseconds
 from ottla.client.errors import raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.types import ProducerId, TopicName, TransactionalId, i8, i16, i32, i64
+from ottla.wire.connection import Connection, milliseconds
 
 # What partitions remember of the producers that wrote to them.
 

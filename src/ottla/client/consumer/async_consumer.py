@@ -11,21 +11,22 @@ from typing import Any, Self
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.core import ConsumerCore, Records
+from ottla.client.consumer.fetching.partition_state import Need
 from ottla.client.consumer.fetching.record import ConsumerRecord
 from ottla.client.consumer.membership.commits import CommitCallback
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, call_here
 from ottla.client.consumer.options import ConsumerOptions
-from ottla.client.consumer.queries import Queries
 from ottla.client.errors import ClientClosed, TimedOut
 from ottla.client.metadata import PartitionInfo
-from ottla.client.offsets import EARLIEST, LATEST, OffsetAndTime
+from ottla.client.offsets import EARLIEST, LATEST, OffsetAndTime, list_offsets
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
+from ottla.wire.backoff import within
 
 
-def nothing_came(timeout_ms: float) -> TimedOut:
-    """Return the error of who waits for a record in vain."""
+def no_record(timeout_ms: float) -> TimedOut:
+    """Return the error of a call that got no record within its timeout."""
     return TimedOut(f"no record came within {timeout_ms:g} ms")
 
 
@@ -36,10 +37,11 @@ class AsyncConsumer:
             async for record in consumer:
                 print(record.partition, record.offset, record.value)
 
-    It fetches ahead in the background. What a call has returned counts as dealt with when the next call is
-    made: only then is it committed (with enable_auto_commit), and only during calls do partitions come and
-    go. Brokers that are away are waited for, calls with a timeout return what there is; what does not pass
-    by itself (a refused login, a damaged batch, an offset that is gone) is raised from the next call.
+    It fetches ahead in the background. Records are considered processed once you make the next call: only
+    then are their offsets committed (with enable_auto_commit), and only during calls are partitions assigned
+    and revoked. While brokers are unavailable it retries, and calls with a timeout return the records that
+    there are; permanent errors (rejected credentials, a corrupt batch, an offset that was deleted) are
+    raised from the next call.
     """
 
     @accepts(ConsumerOptions)
@@ -52,7 +54,7 @@ class AsyncConsumer:
 
     @classmethod
     def on(cls, cluster: Cluster, options: ConsumerOptions | None = None, clock: Clock | None = None) -> Self:
-        """Return a consumer that shares what a cluster knows, and leaves it open when it is closed."""
+        """Return a consumer that uses the connections of a cluster, and does not close them."""
         consumer = cls.calling_listeners(options or ConsumerOptions(), call_here)
         consumer._cluster = cluster
         consumer._clock = clock
@@ -60,7 +62,7 @@ class AsyncConsumer:
 
     @classmethod
     def calling_listeners(cls, options: ConsumerOptions, caller: Caller) -> Self:
-        """Return a consumer that calls its listener's methods in a way of its own."""
+        """Return a consumer that calls its listener's methods through `caller`."""
         consumer = cls.__new__(cls)
         consumer.options = options
         consumer._cluster = consumer._clock = consumer._running = None
@@ -87,9 +89,9 @@ class AsyncConsumer:
                 yield more
 
     async def start(self) -> None:
-        """Connect to the cluster; if no broker is up, go on trying in the background.
+        """Connect to the cluster; if no broker is up, retry in the background.
 
-        Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
+        Raises permanent errors: AuthenticationFailed, TlsFailed and the like.
         """
         if self._running is None:
             core = ConsumerCore(self.options, self._cluster, self._clock, self._caller)
@@ -105,7 +107,7 @@ class AsyncConsumer:
         if self._running is not None:
             await self._running.close()
 
-    # What to read.
+    # Subscription.
 
     def subscribe(
         self,
@@ -114,30 +116,30 @@ class AsyncConsumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics, or all that a pattern is found in, together with the group.
+        """Subscribe to topics, or to all that a pattern matches, as a member of the group.
 
-        Takes the place of an earlier subscription. Partitions come with the next calls that ask for records.
+        Replaces an earlier subscription. Partitions are assigned during the next calls that return records.
         """
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         self._core.subscribe(names, pattern, listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or stop reading what was assigned by hand."""
+        """Leave the group, or drop the partitions that were assigned manually."""
         await self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; with a pattern, those found or assigned."""
+        """Return the subscribed topics; with a pattern, those that match or are assigned."""
         group = self._core.group
         if group is None or group.topics is None:
             return frozenset()
         return group.topics.names or frozenset(topic for topic, _ in self.assignment())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; nobody else takes part, even with a group_id (for its offsets)."""
+        """Read exactly these partitions, without rebalancing; a group_id is used for its offsets only."""
         self._core.assign(partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are read now."""
+        """Return the assigned partitions."""
         return self._core.assignment.partitions
 
     # Records.
@@ -145,7 +147,7 @@ class AsyncConsumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> Records:
-        """Return the next records by partition; wait for some, no longer than the timeout (None: ever)."""
+        """Return the next records by partition; wait for some up to the timeout (None: for ever)."""
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         return await self._core.take(timeout_s, max_records, frozenset(partitions) or None)
 
@@ -154,24 +156,24 @@ class AsyncConsumer:
         return await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
 
     async def getone(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> ConsumerRecord:
-        """Return the next record; wait for it, and raise TimedOut if there is none in time."""
+        """Return the next record; raise TimedOut if none comes within the timeout."""
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         core, only = self._core, frozenset(partitions) or None
         record = None
         while record is None:
             record = await core.take_one(timeout_s, only)
             if record is None and timeout_ms is not None:
-                raise nothing_came(timeout_ms)
+                raise no_record(timeout_ms)
         return record
 
     async def poll_arrow(
         self, timeout_ms: float | None = 0, max_records: int | None = None, *, with_headers: bool = False
     ) -> Any:
-        """Return what is there as one `pyarrow.Table`, without making an object of any record.
+        """Return the fetched records as one `pyarrow.Table`, without creating an object per record.
 
-        Its columns: topic, partition, offset, timestamp, timestamp_type, key, value, and headers if asked
-        for. It ends with a whole batch, so it may have more rows than `max_records`; by default it has all
-        that was fetched. Deserializers are not used.
+        Its columns: topic, partition, offset, timestamp, timestamp_type, key, value, and headers with
+        `with_headers`. It ends with a whole batch, so it may have more rows than `max_records`; by default it
+        has all records that were fetched. Deserializers are not used.
         """
         from ottla.client.consumer.fetching.arrow import to_table
 
@@ -181,41 +183,65 @@ class AsyncConsumer:
         with core.assignment.lock:
             return to_table(taken, with_headers)
 
-    # Where to read.
+    # Positions.
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on from an offset; with a leader epoch, only if the log still has what comes before it."""
-        self._queries.seek(partition, offset)
+        """Continue at an offset; with a leader epoch, only if the log was not truncated before it."""
+        wanted = _with_metadata(offset)
+        if wanted.offset < 0:
+            raise ValueError(f"an offset is 0 or more, not {wanted.offset}")
+        assignment = self._core.assignment
+        with assignment.lock:
+            assignment[partition].seek(wanted.offset, wanted.leader_epoch)
+        self._core.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record of these partitions, or of all."""
-        self._queries.seek_to(EARLIEST, partitions)
+        """Continue at the first record of these partitions, or of all."""
+        self._seek_to(EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record of these partitions, or of all."""
-        self._queries.seek_to(LATEST, partitions)
+        """Continue after the last record of these partitions, or of all."""
+        self._seek_to(LATEST, partitions)
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go to the first record at or after a time (or to the end) of these partitions, or of all."""
-        self._queries.seek_to(timestamp_ms, partitions)
+        """Continue at the first record at or after a time, else at the end; of these partitions or all."""
+        self._seek_to(timestamp_ms, partitions)
+
+    def _seek_to(self, time: int, partitions: Collection[TopicPartition]) -> None:
+        assignment = self._core.assignment
+        with assignment.lock:
+            for partition in partitions or assignment.partitions:
+                assignment[partition].require(Need.RESET, time)
+        self._core.wake()
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record; TimedOut if that cannot be found out in time."""
-        return await self._queries.position(partition, timeout_ms)
+        """Return the offset of the next record; raise TimedOut if it is not known within the timeout."""
+        timeout_ms = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        async with within(timeout_ms, f"the position of {partition} was not found"):
+            return await self._core.position(partition)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until `resume`."""
-        self._queries.pause(partitions)
+        """Return no records of these partitions until `resume`."""
+        assignment = self._core.assignment
+        with assignment.lock:
+            for partition in partitions:
+                assignment[partition].is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out records of these partitions again."""
-        self._queries.resume(partitions)
+        """Return records of these partitions again."""
+        assignment = self._core.assignment
+        for partition in partitions:
+            state = assignment[partition]
+            state.is_paused = False
+            if state.has_records:
+                assignment.line_up(state)
+        self._core.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are paused."""
-        return self._queries.paused()
+        """Return the paused partitions."""
+        return frozenset(state.partition for state in self._core.assignment if state.is_paused)
 
-    # Offsets of the group.
+    # Committed offsets.
 
     async def commit(
         self,
@@ -224,9 +250,10 @@ class AsyncConsumer:
     ) -> None:
         """Commit these offsets, each of the next record to read, or all positions.
 
-        Raises CommitFailed if the group has moved on.
+        Raises CommitFailed if the group has rebalanced in the meantime.
         """
-        await self._queries.commit(offsets, timeout_ms)
+        group = self._core.need_group("committing")
+        await group.commits.commit(self._to_commit(offsets), timeout_ms)
 
     def commit_async(
         self,
@@ -234,41 +261,64 @@ class AsyncConsumer:
         on_done: CommitCallback | None = None,
     ) -> asyncio.Task[None]:
         """Commit in the background, in the order of calls; `on_done` gets the offsets and the error."""
-        return self._queries.commit_async(offsets, on_done)
+        return self._core.need_group("committing").queue.post(self._to_commit(offsets), on_done)
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is None:
+            return self._core.assignment.consumed()
+        return {TopicPartition(*partition): _with_metadata(offset) for partition, offset in offsets.items()}
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed of partitions; None where it has nothing."""
-        return await self._queries.committed(partitions, timeout_ms)
+        """Return the committed offsets of partitions; None for those without one."""
+        wanted = [TopicPartition(*each) for each in partitions]
+        group = self._core.need_group("asking for committed offsets")
+        found = await group.commits.fetch(wanted, timeout_ms)
+        return {each: found.get(each) for each in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return who this consumer is in its group: for offsets in a producer's transaction."""
+        """Return the member id and generation in the group: to commit offsets in a producer's transaction."""
         return self._core.need_group("group metadata").signature
 
-    # What there is.
+    # Topics and partitions of the cluster.
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition."""
-        return await self._queries.offsets_at(EARLIEST, partitions)
+        found = await self._list_offsets({TopicPartition(*each): EARLIEST for each in partitions})
+        return {partition: answer.offset for partition, answer in found.items()}
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record of each partition; read_committed: the last stable one."""
-        return await self._queries.offsets_at(LATEST, partitions)
+        """Return the offset after the last record of each partition; read_committed: the last stable one."""
+        found = await self._list_offsets({TopicPartition(*each): LATEST for each in partitions})
+        return {partition: answer.offset for partition, answer in found.items()}
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTime | None]:
-        """Return the first record at or after each time (milliseconds); None where there is none."""
-        return await self._queries.offsets_for_times(times)
+        """Return offset and time of the first record at or after each time (ms); None if there is none."""
+        if any(time < 0 for time in times.values()):
+            raise ValueError("times are milliseconds since 1970; see beginning_offsets and end_offsets")
+        found = await self._list_offsets(times)
+        return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
+
+    async def _list_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime]:
+        level = int(self.options.reads_committed)
+        async with within(self.options.default_api_timeout_ms, "the offsets were not found"):
+            return await list_offsets(self._core.cluster, times, isolation_level=level)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the end of a partition as the last fetch showed it; None if there was none yet."""
-        return self._queries.highwater(partition)
+        """Return the high watermark of a partition as of the last fetch; None before the first one."""
+        found = self._core.assignment[partition].high_watermark
+        return None if found < 0 else found
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are left to read, as the last fetch showed it; None if none was yet."""
-        return self._queries.lag(partition)
+        """Return the lag in offsets as of the last fetch; None before the first one."""
+        state = self._core.assignment[partition]
+        end = state.last_stable_offset if self.options.reads_committed else state.high_watermark
+        return None if end < 0 or state.position < 0 else max(end - state.position, 0)
 
     async def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
@@ -277,7 +327,7 @@ class AsyncConsumer:
         return list(found.partitions.values())
 
     async def topics(self) -> frozenset[str]:
-        """Return the names of all topics that this client may see."""
+        """Return the names of all topics that this client is authorized to see."""
         cluster = self._core.cluster
         return frozenset(await cluster.retrying(lambda: cluster.refresh(None), patient=True))
 
@@ -287,6 +337,6 @@ class AsyncConsumer:
             raise ClientClosed("the consumer is not started: use `async with`, or await start()")
         return self._running
 
-    @property
-    def _queries(self) -> Queries:
-        return Queries(self._core)
+
+def _with_metadata(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)

@@ -1,6 +1,11 @@
-"""What both faces of the consumer stand on: assignment, fetcher, positions and group, started and stopped.
+"""The consumer behind AsyncConsumer and Consumer: assignment, fetcher, positions and group.
 
-It belongs to one event loop. Other threads may take from the collector, as direct.py does it.
+All of it runs on one event loop. Other threads may take records from the collector: see direct.py.
+
+A call for records (`take`, `take_one`, `take_batches`) raises pending errors, runs pending rebalance steps
+and commits, takes records that were fetched, and waits for some if there are none. Records count as
+processed when the next call is made. A call that fails or is cancelled has returned nothing; the steps that
+it did not run are left to the next one.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from ottla.client.consumer.fetching.leaders import Leaders
 from ottla.client.consumer.fetching.partition_state import Chunk, Need, PartitionState
 from ottla.client.consumer.fetching.positions import Positions
 from ottla.client.consumer.fetching.record import Batch, ConsumerRecord, Decoder
-from ottla.client.consumer.membership.group import LEAVE_WITHIN_S, Group
+from ottla.client.consumer.membership.group import LEAVE_TIMEOUT_S, Group
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse, call_here
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
@@ -31,121 +36,15 @@ from ottla.client.errors import ClientClosed
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
 
-# How a call for records goes: it raises what is wrong, lets partitions come and go, takes, and waits.
-#
-# What a call has returned counts as dealt with when the next one is made. A call that fails, or is
-# cancelled, has returned nothing; what it should have done is left to the next one.
+log = logging.getLogger(__name__)
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 Taken = tuple[PartitionState, list[Batch], Chunk]
-Some = TypeVar("Some", Records, list[Taken], ConsumerRecord | None)
+Result = TypeVar("Result", Records, list[Taken], ConsumerRecord | None)
 
 
-class PollLoop:
-    """The part of a consumer that its calls for records go through."""
-
-    assignment: Assignment
-    collector: Collector
-    group: Group | None
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.waiting_threads = WaitingThreads()
-        self._news = WakeupEvent(self.loop)
-        self._problem: Exception | None = None
-        self._is_fatal = False
-        self._has_handed_out = False
-        """Whether the application may be at work on what the last call has returned."""
-        self._is_closing = False
-
-    async def _ask(self, timeout_s: float | None, take: Callable[[], Some], found: Some) -> Some:
-        """Take until there is something, or the time is over: then it is what was `found` before, nothing."""
-        self._asks(1)
-        self._has_handed_out = False
-        deadline = None if timeout_s is None else self.loop.time() + timeout_s
-        try:
-            has_more_to_do = self.collector.is_held or self.group is not None or self.assignment.line_length
-            if has_more_to_do and not await self._attend(deadline):
-                return found
-            found = take()
-            while not found and await self._wait_for_news(deadline):
-                found = take()
-            self._has_handed_out = bool(found)
-        except BaseException:
-            self.collector.is_held = True  # what was to be done is not done: the next call sees to it
-            raise
-        finally:
-            self._asks(-1)
-        return found
-
-    async def _attend(self, deadline: float | None) -> bool:
-        """Do what is to be done while the application asks for records; return whether it is done in time."""
-        self._check_asking()
-        self.collector.is_held = False
-        self._raise_problem()
-        if self.group is not None:
-            self.group.attend()
-            if self.group.turns.are_due and not await self._take_turns(self.group, deadline):
-                return False
-        if self.assignment.line_length:
-            await asyncio.sleep(0)  # whoever takes in a tight loop must let the fetcher have its turn
-        return True
-
-    async def _take_turns(self, group: Group, deadline: float | None) -> bool:
-        """Let partitions come and go; return whether that is done in time. If not, nothing is handed out."""
-        if await group.turns.run(deadline):
-            return True
-        self.collector.is_held = True
-        return False
-
-    async def _wait_for_news(self, deadline: float | None) -> bool:
-        """Wait until there may be records; return False if there are none in time."""
-        if not self.assignment.version and (self.group is None or self.group.topics is None):
-            raise WrongUse("there is nothing to read: subscribe to topics, or assign partitions, first")
-        if not await self._news.wait(deadline):
-            return False
-        self._check_asking()
-        self._raise_problem()
-        if self.group is not None and self.group.turns.are_due:
-            return await self._take_turns(self.group, deadline)
-        return True
-
-    def _asks(self, by: int) -> None:
-        if self.group is not None:
-            self.group.rebalances.asks(by)
-
-    def _report(self, error: Exception, is_fatal: bool = False) -> None:
-        if self._problem is None or not self._is_fatal:
-            self._problem, self._is_fatal = error, is_fatal
-        self._hold()
-
-    def _hold(self) -> None:
-        """Have the next call do more than to hand out records."""
-        self.collector.is_held = True
-        self._wake_waiting()
-
-    def _wake_waiting(self) -> None:
-        """Wake the calls that wait for records."""
-        self._news.set()
-        self.waiting_threads.wake()
-
-    def _raise_problem(self) -> None:
-        problem = self._problem
-        if problem is not None:
-            if not self._is_fatal:
-                self._problem = None
-            raise problem
-
-    def _check_asking(self) -> None:
-        if self._is_closing:
-            raise ClientClosed("the consumer is closed")
-
-
-log = logging.getLogger(__name__)
-
-
-class ConsumerCore(PollLoop):
-    """A consumer without a face."""
+class ConsumerCore:
+    """A consumer on one event loop; AsyncConsumer and Consumer are its public faces."""
 
     def __init__(
         self,
@@ -154,7 +53,14 @@ class ConsumerCore(PollLoop):
         clock: Clock | None = None,
         call: Caller = call_here,
     ) -> None:
-        super().__init__()
+        self.loop = asyncio.get_running_loop()
+        self.waiting_threads = WaitingThreads()
+        self._wakeup = WakeupEvent(self.loop)
+        self._error: Exception | None = None
+        self._is_fatal = False
+        self._has_returned_records = False
+        """Whether the application may be processing the records that the last call returned."""
+        self._is_closing = False
         self.options = options
         self.clock = clock or SystemClock()
         self.cluster = cluster or Cluster(options=options, is_patient=True)
@@ -196,13 +102,13 @@ class ConsumerCore(PollLoop):
             self.options,
             self.assignment,
             call,
-            on_change=self.kick,
-            on_turn=self._hold,
+            on_change=self.wake,
+            on_pending_step=self._hold,
             on_error=self._report,
         )
 
     async def start(self) -> None:
-        """Connect if a broker is up, and begin to fetch in the background."""
+        """Connect if a broker is up, and start to fetch in the background."""
         if self._owns_cluster:
             await self.cluster.start_lazily()
         self._spawn("fetcher", self.fetcher.run())
@@ -213,10 +119,9 @@ class ConsumerCore(PollLoop):
             self.subscribe(self.options.topics)
 
     async def close(self, *, after_error: bool = False) -> None:
-        """Commit if that is wanted, leave the group, disconnect.
+        """Commit (with enable_auto_commit), leave the group, disconnect.
 
-        After an error in the application, what the last call returned has not been dealt with: then nothing
-        is committed.
+        After an error in the application the last records are not processed: nothing is committed.
         """
         if self._is_closing:
             return
@@ -225,41 +130,41 @@ class ConsumerCore(PollLoop):
         self._hold()
         try:
             if self.group is not None:
-                if after_error and self._has_handed_out:
-                    self.group.commit_no_more()
-                await self.group.queue.finish(LEAVE_WITHIN_S)
+                if after_error and self._has_returned_records:
+                    self.group.disable_commits()
+                await self.group.queue.finish(LEAVE_TIMEOUT_S)
                 await self.group.leave()
         finally:
             await self.stop()
 
     def check_closing(self) -> None:
-        """Raise if it cannot be closed by the caller, who is waited for."""
-        if self.group is not None and self.group.turns.are_inside:
-            raise WrongUse("a rebalance listener cannot close its consumer: whoever asks for records can")
+        """Raise WrongUse if the caller is a rebalance listener, which closing would wait for."""
+        if self.group is not None and self.group.steps.is_called_by_step:
+            raise WrongUse("a rebalance listener cannot close its consumer: close it outside of the listener")
 
     async def abandon(self) -> None:
-        """Leave the group, commit nothing, tell no listener, disconnect."""
+        """Leave the group and disconnect, without a commit and without calling the listener."""
         if self.group is not None:
             self.group.rebalances.listener = None
-        self._has_handed_out = True
+        self._has_returned_records = True
         await self.close(after_error=True)
 
     async def stop(self) -> None:
-        """Disconnect, and do nothing else any more."""
+        """Cancel the background tasks and disconnect."""
         self._is_closing = self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._news.close()
+            self._wakeup.close()
             if self.group is not None:
                 await self.group.close()
-        finally:  # though whoever closes us be cancelled
+        finally:  # even if the caller is cancelled
             if self._owns_cluster:
                 await self.cluster.close()
 
-    # What is read.
+    # Subscription.
 
     def subscribe(
         self,
@@ -267,11 +172,11 @@ class ConsumerCore(PollLoop):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics together with the group; takes the place of what was subscribed to before."""
+        """Subscribe to topics as a member of the group; replaces an earlier subscription."""
         self._check_open()
         group = self.need_group("subscribing")
         if group.topics is None and self.assignment.partitions:
-            raise WrongUse("partitions were assigned by hand: unsubscribe first")
+            raise WrongUse("partitions were assigned manually: unsubscribe first")
         topics = Topics(self.cluster, names, pattern)
         topics.creates = self.options.allow_auto_create_topics
         group.rebalances.listener = listener
@@ -279,36 +184,36 @@ class ConsumerCore(PollLoop):
         group.subscribe(topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group that shares them."""
+        """Read exactly these partitions, without joining the group."""
         self._check_open()
         if self.group is not None and self.group.topics is not None:
             raise WrongUse("the consumer has subscribed to topics: unsubscribe first")
         self._leaders.is_strict = True
         self.assignment.replace((TopicPartition(*each) for each in partitions), Need.COMMITTED)
         self._hold()
-        self.kick()
+        self.wake()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or give up the partitions that were assigned by hand."""
+        """Leave the group, or drop the partitions that were assigned manually."""
         self._check_open()
         if self.group is not None:
             await self.group.leave()
         self.assignment.replace((), Need.COMMITTED)
         self._hold()
 
-    def kick(self) -> None:
-        """Look again at what is to be found out and to be fetched."""
+    def wake(self) -> None:
+        """Wake the tasks that look up positions and fetch."""
         self.positions.wake()
         self.fetcher.wake()
 
     # Records.
 
     async def take(
-        self, timeout_s: float | None, most: int | None, only: frozenset[TopicPartition] | None = None
+        self, timeout_s: float | None, max_records: int | None, only: frozenset[TopicPartition] | None = None
     ) -> Records:
-        """Return the next records; wait for some, but not longer than the timeout."""
-        most = self.options.max_poll_records if most is None else most
-        return await self._ask(timeout_s, lambda: self.collector.take(most, only), {})
+        """Return the next records; wait for some until the timeout."""
+        max_records = self.options.max_poll_records if max_records is None else max_records
+        return await self._poll(timeout_s, lambda: self.collector.take(max_records, only), {})
 
     async def take_one(
         self, timeout_s: float | None, only: frozenset[TopicPartition] | None = None
@@ -317,48 +222,130 @@ class ConsumerCore(PollLoop):
         if only is None:
             if not self.collector.is_held and (record := self.collector.take_one()) is not None:
                 return record
-            return await self._ask(timeout_s, self.collector.take_one, None)
+            return await self._poll(timeout_s, self.collector.take_one, None)
         for records in (await self.take(timeout_s, 1, only)).values():
             return records[0]
         return None
 
-    async def take_batches(self, timeout_s: float | None, most: int) -> list[Taken]:
-        """Return batches as they came; the caller moves the positions."""
-        return await self._ask(timeout_s, lambda: self.collector.take_batches(most), [])
+    async def take_batches(self, timeout_s: float | None, max_records: int) -> list[Taken]:
+        """Return undecoded batches; the caller advances the positions."""
+        return await self._poll(timeout_s, lambda: self.collector.take_batches(max_records), [])
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the next offset to be handed out; find it out if it is not known yet."""
+        """Return the offset of the next record; wait until it is known."""
         state = self.assignment[partition]
         self.positions.wake()
         while state.need is not Need.NOTHING:
             if state.has_failed:
                 self.collector.take(1, frozenset({partition}))
-            self._raise_problem()
+            self._raise_error()
             await self.positions.found()
         return state.position
 
+    async def _poll(self, timeout_s: float | None, take: Callable[[], Result], found: Result) -> Result:
+        """Take records; wait for some until the timeout. `found` is the empty result."""
+        self._count_poll(1)
+        self._has_returned_records = False
+        deadline = None if timeout_s is None else self.loop.time() + timeout_s
+        try:
+            has_other_work = self.collector.is_held or self.group is not None or self.assignment.line_length
+            if has_other_work and not await self._before_poll(deadline):
+                return found
+            found = take()
+            while not found and await self._wait_for_records(deadline):
+                found = take()
+            self._has_returned_records = bool(found)
+        except BaseException:
+            self.collector.is_held = True  # the next call runs the steps that this one did not
+            raise
+        finally:
+            self._count_poll(-1)
+        return found
+
+    async def _before_poll(self, deadline: float | None) -> bool:
+        """Raise errors, join the group, commit, run rebalance steps; return False if the deadline passed."""
+        self._check_not_closing()
+        self.collector.is_held = False
+        self._raise_error()
+        if self.group is not None:
+            self.group.before_poll()
+            if self.group.steps.is_pending and not await self._run_rebalance_steps(self.group, deadline):
+                return False
+        if self.assignment.line_length:
+            await asyncio.sleep(0)  # let the fetcher run, even if the application polls in a tight loop
+        return True
+
+    async def _run_rebalance_steps(self, group: Group, deadline: float | None) -> bool:
+        """Run pending rebalance steps; return False, and return no records, if the deadline passed."""
+        if await group.steps.run(deadline):
+            return True
+        self.collector.is_held = True
+        return False
+
+    async def _wait_for_records(self, deadline: float | None) -> bool:
+        """Wait until there may be records; return False if the deadline passed."""
+        if not self.assignment.version and (self.group is None or self.group.topics is None):
+            raise WrongUse("there is nothing to read: subscribe to topics, or assign partitions, first")
+        if not await self._wakeup.wait(deadline):
+            return False
+        self._check_not_closing()
+        self._raise_error()
+        if self.group is not None and self.group.steps.is_pending:
+            return await self._run_rebalance_steps(self.group, deadline)
+        return True
+
+    def _count_poll(self, by: int) -> None:
+        if self.group is not None:
+            self.group.rebalances.count_poll(by)
+
+    def _report(self, error: Exception, is_fatal: bool = False) -> None:
+        if self._error is None or not self._is_fatal:
+            self._error, self._is_fatal = error, is_fatal
+        self._hold()
+
+    def _hold(self) -> None:
+        """Make the next call do more than return fetched records."""
+        self.collector.is_held = True
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Wake the calls that wait for records."""
+        self._wakeup.set()
+        self.waiting_threads.wake()
+
+    def _raise_error(self) -> None:
+        error = self._error
+        if error is not None:
+            if not self._is_fatal:
+                self._error = None
+            raise error
+
+    def _check_not_closing(self) -> None:
+        if self._is_closing:
+            raise ClientClosed("the consumer is closed")
+
     def need_group(self, for_what: str) -> Group:
-        """Return the group, if there is one; else say that it is needed."""
+        """Return the group; raise WrongUse if there is no group_id."""
         self._check_open()
         if self.group is None:
             raise WrongUse(f"{for_what} needs a group_id")
         return self.group
 
-    # Trouble.
+    # Background tasks.
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
 
     def _taken(self, needs_position: bool) -> None:
-        """Look again at what can be fetched, if that stopped for want of room, or of a position."""
+        """Wake the fetcher if it stopped for lack of buffer space or of a position."""
         if not (needs_position or self.fetcher.is_short_of_room):
             return
         if threading.get_ident() == self._thread:
-            self.kick()
+            self.wake()
         else:
             with suppress(RuntimeError):  # the consumer was closed in the meantime
-                self.loop.call_soon_threadsafe(self.kick)
+                self.loop.call_soon_threadsafe(self.wake)
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work, name=f"ottla consumer {name}")
@@ -366,7 +353,7 @@ class ConsumerCore(PollLoop):
         task.add_done_callback(lambda done: self._ended(name, done))
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Notice that a background task has ended: it failed, or there is nothing more it can do."""
+        """Report the error of a background task that failed."""
         if self._tasks.get(name) is task:
             del self._tasks[name]
         self.collector.is_held = True

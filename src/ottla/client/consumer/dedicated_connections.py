@@ -7,9 +7,9 @@ joining a group for the other members; whatever else is to be asked must not sta
 from __future__ import annotations
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
-from ottla.client.connections import Connections
 from ottla.client.errors import NoLeader
+from ottla.wire.connection import Connection
+from ottla.wire.connection_pool import ConnectionPool
 
 
 class DedicatedConnections:
@@ -17,12 +17,12 @@ class DedicatedConnections:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._connections = Connections(cluster.options)
+        self._connections = ConnectionPool(cluster.options.pool())
 
     def open_to(self, node_id: int) -> Connection | None:
         """Return the connection to a broker if it can be used at once."""
         broker = self._cluster.brokers.get(node_id)
-        return None if broker is None else self._connections.open_to(broker.address)
+        return None if broker is None else self._connections.get_open(broker.address)
 
     async def to(self, node_id: int) -> Connection:
         """Return the connection to a broker; open it if need be."""
@@ -30,7 +30,7 @@ class DedicatedConnections:
             await self._cluster.refresh([])
         if node_id not in self._cluster.brokers:
             raise NoLeader(f"broker {node_id} is not in the cluster now")
-        return await self._connections.to(self._cluster.brokers[node_id].address)
+        return await self._connections.get(self._cluster.brokers[node_id].address)
 
     async def close(self) -> None:
         """Close all."""

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.consumer.async_consumer import AsyncConsumer, nothing_came
+from ottla.client.consumer.async_consumer import AsyncConsumer, no_record
 from ottla.client.consumer.core import Records
 from ottla.client.consumer.direct import take_here
 from ottla.client.consumer.fetching.record import ConsumerRecord
@@ -37,11 +37,11 @@ class Consumer:
             for record in consumer:
                 print(record.partition, record.offset, record.value)
 
-    It fetches ahead in the background. What a call has returned counts as dealt with when the next call is
-    made: only then is it committed (with enable_auto_commit), and only during calls do partitions come and
-    go. A listener's methods run in a thread of their own, and may use the consumer. Brokers that are away are
-    waited for, calls with a timeout return what there is; what does not pass by itself (a refused login, a
-    damaged batch, an offset that is gone) is raised from the next call.
+    It fetches ahead in the background. Records are considered processed once you make the next call: only
+    then are their offsets committed (with enable_auto_commit), and only during calls are partitions assigned
+    and revoked. A listener's methods run in a thread of their own, and may use the consumer. While brokers
+    are unavailable it retries, and calls with a timeout return the records that there are; permanent errors
+    (rejected credentials, a corrupt batch, an offset that was deleted) are raised from the next call.
     """
 
     @accepts(ConsumerOptions)
@@ -77,7 +77,7 @@ class Consumer:
 
     def _close(self, *, after_error: bool) -> None:
         if not self._finalizer.alive or self._bridge.is_elsewhere:
-            return  # it is closed, or it is for the parent of this process to close it
+            return  # it is closed, or belongs to the parent of this forked process
         self._bridge.check()
         self._async._core.check_closing()
         if self._finalizer.detach() is None:
@@ -87,7 +87,7 @@ class Consumer:
         finally:
             self._bridge.close()
 
-    # What to read.
+    # Subscription.
 
     def subscribe(
         self,
@@ -96,26 +96,26 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics, or all that a pattern is found in, together with the group.
+        """Subscribe to topics, or to all that a pattern matches, as a member of the group.
 
-        Takes the place of an earlier subscription. Partitions come with the next calls that ask for records.
+        Replaces an earlier subscription. Partitions are assigned during the next calls that return records.
         """
         self._call(lambda: self._async.subscribe(topics, pattern=pattern, listener=listener))
 
     def unsubscribe(self) -> None:
-        """Leave the group, or stop reading what was assigned by hand."""
+        """Leave the group, or drop the partitions that were assigned manually."""
         self._bridge.run(self._async.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; with a pattern, those found or assigned."""
+        """Return the subscribed topics; with a pattern, those that match or are assigned."""
         return self._async.subscription()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; nobody else takes part, even with a group_id (for its offsets)."""
+        """Read exactly these partitions, without rebalancing; a group_id is used for its offsets only."""
         self._call(lambda: self._async.assign(partitions))
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are read now."""
+        """Return the assigned partitions."""
         return self._async.assignment()
 
     # Records.
@@ -123,7 +123,7 @@ class Consumer:
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> Records:
-        """Return the next records by partition; wait for some, no longer than the timeout (None: ever)."""
+        """Return the next records by partition; wait for some up to the timeout (None: for ever)."""
         return self._bridge.run(
             self._async.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         )
@@ -133,7 +133,7 @@ class Consumer:
         return self._bridge.run(self._async.poll(timeout_ms, max_records))
 
     def getone(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> ConsumerRecord:
-        """Return the next record; wait for it, and raise TimedOut if there is none in time."""
+        """Return the next record; raise TimedOut if none comes within the timeout."""
         if partitions:
             return self._bridge.run(self._async.getone(*partitions, timeout_ms=timeout_ms))
         core = self._async._core
@@ -141,55 +141,55 @@ class Consumer:
         while record is None:
             record = self._take(core.collector.take_one, core.take_one, timeout_ms)
             if record is None and timeout_ms is not None:
-                raise nothing_came(timeout_ms)
+                raise no_record(timeout_ms)
         return record
 
     def poll_arrow(
         self, timeout_ms: float | None = 0, max_records: int | None = None, *, with_headers: bool = False
     ) -> Any:
-        """Return what is there as one `pyarrow.Table`, without making an object of any record.
+        """Return the fetched records as one `pyarrow.Table`, without creating an object per record.
 
-        Its columns: topic, partition, offset, timestamp, timestamp_type, key, value, and headers if asked
-        for. It ends with a whole batch, so it may have more rows than `max_records`; by default it has all
-        that was fetched. Deserializers are not used.
+        Its columns: topic, partition, offset, timestamp, timestamp_type, key, value, and headers with
+        `with_headers`. It ends with a whole batch, so it may have more rows than `max_records`; by default it
+        has all records that were fetched. Deserializers are not used.
         """
         return self._bridge.run(self._async.poll_arrow(timeout_ms, max_records, with_headers=with_headers))
 
-    # Where to read.
+    # Positions.
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on from an offset; with a leader epoch, only if the log still has what comes before it."""
+        """Continue at an offset; with a leader epoch, only if the log was not truncated before it."""
         self._call(lambda: self._async.seek(partition, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record of these partitions, or of all."""
+        """Continue at the first record of these partitions, or of all."""
         self._call(lambda: self._async.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record of these partitions, or of all."""
+        """Continue after the last record of these partitions, or of all."""
         self._call(lambda: self._async.seek_to_end(*partitions))
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go to the first record at or after a time (or to the end) of these partitions, or of all."""
+        """Continue at the first record at or after a time, else at the end; of these partitions or all."""
         self._call(lambda: self._async.seek_to_time(timestamp_ms, *partitions))
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record; TimedOut if that cannot be found out in time."""
+        """Return the offset of the next record; raise TimedOut if it is not known within the timeout."""
         return self._bridge.run(self._async.position(partition, timeout_ms))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until `resume`."""
+        """Return no records of these partitions until `resume`."""
         self._call(lambda: self._async.pause(*partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out records of these partitions again."""
+        """Return records of these partitions again."""
         self._call(lambda: self._async.resume(*partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are paused."""
+        """Return the paused partitions."""
         return self._async.paused()
 
-    # Offsets of the group.
+    # Committed offsets.
 
     def commit(
         self,
@@ -198,7 +198,7 @@ class Consumer:
     ) -> None:
         """Commit these offsets, each of the next record to read, or all positions.
 
-        Raises CommitFailed if the group has moved on.
+        Raises CommitFailed if the group has rebalanced in the meantime.
         """
         self._bridge.run(self._async.commit(offsets, timeout_ms))
 
@@ -213,35 +213,35 @@ class Consumer:
     def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed of partitions; None where it has nothing."""
+        """Return the committed offsets of partitions; None for those without one."""
         return self._bridge.run(self._async.committed(partitions, timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return who this consumer is in its group: for offsets in a producer's transaction."""
+        """Return the member id and generation in the group: to commit offsets in a producer's transaction."""
         return self._async.group_metadata()
 
-    # What there is.
+    # Topics and partitions of the cluster.
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition."""
         return self._bridge.run(self._async.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record of each partition; read_committed: the last stable one."""
+        """Return the offset after the last record of each partition; read_committed: the last stable one."""
         return self._bridge.run(self._async.end_offsets(partitions))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTime | None]:
-        """Return the first record at or after each time (milliseconds); None where there is none."""
+        """Return offset and time of the first record at or after each time (ms); None if there is none."""
         return self._bridge.run(self._async.offsets_for_times(times))
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the end of a partition as the last fetch showed it; None if there was none yet."""
+        """Return the high watermark of a partition as of the last fetch; None before the first one."""
         return self._async.highwater(partition)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are left to read, as the last fetch showed it; None if none was yet."""
+        """Return the lag in offsets as of the last fetch; None before the first one."""
         return self._async.lag(partition)
 
     def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
@@ -249,7 +249,7 @@ class Consumer:
         return self._bridge.run(self._async.partitions_for_topic(topic))
 
     def topics(self) -> frozenset[str]:
-        """Return the names of all topics that this client may see."""
+        """Return the names of all topics that this client is authorized to see."""
         return self._bridge.run(self._async.topics())
 
     def _take(
@@ -258,13 +258,13 @@ class Consumer:
         ask: Callable[[float | None], Coroutine[Any, Any, T]],
         timeout_ms: float | None,
     ) -> T:
-        """Take a record in this thread, or have the loop do it: see direct.py."""
+        """Take a record in this thread, or on the loop: see direct.py."""
         self._bridge.check()
         found, left_s = take_here(self._async._core, take, None if timeout_ms is None else timeout_ms / 1000)
         return self._bridge.run(ask(left_s)) if found is None else found
 
     def _call(self, work: Callable[[], T]) -> T:
-        """Run a function on the loop, and return what it returns."""
+        """Run a function on the loop, and return its result."""
         return self._bridge.make(work)
 
 
@@ -277,19 +277,19 @@ async def _started(options: ConsumerOptions) -> AsyncConsumer:
 async def _call_in_thread(
     method: Callable[[Collection[TopicPartition]], Any], partitions: Collection[TopicPartition]
 ) -> None:
-    """Call a listener's method where it may wait for the consumer, whose loop goes on meanwhile."""
+    """Call a listener's method in a thread, where it may block on calls to the consumer."""
     result = await asyncio.to_thread(method, partitions)
     if inspect.isawaitable(result):
         await result
 
 
 def _forgotten(bridge: EventLoopThread, consumer: AsyncConsumer) -> None:
-    """Leave the group of a consumer that nobody closed: at the end of the program, or when it is dropped.
+    """Leave the group of a consumer that was not closed: at exit, or when it is garbage-collected.
 
-    Perhaps it ended in the middle of its work, by an error: nothing is committed, nobody is told.
+    The application may have failed while it processed records: nothing is committed, no listener is called.
     """
     if bridge.is_elsewhere:
-        return  # in the child of a fork: it is the parent's
+        return  # in the child of a fork: it belongs to the parent
     if bridge.is_here:
         bridge.post(bridge.close)
     else:

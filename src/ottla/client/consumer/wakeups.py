@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.client.in_flight import DeadlineTimer
+from ottla.wire.in_flight import DeadlineTimer
 
 RESOLUTION_S = 0.001
 
@@ -32,7 +32,7 @@ class WakeupEvent:
             waiting: asyncio.Future[bool] = self._loop.create_future()
             self._waiting[waiting] = deadline
             if deadline is not None:
-                self._alarm.ring_by(deadline)
+                self._alarm.set(deadline)
             try:
                 if not await waiting:
                     return False
@@ -57,4 +57,4 @@ class WakeupEvent:
             else:
                 to_come.append(deadline)
         if to_come:
-            self._alarm.ring_by(min(to_come))
+            self._alarm.set(min(to_come))

@@ -36,9 +36,9 @@ class AsyncProducer:
             print(metadata.partition, metadata.offset)
 
     `send` returns as soon as the record is queued, and waits only while the buffer is full. Order holds
-    within a partition; with acks='all' (the default) the producer is idempotent, so what has to be sent
-    again is stored once. What fails is never silent: awaiting the delivery raises, and a failure that
-    nobody has looked at raises from the next `flush` or `close`.
+    within a partition; with acks='all' (the default) the producer is idempotent, so a retried
+    record is stored once. Errors are reported: awaiting the delivery raises, and an error that was not
+    retrieved raises from the next `flush` or `close`.
     """
 
     @accepts(ProducerOptions)
@@ -76,7 +76,7 @@ class AsyncProducer:
             await self._core.stop()
 
     async def start(self) -> None:
-        """Connect to the cluster; if no broker is up, go on trying in the background.
+        """Connect to the cluster; if no broker is up, retry in the background.
 
         Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
         """
@@ -89,7 +89,7 @@ class AsyncProducer:
         """Deliver everything that was sent, then disconnect; nothing is lost that can be delivered.
 
         It takes as long as the delivery timeout at most, or `timeout_s`: what is then left fails with
-        ClientClosed, and TimedOut is raised. A failure that nobody has looked at is raised too.
+        ClientClosed, and TimedOut is raised. An error that was not retrieved is raised too.
         """
         if self._running is not None:
             await self._running.close(timeout_s)
@@ -135,13 +135,13 @@ class AsyncProducer:
     async def flush(self) -> None:
         """Send what is queued without lingering, and wait until it is stored or has failed.
 
-        Raises the first failure that nobody has looked at: no delivery of its batch was awaited, and
+        Raises the first error that was not retrieved: no delivery of its batch was awaited, and
         none has a callback.
         """
         await self._core.flush()
 
     async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Take the transactional id: whoever had it is fenced, and what that one left open is aborted.
+        """Take over the transactional id: fence its previous producer and abort that one's open transaction.
 
         With `keep_prepared`, a transaction that was prepared is left as it is, and returned: compare it
         with what was to be committed, then commit or abort it. `begin_transaction` calls this if need be.
@@ -173,13 +173,13 @@ class AsyncProducer:
         """Commit, but return at once, with a future to await: the next transaction may begin already.
 
         What is sent in the next one is kept here until the commit is answered, so that nothing stands still
-        in the meantime. If the commit fails, the next one has failed too. One may be under way: whatever else
+        in the meantime. If the commit fails, the next one has failed too. One may be in flight: whatever else
         is asked of the transactions waits for it.
         """
         return await self._transactions.commit_in_background()
 
     async def abort_transaction(self) -> None:
-        """Give the transaction up: nobody who reads what is committed sees any of it."""
+        """Abort the transaction: `read_committed` consumers see nothing of it."""
         await self._transactions.abort()
 
     async def prepare_transaction(self) -> PreparedTransaction:
@@ -227,7 +227,7 @@ class AsyncProducer:
         return await self._core.partitions_for(topic)
 
     def stats(self) -> SenderStats:
-        """Return what has been sent so far; it goes on counting."""
+        """Return the counters of what was sent; they keep counting."""
         return self._core.sender.stats
 
     @property

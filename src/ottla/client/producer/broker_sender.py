@@ -14,13 +14,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.client.connection import Connection, Reply
 from ottla.client.errors import ClientError
 from ottla.client.producer.batch import Batch
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, UnsupportedCompressionType
 from ottla.protocol.primitives import Buffer
-from ottla.protocol.produce_client import decode_produce_response, encode_produce_request
+from ottla.protocol.produce_client import encode_produce_request
+from ottla.wire.calls import PRODUCE_GRACE_MS, decode_produce
+from ottla.wire.connection import Connection, Response
 
 if TYPE_CHECKING:
     from ottla.client.producer.sender import Sender
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
 COMPRESSED_IN_A_THREAD_BYTES = 32_768
-GRACE_MS = 2_000
 """How much longer than the broker may take we wait for its answer, before the connection is given up."""
 
 
@@ -146,11 +146,11 @@ class BrokerSender:
             acks, timeout_ms = self._options.acks_number, self._options.request_timeout_ms
             body = encode_produce_request(version, self._sender.transactional_id, acks, timeout_ms, topics)
             if acks == 0:
-                connection.post_only(ApiKey.PRODUCE, version, body)
+                connection.send_without_response(ApiKey.PRODUCE, version, body)
                 self._sender.sent_without_answer(batches)
                 return
             then = partial(self._answered, connection, version, batches)
-            connection.post_then(ApiKey.PRODUCE, version, body, timeout_ms + GRACE_MS, then)
+            connection.send_callback(ApiKey.PRODUCE, version, body, timeout_ms + PRODUCE_GRACE_MS, then)
         except (KafkaError, ClientError) as error:
             self._sender.not_answered(batches, error, may_be_stored=False)
             return
@@ -167,7 +167,7 @@ class BrokerSender:
         connection: Connection,
         version: int,
         batches: list[Batch],
-        reply: Reply | None,
+        response: Response | None,
         error: ClientError | None,
     ) -> None:
         self._under_way -= 1
@@ -175,15 +175,13 @@ class BrokerSender:
             return  # the producer was stopped without waiting
         if self._sender.has_work_for(self.node_id):  # what comes back to its queue says so itself
             self.wake()
-        if reply is None:
+        if response is None:
             assert error is not None
             self._sender.not_answered(batches, error, may_be_stored=True)
             return
-        frame, at = reply
         try:
-            results, endpoints = decode_produce_response(frame, at, version)
-        except KafkaError as problem:
-            garbled = connection.garbled(ApiKey.PRODUCE, version, problem)
+            results, endpoints = decode_produce(connection, response, version)
+        except ClientError as garbled:
             self._sender.not_answered(batches, garbled, may_be_stored=True)
             return
         self._sender.answered(batches, results, endpoints)

@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterable
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse
 
-from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster, TopicInfo, passes
-from ottla.client.connection import milliseconds
 from ottla.client.errors import ClientError, error_for, raise_for
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Batch, Identity
@@ -40,6 +38,8 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.hot_path import NodeEndpoint
 from ottla.protocol.produce_client import LAST_VERSION, Results
 from ottla.protocol.produce_codec import ProducePartitionResult
+from ottla.wire.backoff import Backoff
+from ottla.wire.connection import milliseconds
 
 # Producer ids of an idempotent producer without transactions: one for all its partitions, mostly.
 #

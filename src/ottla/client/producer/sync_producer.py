@@ -41,7 +41,7 @@ class Producer:
     `send` returns as soon as the record is queued, and waits only while the buffer is full. Order holds
     within a partition (for the records of one thread); with acks='all' (the default) the producer is
     idempotent, so what has to be sent again is stored once. What fails is never silent: the delivery's
-    `result` raises, and a failure that nobody has looked at raises from the next `flush` or `close`.
+    `result` raises, and an error that was not retrieved raises from the next `flush` or `close`.
     """
 
     @accepts(ProducerOptions)
@@ -78,7 +78,7 @@ class Producer:
         """Deliver everything that was sent, then disconnect; nothing is lost that can be delivered.
 
         It takes as long as the delivery timeout at most, or `timeout_s`: what is then left fails with
-        ClientClosed, and TimedOut is raised. A failure that nobody has looked at is raised too.
+        ClientClosed, and TimedOut is raised. An error that was not retrieved is raised too.
         """
         if not self._finalizer.alive or self._bridge.is_elsewhere:
             return  # it is closed, or it is for the parent of this process to close it
@@ -126,13 +126,13 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Send what is queued without lingering, and wait until it is stored or has failed.
 
-        Raises TimedOut if that takes longer than `timeout_s`, and the first failure that nobody has looked
-        at: no result of its batch was asked for, and none has a callback.
+        Raises TimedOut if that takes longer than `timeout_s`, and the first error that was not
+        retrieved: no result of its batch was asked for, and none has a callback.
         """
         self._bridge.run(self._core.flush(), timeout_s)
 
     def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Take the transactional id: whoever had it is fenced, and what that one left open is aborted.
+        """Take over the transactional id: fence its previous producer and abort that one's open transaction.
 
         With `keep_prepared`, a transaction that was prepared is left as it is, and returned: compare it
         with what was to be committed, then commit or abort it. `begin_transaction` calls this if need be.
@@ -164,14 +164,14 @@ class Producer:
         """Commit, but return at once, with a future of the commit: the next transaction may begin already.
 
         What is sent in the next one is kept here until the commit is answered, so that nothing stands still
-        in the meantime. If the commit fails, the next one has failed too. One may be under way: whatever else
+        in the meantime. If the commit fails, the next one has failed too. One may be in flight: whatever else
         is asked of the transactions waits for it.
         """
         commit = self._bridge.run(self._transactions.commit_in_background())
         return self._bridge.begin(_outcome_of(commit))
 
     def abort_transaction(self) -> None:
-        """Give the transaction up: nobody who reads what is committed sees any of it."""
+        """Abort the transaction: `read_committed` consumers see nothing of it."""
         self._bridge.run(self._transactions.abort())
 
     def prepare_transaction(self) -> PreparedTransaction:
@@ -219,7 +219,7 @@ class Producer:
         return self._bridge.run(self._core.partitions_for(topic))
 
     def stats(self) -> SenderStats:
-        """Return what has been sent so far; it goes on counting."""
+        """Return the counters of what was sent; they keep counting."""
         return self._core.sender.stats
 
     @property

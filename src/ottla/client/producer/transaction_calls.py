@@ -28,9 +28,7 @@ from kio.schema.txn_offset_commit.v5.request import (
 )
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection, milliseconds
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.errors import ClientError, raise_for
 from ottla.client.producer.batch import Identity
@@ -41,6 +39,8 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.own_messages import PrepareTransactionRequest, PrepareTransactionResponse
 from ottla.protocol.primitives import encode_compact_string
 from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId, i16, i32, i64
+from ottla.wire.backoff import Backoff
+from ottla.wire.connection import Connection, milliseconds
 
 # Where a transactional producer is, and which transaction it has prepared; see transactions.py.
 #
@@ -142,7 +142,7 @@ async def end_at_once(
         if connection.version_of(ApiKey.END_TXN, VERSION) != VERSION:
             return None
         body = encode_end(transactional_id, *identity, commit=commit)
-        frame, at = await connection.post(ApiKey.END_TXN, VERSION, (body,), timeout_ms)
+        frame, at = await connection.send(ApiKey.END_TXN, VERSION, (body,), timeout_ms)
     except (ClientError, KafkaError):
         return None
     ended = decode_ended(frame, at)
@@ -365,7 +365,7 @@ class TransactionCalls:
         )
 
         async def attempt(connection: Connection) -> None:
-            if ApiKey.PREPARE_TRANSACTION in connection.versions:
+            if ApiKey.PREPARE_TRANSACTION in connection.session.versions:
                 response = await connection.request(
                     request, PrepareTransactionResponse, timeout_ms=self._options.request_timeout_ms
                 )

@@ -1,11 +1,32 @@
-"""What committed offsets need to know of a group, whatever protocol its members speak."""
+"""The interface of a group, whatever protocol its members use.
+
+A group has two sides, and each protocol implements both:
+
+    Group        its state and its rules: which commits it accepts, what it subscribes to, how it is listed
+    GroupEvents  one request or timer on it: joins, syncs, heartbeats, departures, ends of sessions
+
+    classic   ClassicGroup (classic/group.py)    ClassicGroupEvents (classic/events.py)
+    consumer  ConsumerGroup (consumer/group.py)  ConsumerGroupEvents (migration_classic.py), for those of its
+              members that use the classic protocol; the others send heartbeats (consumer/heartbeat.py)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
+from ottla.coordinator.effects import SetTimer, Step
 from ottla.coordinator.group.records import OffsetValue, Record
-from ottla.coordinator.group.requests import CommitRequest, ListedGroup
+from ottla.coordinator.group.requests import (
+    CommitRequest,
+    Joined,
+    JoinRequest,
+    Leaver,
+    Left,
+    ListedGroup,
+    Synced,
+    SyncRequest,
+)
 
 
 class Group(Protocol):
@@ -22,8 +43,12 @@ class Group(Protocol):
         """Refuse offsets from anyone but a member of this generation, unless there are no members."""
         ...
 
+    def commit_timers(self, request: CommitRequest, now_ms: int) -> tuple[SetTimer, ...]:
+        """Return the timers that a commit moves: in a classic group it extends the member's session."""
+        ...
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refuse to tell offsets to a member that has been fenced."""
+        """Refuse to return offsets to a member that has been fenced."""
         ...
 
     def check_delete_offsets(self) -> None:
@@ -39,13 +64,43 @@ class Group(Protocol):
         ...
 
     def retention_start_ms(self, offset: OffsetValue) -> int | None:
-        """Return from when on the retention of an offset counts; None while it is kept anyway."""
+        """Return when the retention of an offset started; None while it does not expire."""
         ...
 
     def tombstones(self) -> tuple[Record, ...]:
-        """Return the records that remove the group, but not its offsets."""
+        """Return the records that delete the group, but not its offsets."""
         ...
 
     def listed(self) -> ListedGroup:
-        """Return the group's line in a list of groups."""
+        """Return the group's entry in ListGroups."""
+        ...
+
+
+class GroupEvents(Protocol):
+    """One request of the classic protocol, or one timer, on a group that has members."""
+
+    def join(self, token: int, request: JoinRequest) -> Step[Joined]:
+        """Handle JoinGroup."""
+        ...
+
+    def sync(self, token: int, request: SyncRequest) -> Step[Synced]:
+        """Handle SyncGroup."""
+        ...
+
+    def heartbeat(
+        self, token: int, member_id: str, instance_id: str | None, generation_id: int
+    ) -> Step[None]:
+        """Handle Heartbeat."""
+        ...
+
+    def leave(self, token: int, leavers: tuple[Leaver, ...]) -> Step[Left]:
+        """Handle LeaveGroup."""
+        ...
+
+    def on_timer(self, timer: str, member_id: str) -> Step[None]:
+        """Handle a timer that has run out; `member_id` is empty if it is the group's."""
+        ...
+
+    def session_timers(self) -> Iterable[SetTimer]:
+        """Return the timers with which sessions start anew after a failover."""
         ...

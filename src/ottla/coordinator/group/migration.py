@@ -27,14 +27,7 @@ from ottla.coordinator.group.consumer.member import (
 from ottla.coordinator.group.consumer.partitions import to_record, unclaimed, without
 from ottla.coordinator.group.consumer.subscription import metadata_hash
 from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
-from ottla.coordinator.group.migration_protocol import (
-    by_topic_id,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-    version_of,
-)
+from ottla.coordinator.group.embedded_protocol import by_topic_id, encode_assignment
 from ottla.coordinator.group.records import (
     ClassicMemberValue,
     ConsumerGroupKey,
@@ -47,8 +40,15 @@ from ottla.coordinator.group.records import (
     Record,
 )
 from ottla.coordinator.group.requests import Protocols
-from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL
 from ottla.metadata.image import ClusterImage
+from ottla.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+    read_version,
+)
 from ottla.protocol.errors import GroupIdNotFound, InvalidRequest, RebalanceInProgress
 
 DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
@@ -80,7 +80,7 @@ def _check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
     why = None
     if config.group_consumer_migration_policy not in ("upgrade", "bidirectional"):
         why = "online upgrade is disabled"
-    elif group.protocol_type != CONSUMER_PROTOCOL:
+    elif group.protocol_type != PROTOCOL_TYPE:
         why = "the group does not use the consumer embedded protocol"
     elif len(group.members) > config.group_consumer_max_size:
         why = "the group size exceeds the consumer group maximum size"
@@ -107,14 +107,14 @@ def _converted(member: Member, group: ClassicGroup, image: ClusterImage) -> Cons
         )
     wishes = ConsumerMemberValue(
         member.instance_id,
-        subscription.rack_id,
+        subscription.rack_id or None,
         member.client_id,
         member.client_host,
         tuple(sorted(set(subscription.topics))),
         None,
         member.rebalance_timeout_ms,
         None,
-        ClassicMemberValue(member.session_timeout_ms, member.protocols),
+        ClassicMemberValue.of(member.session_timeout_ms, member.protocols),
     )
     epoch = group.generation_id
     assigned = by_topic_id(assignment.partitions, image.topics)
@@ -197,15 +197,15 @@ def downgrade(turn: ConsumerGroupUpdate, lost: Sequence[ConsumerMember]) -> None
 def _classic_group(turn: ConsumerGroupUpdate) -> ClassicGroup:
     consumers = turn.group
     group = ClassicGroup(
-        consumers.group_id, State.STABLE, turn.now_ms, CONSUMER_PROTOCOL, generation_id=consumers.epoch
+        consumers.group_id, State.STABLE, turn.now_ms, PROTOCOL_TYPE, generation_id=consumers.epoch
     )
     for each in consumers.members.values():
         classic = each.wishes.classic
         assert classic is not None, "only classic members can be in a classic group"
         # Not the target: others may still have some of that.
-        version = version_of(classic.protocols[0][1])
+        version = read_version(classic.protocols[0].metadata)
         assignment = encode_assignment(each.holding.held, turn.image, version)
-        group.add(_classic_member(each, classic.session_timeout_ms, classic.protocols, assignment))
+        group.add(_classic_member(each, classic.session_timeout_ms, classic.join_protocols, assignment))
     group.protocol_name = group.select_protocol()
     group.topics = group.subscribed_topics()
     return group
@@ -214,7 +214,8 @@ def _classic_group(turn: ConsumerGroupUpdate) -> ClassicGroup:
 def _ghost(member: ConsumerMember, classic: GroupUpdate) -> Member:
     """Return a member that is gone, as it would have to be to be a member."""
     session_timeout_ms = member.session_timeout_ms(classic.config.group_consumer_session_timeout_ms)
-    protocols = ((classic.group.protocol_name or "", encode_subscription(member.wishes.subscribed_topics)),)
+    metadata = encode_subscription(Subscription(member.wishes.subscribed_topics), version=0)
+    protocols = ((classic.group.protocol_name or "", metadata),)
     return replace(_classic_member(member, session_timeout_ms, protocols, b""), instance_id=None)
 
 

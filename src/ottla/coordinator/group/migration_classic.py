@@ -8,25 +8,28 @@ there is something new for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from ottla.common.config.broker import BrokerConfig
+from ottla.coordinator.effects import SetTimer, Step
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.heartbeat import check_room, follow, take_place
-from ottla.coordinator.group.consumer.leave import remove_members
+from ottla.coordinator.group.consumer.leave import expire_member, remove_members, session_timers
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, new_member
 from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, each_of, without
-from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
+from ottla.coordinator.group.consumer.update import MEMBER_TIMERS, ConsumerGroupUpdate
+from ottla.coordinator.group.embedded_protocol import by_topic_id, encode_assignment
 from ottla.coordinator.group.migration import can_downgrade, downgrade
-from ottla.coordinator.group.migration_protocol import (
-    Subscription,
-    by_topic_id,
-    decode_subscription,
-    encode_assignment,
-    version_of,
-)
 from ottla.coordinator.group.records import ClassicMemberValue, ConsumerMemberValue
-from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Synced, SyncRequest
-from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL
+from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Left, Synced, SyncRequest
+from ottla.metadata.image import ClusterImage
+from ottla.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    decode_subscription,
+    read_version,
+)
 from ottla.protocol.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -56,7 +59,7 @@ def join(turn: ConsumerGroupUpdate, token: int, request: JoinRequest) -> None:
     updated = follow(turn, member, updated, owned)
     turn.reply(
         token,
-        Joined(member_id, updated.holding.epoch, CONSUMER_PROTOCOL, request.protocols[0][0], leader_id=""),
+        Joined(member_id, updated.holding.epoch, PROTOCOL_TYPE, request.protocols[0][0], leader_id=""),
     )
     if predecessor is not None and not predecessor.is_classic and can_downgrade(turn):
         is_settled = all(each.holding.is_settled(turn.group.epoch) for each in turn.group.members.values())
@@ -71,8 +74,9 @@ def sync(turn: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
     """Give a classic member its assignment, as far as the partitions are free."""
     member = _check(turn.group, request.member_id, request.instance_id, request.generation_id)
     assert member.wishes.classic is not None
-    protocol_name, metadata = member.wishes.classic.protocols[0]
-    for asked, is_so in ((request.protocol_type, CONSUMER_PROTOCOL), (request.protocol_name, protocol_name)):
+    protocol = member.wishes.classic.protocols[0]
+    protocol_name = protocol.name
+    for asked, is_so in ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, protocol_name)):
         if asked is not None and asked != is_so:
             raise InconsistentGroupProtocol(f"{member.member_id} joined with {is_so}, not {asked}")
     holding = member.holding
@@ -81,8 +85,8 @@ def sync(turn: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
         return
     turn.cancel_timer("collect", member.member_id)
     turn.set_session_timer(member)
-    assignment = encode_assignment(holding.assigned, turn.image, version_of(metadata))
-    turn.reply(token, Synced(CONSUMER_PROTOCOL, protocol_name, assignment))
+    assignment = encode_assignment(holding.assigned, turn.image, read_version(protocol.metadata))
+    turn.reply(token, Synced(PROTOCOL_TYPE, protocol_name, assignment))
 
 
 def heartbeat(
@@ -155,8 +159,8 @@ def _subscription(group: ConsumerGroup, request: JoinRequest) -> Subscription:
     others = [each.wishes.classic for each in group.members.values() if each.member_id != request.member_id]
     for classic in others:
         if classic is not None:
-            names &= {name for name, _ in classic.protocols}
-    if request.protocol_type != CONSUMER_PROTOCOL or not names:
+            names &= {each.name for each in classic.protocols}
+    if request.protocol_type != PROTOCOL_TYPE or not names:
         raise InconsistentGroupProtocol(f"{group.group_id} has members with other protocols")
     try:
         return decode_subscription(request.protocols[0][1])
@@ -174,7 +178,7 @@ def _wishes(member: ConsumerMember, request: JoinRequest, subscription: Subscrip
         None,
         request.rebalance_timeout_ms,
         member.wishes.server_assignor,
-        ClassicMemberValue(request.session_timeout_ms, request.protocols),
+        ClassicMemberValue.of(request.session_timeout_ms, request.protocols),
     )
 
 
@@ -204,3 +208,45 @@ def _end_rejoining(turn: ConsumerGroupUpdate, member_id: str) -> None:
     if member_id in turn.group.rejoining:
         turn.note().rejoining -= {member_id}
         turn.cancel_timer("rejoin", member_id)
+
+
+class ConsumerGroupEvents:
+    """The `GroupEvents` of a consumer group, for its members that use the classic protocol."""
+
+    __slots__ = ("_update",)
+
+    def __init__(self, group: ConsumerGroup, now_ms: int, config: BrokerConfig, image: ClusterImage) -> None:
+        self._update = ConsumerGroupUpdate(group, now_ms, config, image)
+
+    def join(self, token: int, request: JoinRequest) -> Step[Joined]:
+        """Let a classic member join; it is answered at once."""
+        join(self._update, token, request)
+        return self._update.step()
+
+    def sync(self, token: int, request: SyncRequest) -> Step[Synced]:
+        """Return a classic member's assignment; it is answered at once."""
+        sync(self._update, token, request)
+        return self._update.step()
+
+    def heartbeat(
+        self, token: int, member_id: str, instance_id: str | None, generation_id: int
+    ) -> Step[None]:
+        """Extend a classic member's session; the reply is RebalanceInProgress if it has to join again."""
+        heartbeat(self._update, token, member_id, instance_id, generation_id)
+        return self._update.step()
+
+    def leave(self, token: int, leavers: tuple[Leaver, ...]) -> Step[Left]:
+        """Remove members, of either protocol."""
+        leave(self._update, token, leavers)
+        return self._update.step()
+
+    def on_timer(self, timer: str, member_id: str) -> Step[None]:
+        """Remove a member that has missed a deadline."""
+        if timer in MEMBER_TIMERS:  # others are of the classic group that it was
+            expire_member(self._update, timer, member_id)
+        return self._update.step()
+
+    def session_timers(self) -> Iterator[SetTimer]:
+        """Yield the timers with which sessions start anew after a failover."""
+        update = self._update
+        return session_timers(update.group, update.now_ms, update.group_config)

@@ -288,7 +288,7 @@ RECORDS_PER_SLICE = 1000
 
 def expire(
     now_ms: int, after: str, groups: Mapping[str, Group], offsets: Offsets, config: BrokerConfig
-) -> Step:
+) -> Step[None]:
     """Forget what has expired, of some groups in the order of their ids, beginning after the id `after`."""
     records: list[Record] = []
     ids = sorted(group_id for group_id in groups if group_id > after)
@@ -309,7 +309,7 @@ def forget_timer(topic: str, now_ms: int) -> SetTimer:
     return SetTimer(("forget", topic, str(now_ms)), now_ms)
 
 
-def forget(now_ms: int, topic: str, deleted_ms: int, offsets: Offsets) -> Step:
+def forget(now_ms: int, topic: str, deleted_ms: int, offsets: Offsets) -> Step[None]:
     """Forget some offsets of a topic that is gone.
 
     A new topic may have its name by now; what was committed for that is newer than `deleted_ms`.

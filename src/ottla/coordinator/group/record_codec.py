@@ -1,65 +1,82 @@
-"""Records of `__consumer_offsets`, between bytes and records.py.
+"""Encodes and decodes the records of `__consumer_offsets`: their types, their versions, and a fast path.
 
-A key starts with an int16, the type of the record; its fields have no versions:
+    type   key                         value versions
+    0, 1   OffsetKey                   OffsetValue 0-4, 3 written (1 if it has a retention of its own)
+       2   GroupKey                    GroupValue 0-4, 3 written
+       3   ConsumerGroupKey            0, as all below
+       4   ConsumerTopicsKey
+       5   ConsumerMemberKey
+       6   ConsumerTargetKey
+       7   ConsumerTargetMemberKey
+       8   ConsumerCurrentMemberKey
+      16   ConsumerRegexKey
 
-     0, 1  offset                 string group, string topic, int32 partition
-        2  classic group          string group
-        3  consumer group         string group
-        4  subscribed topics      string group
-        5  member                 string group, string member
-        6  target assignment      string group
-        7  target of a member     string group, string member
-        8  current of a member    string group, string member
-       16  regular expression     string group, string regex
+The fields are declared in records.py. Version 4 of the classic values and version 0 of the consumer groups'
+are flexible. Kafka writes other types too (share and streams groups): they decode to None and stay in the
+log.
 
-A value starts with an int16, its version, and is laid out as classic_values.py and consumer_values.py
-say. Kafka writes other types too (share and streams groups): they decode to None and stay in the log.
+Committed offsets have a fast path, written by hand: one is encoded per partition of every OffsetCommit, and
+millions are decoded when a partition is loaded. Tests compare it with the declared layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from struct import error
+from struct import Struct, error
 from typing import Any
 
-from ottla.coordinator.group import classic_values, consumer_values
 from ottla.coordinator.group.records import (
     ConsumerCurrentMemberKey,
+    ConsumerCurrentMemberValue,
     ConsumerGroupKey,
+    ConsumerGroupValue,
     ConsumerMemberKey,
+    ConsumerMemberValue,
     ConsumerRegexKey,
+    ConsumerRegexValue,
     ConsumerTargetKey,
     ConsumerTargetMemberKey,
+    ConsumerTargetMemberValue,
+    ConsumerTargetValue,
     ConsumerTopicsKey,
+    ConsumerTopicsValue,
     GroupKey,
-    Key,
+    GroupValue,
     OffsetKey,
     OffsetValue,
     Record,
-    Value,
 )
-from ottla.coordinator.group.wire import INT16, INT32
+from ottla.coordinator.record_schema import KeyCodec, ValueCodec, read_int16
 from ottla.protocol.errors import InvalidRequest
-from ottla.protocol.primitives import encode_string, read_int32, read_string, truncated
+from ottla.protocol.primitives import encode_string, read_string, truncated
 
-_OFFSET_KEY_TYPE = INT16.pack(1)
+OFFSET = ValueCodec(OffsetValue, newest=4, flexible_since=4, written=3)
+OFFSET_WITH_RETENTION = ValueCodec(OffsetValue, newest=4, flexible_since=4, written=1)
 
-_Decode = Callable[[int, bytes], Value]
-_Encode = Callable[[Any], bytes]
+_OFFSET_KEY_TYPE = b"\x00\x01"
+_OFFSET_V3 = Struct(">hqi")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
 
-# Type, class of the key, how its value is written and read. All but the offset's key are strings.
-_LAYOUTS: tuple[tuple[int, type[Any], _Encode, _Decode], ...] = (
-    (2, GroupKey, classic_values.encode_group, classic_values.decode_group),
-    (3, ConsumerGroupKey, consumer_values.encode_group, consumer_values.decode_group),
-    (4, ConsumerTopicsKey, consumer_values.encode_topics, consumer_values.decode_topics),
-    (5, ConsumerMemberKey, consumer_values.encode_member, consumer_values.decode_member),
-    (6, ConsumerTargetKey, consumer_values.encode_target, consumer_values.decode_target),
-    (7, ConsumerTargetMemberKey, consumer_values.encode_target_member, consumer_values.decode_target_member),
-    (8, ConsumerCurrentMemberKey, consumer_values.encode_current, consumer_values.decode_current),
-    (16, ConsumerRegexKey, consumer_values.encode_regex, consumer_values.decode_regex),
+
+def _consumer(value_class: type[Any]) -> ValueCodec[Any]:
+    return ValueCodec(value_class, newest=0, flexible_since=0, written=0)
+
+
+_CODECS: tuple[tuple[int, type[Any], ValueCodec[Any]], ...] = (
+    (2, GroupKey, ValueCodec(GroupValue, newest=4, flexible_since=4, written=3)),
+    (3, ConsumerGroupKey, _consumer(ConsumerGroupValue)),
+    (4, ConsumerTopicsKey, _consumer(ConsumerTopicsValue)),
+    (5, ConsumerMemberKey, _consumer(ConsumerMemberValue)),
+    (6, ConsumerTargetKey, _consumer(ConsumerTargetValue)),
+    (7, ConsumerTargetMemberKey, _consumer(ConsumerTargetMemberValue)),
+    (8, ConsumerCurrentMemberKey, _consumer(ConsumerCurrentMemberValue)),
+    (16, ConsumerRegexKey, _consumer(ConsumerRegexValue)),
 )
-_BY_CLASS = {key_class: (INT16.pack(number), encode) for number, key_class, encode, _ in _LAYOUTS}
-_BY_NUMBER = {number: (key_class, decode) for number, key_class, _, decode in _LAYOUTS}
+_BY_TYPE: dict[int, tuple[KeyCodec[Any], ValueCodec[Any]]] = {
+    record_type: (KeyCodec(record_type, key_class), value_codec)
+    for record_type, key_class, value_codec in _CODECS
+}
+_BY_KEY_CLASS = {key_class: _BY_TYPE[record_type] for record_type, key_class, _ in _CODECS}
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
@@ -70,43 +87,49 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
             _OFFSET_KEY_TYPE
             + encode_string(key.group_id)
             + encode_string(key.topic)
-            + INT32.pack(key.partition)
+            + _INT32.pack(key.partition)
         )
-        return raw_key, classic_values.encode_offset(value) if isinstance(value, OffsetValue) else None
-    number, encode = _BY_CLASS[type(key)]
-    names = [encode_string(getattr(key, name)) for name in key.__slots__]
-    return number + b"".join(names), None if value is None else encode(value)
+        return raw_key, encode_offset(value) if isinstance(value, OffsetValue) else None
+    key_codec, value_codec = _BY_KEY_CLASS[type(key)]
+    return key_codec.encode(key), None if value is None else value_codec.encode(value)
 
 
 def decode_record(raw_key: bytes | None, raw_value: bytes | None) -> Record | None:
     """Return a record, or None if its type is none of ours; raise InvalidRequest if it is torn."""
     if raw_key is None:
         raise InvalidRequest("a record has no key")
-    try:
-        (number,) = INT16.unpack_from(raw_key)
-    except error:
-        raise truncated() from None
-    if number in (0, 1):
-        group_id, at = read_string(raw_key, 2)
-        topic, at = read_string(raw_key, at)
-        partition, at = read_int32(raw_key, at)
-        return Record(OffsetKey(group_id, topic, partition), _decode(raw_value, classic_values.decode_offset))
-    if number not in _BY_NUMBER:
+    record_type = read_int16(raw_key)
+    if record_type in (0, 1):
+        group_id, position = read_string(raw_key, 2)
+        topic, position = read_string(raw_key, position)
+        try:
+            (partition,) = _INT32.unpack_from(raw_key, position)
+        except error:
+            raise truncated() from None
+        value = None if raw_value is None else decode_offset(raw_value)
+        return Record(OffsetKey(group_id, topic, partition), value)
+    if record_type not in _BY_TYPE:
         return None
-    key_class, decode = _BY_NUMBER[number]
-    names, at = [], 2
-    for _ in key_class.__slots__:
-        name, at = read_string(raw_key, at)
-        names.append(name)
-    key: Key = key_class(*names)
-    return Record(key, _decode(raw_value, decode))
+    key_codec, value_codec = _BY_TYPE[record_type]
+    return Record(key_codec.decode(raw_key), None if raw_value is None else value_codec.decode(raw_value))
 
 
-def _decode(raw: bytes | None, decode: _Decode) -> Value | None:
-    if raw is None:
-        return None
+def encode_offset(value: OffsetValue) -> bytes:
+    """Return the bytes of a committed offset."""
+    if value.expire_ms != -1:
+        return OFFSET_WITH_RETENTION.encode(value)
+    head = _OFFSET_V3.pack(3, value.offset, value.leader_epoch)
+    return head + encode_string(value.metadata) + _INT64.pack(value.commit_ms)
+
+
+def decode_offset(raw: bytes) -> OffsetValue:
+    """Return a committed offset; raise InvalidRequest if it is torn."""
+    if raw[:2] != b"\x00\x03":
+        return OFFSET.decode(raw)
     try:
-        (version,) = INT16.unpack_from(raw)
+        _, offset, leader_epoch = _OFFSET_V3.unpack_from(raw)
+        metadata, position = read_string(raw, _OFFSET_V3.size)
+        (commit_ms,) = _INT64.unpack_from(raw, position)
     except error:
         raise truncated() from None
-    return decode(version, raw)
+    return OffsetValue(offset, leader_epoch, metadata, commit_ms)

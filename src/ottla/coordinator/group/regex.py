@@ -1,377 +1,177 @@
-r"""Regular expressions over topic names, in time that grows with the name and never explodes.
+r"""Matches names against regular expressions in RE2's syntax, with a bound on the work.
 
-Members of a consumer group may subscribe by a regular expression (RE2's syntax; the whole name has to
-match). The broker evaluates what a client sends, on its only loop, so a backtracking engine is out of the
-question: `(a*)*b` would stop the broker. As in RE2, what needs backtracking (back references, lookaround)
-does not exist, and matching walks a set of states.
+Members of a consumer group may subscribe by a regular expression, and ListTransactions filters by one. The
+broker evaluates what a client sends on its only event loop, so a backtracking engine is out of the question:
+`(a*)*b` would block the broker. As in RE2, what needs backtracking (back references, lookaround) does not
+exist. Decision 112 says why this is not google-re2: that bounds memory, but not work.
 
-The pattern becomes a program (this file reads it, regex_program.py runs it) of four kinds of instructions:
+The tree of a pattern (regex_parser.py) is compiled into a program of four kinds of instructions:
 
     CHARS  set, next       one character of the set
     SPLIT  next, other     either way
     ASSERT kind, next      ^ $ \A \z \b \B: nothing, if the place is right
     MATCH                  the end
 
-A repetition with counts is written out, so the size of the program bounds everything; it is limited.
+A repetition with counts is unrolled, so the size of the program, which is limited, bounds everything.
+Matching walks a lazily built automaton: a state is the set of instructions that a name may have reached,
+with the kind of the character before. What follows a state by a character is computed once and cached, so
+that most of matching is one dictionary look-up per character. The uncached work is counted, and limited.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from string import ascii_letters, digits, punctuation, whitespace
+from collections.abc import Iterable
 
+from ottla.coordinator.group.regex_parser import (
+    ALPHABET,
+    OTHER,
+    WORD,
+    Chars,
+    Choice,
+    Node,
+    Place,
+    Repeat,
+    Sequence,
+    parse,
+)
 from ottla.protocol.errors import InvalidRegularExpression
 
-# What regular expressions are made of: the nodes of their trees, and the characters of names.
+MAX_INSTRUCTIONS = 5000
+MAX_WORK = 400_000
+"""Instructions looked at while making states, over all names; about a tenth of a second."""
 
-OTHER = "\x7f"
-"""Stands for a character that is not ASCII and not in the pattern."""
-ALPHABET = frozenset(map(chr, range(128)))
-"""All that names are made of: ASCII, of which topics have few, and transactional ids may have all."""
+_Instruction = tuple[frozenset[str] | str | None, tuple[int, ...]]
+"""CHARS has a set, ASSERT the kind of a place, SPLIT and MATCH None; then where it leads to."""
+_MATCH: _Instruction = (None, ())
 
-WORD = frozenset(ascii_letters + digits + "_")
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character out of a set."""
-
-    chars: frozenset[str]
+_BEGIN, _WORD, _OTHER = "begin", "word", "other"
+_END = ""
+"""The character after the last one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    r"""An assertion: `^`, `$`, `b` or `B`."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """One after the other."""
-
-    parts: tuple[Node, ...]
+def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that a pattern matches as a whole; raise InvalidRegularExpression."""
+    program = Program(parse(pattern))
+    named = ALPHABET.union(pattern)
+    return frozenset(name for name in names if program.matches(_known(name, named)))
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of several."""
-
-    options: tuple[Node, ...]
+def _known(name: str, named: frozenset[str]) -> str:
+    """Return the name with one character for all those that the pattern cannot tell apart."""
+    return name if name.isascii() else "".join(char if char in named else OTHER for char in name)
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """Several times; without an upper limit if `most` is None."""
+class _State:
+    """Places in the program, the kind of the character before them, and what is known of what follows."""
 
-    node: Node
-    least: int
-    most: int | None
+    __slots__ = ("before", "is_match", "moves", "places")
 
-
-Node = Chars | Place | Sequence | Choice | Repeat
-
-_UPPER = frozenset(ascii_letters[26:])
-_LOWER = frozenset(ascii_letters[:26])
-_LETTERS, _DIGITS, _PUNCTUATION = _UPPER | _LOWER, frozenset(digits), frozenset(punctuation)
-_GRAPH = _LETTERS | _DIGITS | _PUNCTUATION
-_SYMBOLS = frozenset("$+<=>^`|~")
-_CONTROLS = frozenset(map(chr, (*range(32), 127)))
-_NONE: frozenset[str] = frozenset()
-
-PERL = {"d": _DIGITS, "w": WORD, "s": frozenset("\t\n\f\r ")}
-CONTROLS = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-CATEGORIES = {
-    "L": _LETTERS,
-    "Lu": _UPPER,
-    "Ll": _LOWER,
-    "Latin": _LETTERS,
-    "N": _DIGITS,
-    "Nd": _DIGITS,
-    "P": _PUNCTUATION - _SYMBOLS,
-    "Pc": frozenset("_"),
-    "Pd": frozenset("-"),
-    "Po": _PUNCTUATION - _SYMBOLS - frozenset("_-()[]{}"),
-    "S": _SYMBOLS,
-    "Z": frozenset(" "),
-    "M": _NONE,
-    "C": _CONTROLS,
-    "Any": ALPHABET,
-}
-POSIX = {
-    "alnum": _LETTERS | _DIGITS,
-    "alpha": _LETTERS,
-    "ascii": ALPHABET,
-    "blank": frozenset("\t "),
-    "cntrl": _CONTROLS,
-    "digit": _DIGITS,
-    "graph": _GRAPH,
-    "lower": _LOWER,
-    "print": _GRAPH | {" "},
-    "punct": _PUNCTUATION,
-    "space": frozenset(whitespace),
-    "upper": _UPPER,
-    "word": WORD,
-    "xdigit": frozenset("0123456789abcdefABCDEF"),
-}
+    def __init__(self, places: frozenset[int], before: str) -> None:
+        self.places = places
+        self.before = before
+        self.moves: dict[str, _State] = {}
+        self.is_match: bool | None = None
 
 
-MAX_LENGTH = 10_000
-MAX_DEPTH = 100
-MAX_REPEAT = 1000
-_QUANTIFIERS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+class Program:
+    """A pattern, ready to be matched."""
+
+    def __init__(self, node: Node) -> None:
+        self._work = 0
+        self._code: list[_Instruction] = [_MATCH]
+        self._first = _State(frozenset((self._compile(node, 0),)), _BEGIN)
+        self._states: dict[tuple[frozenset[int], str], _State] = {}
+
+    def matches(self, name: str) -> bool:
+        """Tell whether the whole name matches."""
+        state = self._first
+        for char in name:
+            state = state.moves.get(char) or self._move(state, char)
+            if not state.places:
+                return False
+        if state.is_match is None:
+            _, state.is_match = self._follow(state, _END)
+        return state.is_match
+
+    # The program is written from its end: what comes next is known by then.
+
+    def _add(self, instruction: _Instruction) -> int:
+        if len(self._code) == MAX_INSTRUCTIONS:
+            raise InvalidRegularExpression("the pattern is too large")
+        self._code.append(instruction)
+        return len(self._code) - 1
+
+    def _compile(self, node: Node, after: int) -> int:
+        """Write a node in front of the instruction `after`; return where it begins."""
+        match node:
+            case Chars(chars):
+                return self._add((chars, (after,)))
+            case Place(kind):
+                return self._add((kind, (after,)))
+            case Sequence(parts):
+                for part in reversed(parts):
+                    after = self._compile(part, after)
+                return after
+            case Choice(options):
+                return self._add((None, tuple(self._compile(each, after) for each in options)))
+            case Repeat(repeated, least, most):
+                return self._repeat(repeated, least, most, after)
+
+    def _repeat(self, node: Node, least: int, most: int | None, after: int) -> int:
+        begin = after
+        if most is None:
+            begin = self._add(_MATCH)  # its place is needed before what it leads to is written
+            self._code[begin] = (None, (self._compile(node, begin), after))
+        else:
+            for _ in range(most - least):
+                begin = self._add((None, (self._compile(node, begin), after)))
+        for _ in range(least):
+            self._spend(10)  # for an empty node, which adds no instruction however often it is repeated
+            begin = self._compile(node, begin)
+        return begin
+
+    # States
+
+    def _move(self, state: _State, char: str) -> _State:
+        """Return the state after a character."""
+        reached, _ = self._follow(state, char)
+        key = (reached, _WORD if char in WORD else _OTHER)
+        moved = self._states.get(key)
+        if moved is None:
+            moved = self._states[key] = _State(*key)
+        state.moves[char] = moved
+        return moved
+
+    def _follow(self, state: _State, char: str) -> tuple[frozenset[int], bool]:
+        """Return the places after a character, and whether the end of the program is in reach before it."""
+        pending = list(state.places)
+        seen = set(pending)
+        reached: set[int] = set()
+        is_match = False
+        while pending:
+            what, targets = self._code[pending.pop()]
+            if isinstance(what, frozenset):
+                if char in what:
+                    reached.update(targets)
+            elif not targets:
+                is_match = True
+            elif what is None or _is_at(what, state.before, char):
+                pending.extend(target for target in targets if target not in seen)
+                seen.update(targets)
+        self._spend(len(seen) + 1)
+        return frozenset(reached), is_match
+
+    def _spend(self, work: int) -> None:
+        self._work += work
+        if self._work > MAX_WORK:
+            raise InvalidRegularExpression("the pattern is too expensive")
 
 
-def parse(pattern: str) -> Node:
-    """Return the tree of a pattern; raise InvalidRegularExpression if it is none."""
-    if len(pattern) > MAX_LENGTH:
-        raise InvalidRegularExpression(f"the pattern has more than {MAX_LENGTH} characters")
-    parser = _Parser(pattern)
-    node = parser.choice(ignores_case=False, depth=0)
-    if not parser.at_end:
-        raise parser.error("unexpected )")
-    return node
-
-
-class _Parser:
-    """A position in a pattern, and a method for each rule of its grammar."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._at = 0
-
-    @property
-    def at_end(self) -> bool:
-        """Tell whether all has been read."""
-        return self._at == len(self._pattern)
-
-    def error(self, why: str) -> InvalidRegularExpression:
-        """Return what to raise about this place."""
-        return InvalidRegularExpression(f"{self._pattern!r}, position {self._at}: {why}")
-
-    def choice(self, ignores_case: bool, depth: int) -> Node:
-        """Read sequences separated by `|`, up to the end or a closing parenthesis."""
-        if depth > MAX_DEPTH:
-            raise self.error("nested too deeply")
-        options: list[Node] = []
-        parts: list[Node] = []
-        while not self.at_end and not self._sees(")"):
-            if self._takes("|"):
-                options.append(Sequence(tuple(parts)))
-                parts = []
-            elif (flags := self._flags_for_the_rest()) is not None:
-                ignores_case = _apply(flags, ignores_case)
-            else:
-                parts.append(self._repeated(self._atom(ignores_case, depth)))
-        options.append(Sequence(tuple(parts)))
-        return options[0] if len(options) == 1 else Choice(tuple(options))
-
-    # Pieces
-
-    def _sees(self, text: str) -> bool:
-        return self._pattern.startswith(text, self._at)
-
-    def _takes(self, text: str) -> bool:
-        if not self._sees(text):
-            return False
-        self._at += len(text)
-        return True
-
-    def _next(self) -> str:
-        if self.at_end:
-            raise self.error("the pattern ends too early")
-        char = self._pattern[self._at]
-        self._at += 1
-        return char
-
-    def _until(self, end: str) -> str:
-        stop = self._pattern.find(end, self._at)
-        if stop < 0:
-            raise self.error(f"{end} is missing")
-        text, self._at = self._pattern[self._at : stop], stop + len(end)
-        return text
-
-    # Repetition
-
-    def _repeated(self, node: Node) -> Node:
-        counts = self._quantifier()
-        if counts is None:
-            return node
-        self._takes("?")  # lazy or not, the same names match
-        if self._quantifier() is not None:
-            raise self.error("one repetition upon another")
-        least, most = counts
-        return Repeat(node, least, most)
-
-    def _quantifier(self) -> tuple[int, int | None] | None:
-        if self.at_end:
-            return None
-        char = self._pattern[self._at]
-        if char in _QUANTIFIERS:
-            self._at += 1
-            return _QUANTIFIERS[char]
-        return self._counts() if char == "{" else None
-
-    def _counts(self) -> tuple[int, int | None] | None:
-        """Read {n}, {n,} or {n,m}; anything else in braces is literal."""
-        stop = self._pattern.find("}", self._at)
-        low, comma, high = self._pattern[self._at + 1 : max(stop, 0)].partition(",")
-        if stop < 0 or not _is_number(low) or not (high == "" or _is_number(high)):
-            return None
-        self._at = stop + 1
-        least = int(low)
-        most = None if comma and not high else int(high or low)
-        if max(least, most or 0) > MAX_REPEAT or (most is not None and most < least):
-            raise self.error("bad repetition counts")
-        return least, most
-
-    # Atoms
-
-    def _atom(self, ignores_case: bool, depth: int) -> Node:
-        char = self._next()
-        match char:
-            case "(":
-                return self._group(ignores_case, depth)
-            case "[":
-                return Chars(_folded(self._set(), ignores_case))
-            case ".":
-                return Chars(ALPHABET)
-            case "^" | "$":
-                return Place(char)
-            case "\\":
-                return self._escaped(ignores_case)
-            case "*" | "+" | "?":
-                raise self.error("nothing to repeat")
-        return _literal(char, ignores_case)
-
-    def _group(self, ignores_case: bool, depth: int) -> Node:
-        if self._takes("?"):
-            if self._takes("P<") or (self._sees("<") and not self._sees("<=") and not self._sees("<!")):
-                self._takes("<")
-                if not self._until(">").isidentifier():
-                    raise self.error("a group needs a name")
-            else:
-                ignores_case = _apply(self._read_flags(":"), ignores_case)
-        node = self.choice(ignores_case, depth + 1)
-        if not self._takes(")"):
-            raise self.error(") is missing")
-        return node
-
-    def _flags_for_the_rest(self) -> str | None:
-        """Read `(?flags)`, which hold up to the end of the group; leave everything else unread."""
-        start = self._at
-        if self._takes("(?") and not self._sees("P") and not self._sees("<"):
-            stop = self._pattern.find(")", self._at)
-            flags = self._pattern[self._at : max(stop, self._at)]
-            if flags and ":" not in flags:
-                return self._read_flags(")")
-        self._at = start
-        return None
-
-    def _read_flags(self, end: str) -> str:
-        flags = self._until(end)
-        if flags.strip("imsU-") or flags.count("-") > 1 or flags.endswith("-"):
-            raise self.error(f"(?{flags} is not supported")
-        return flags
-
-    def _escaped(self, ignores_case: bool) -> Node:
-        char = self._next()
-        if char in "Az":
-            return Place("^" if char == "A" else "$")
-        if char in "bB":
-            return Place(char)
-        if char == "Q":
-            stop = self._pattern.find("\\E", self._at)
-            text = self._pattern[self._at :] if stop < 0 else self._pattern[self._at : stop]
-            self._at = len(self._pattern) if stop < 0 else stop + 2
-            return Sequence(tuple(_literal(each, ignores_case) for each in text))
-        return Chars(_folded(self._escape(char), ignores_case))
-
-    # Sets of characters
-
-    def _set(self) -> frozenset[str]:
-        """Read the rest of a bracket expression."""
-        is_negated = self._takes("^")
-        chars: set[str] = set()
-        is_first = True
-        while is_first or not self._sees("]"):
-            is_first = False
-            chars |= self._set_item()
-        self._at += 1
-        return ALPHABET - chars if is_negated else frozenset(chars) & ALPHABET
-
-    def _set_item(self) -> frozenset[str]:
-        if self._takes("[:"):
-            return self._named(self._until(":]"))
-        low = self._set_char()
-        if not self._sees("-") or self._sees("-]"):
-            return low
-        self._at += 1
-        high = self._set_char()
-        if len(low) != 1 or len(high) != 1:
-            raise self.error("a range needs a character on both sides")
-        first, last = min(low), min(high)
-        if first > last:
-            raise self.error(f"bad range {first}-{last}")
-        return frozenset(char for char in ALPHABET if first <= char <= last)
-
-    def _set_char(self) -> frozenset[str]:
-        char = self._next()
-        return self._escape(self._next()) if char == "\\" else frozenset(char)
-
-    def _named(self, name: str) -> frozenset[str]:
-        is_negated, name = name.startswith("^"), name.removeprefix("^")
-        if name not in POSIX:
-            raise self.error(f"[:{name}:] is not a class of characters")
-        return ALPHABET - POSIX[name] if is_negated else POSIX[name]
-
-    def _escape(self, char: str) -> frozenset[str]:
-        """Return the characters that an escape sequence stands for."""
-        if char.lower() in PERL:
-            chars = PERL[char.lower()]
-            return ALPHABET - chars if char.isupper() else chars
-        if char in "pP":
-            name = self._until("}") if self._takes("{") else self._next()
-            is_negated = (char == "P") != name.startswith("^")
-            chars = self._category(name.removeprefix("^"))
-            return ALPHABET - chars if is_negated else chars
-        if char == "x":
-            return frozenset(self._hexadecimal())
-        if char in CONTROLS:
-            return frozenset(CONTROLS[char])
-        if char == "0":
-            return frozenset("\0")
-        if char.isalnum():
-            raise self.error(f"\\{char} is not supported")
-        return frozenset(char)
-
-    def _category(self, name: str) -> frozenset[str]:
-        if name not in CATEGORIES:
-            raise self.error(f"\\p{{{name}}} is not supported")
-        return CATEGORIES[name]
-
-    def _hexadecimal(self) -> str:
-        text = self._until("}") if self._takes("{") else self._next() + self._next()
-        try:
-            return chr(int(text, 16))
-        except (ValueError, OverflowError):
-            raise self.error(f"\\x{text} is not a character") from None
-
-
-def _literal(char: str, ignores_case: bool) -> Chars:
-    return Chars(_folded(frozenset(char), ignores_case))
-
-
-def _folded(chars: frozenset[str], ignores_case: bool) -> frozenset[str]:
-    if not ignores_case:
-        return chars
-    return chars | {char.lower() for char in chars} | {char.upper() for char in chars}
-
-
-def _apply(flags: str, ignores_case: bool) -> bool:
-    on, _, off = flags.partition("-")
-    return (ignores_case or "i" in on) and "i" not in off
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 9
+def _is_at(place: str, before: str, char: str) -> bool:
+    match place:
+        case "^":
+            return before == _BEGIN
+        case "$":
+            return char == _END
+    is_boundary = (before == _WORD) != (char in WORD)
+    return is_boundary if place == "b" else not is_boundary

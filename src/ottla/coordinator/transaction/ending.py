@@ -22,7 +22,7 @@ always ends with a higher epoch, and its markers carry that: what the fenced pro
 from __future__ import annotations
 
 from ottla.coordinator.transaction.requests import EndRequest, NewProducerIdNeeded
-from ottla.coordinator.transaction.transaction import LAST_EPOCH, NOBODY, Producer, State, Transaction
+from ottla.coordinator.transaction.transaction import ENDING, LAST_EPOCH, NOBODY, Producer, State, Transaction
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
@@ -40,13 +40,14 @@ def check_holder(found: Transaction, producer: Producer) -> None:
     if producer.epoch >= LAST_EPOCH:
         # Nobody was ever given it. A transaction in it could not be aborted: there is no higher epoch.
         raise ProducerFenced(f"{producer} has an epoch that is for fencing only")
-    if producer == found.holder or (found.state.is_ending and producer == found.producer):
-        if found.state.is_ending:
+    holder, is_ending = found.holder, found.state in ENDING
+    if producer == holder or (is_ending and producer == found.producer):
+        if is_ending:
             raise ConcurrentTransactions("the last transaction is still being ended")
         return
-    if producer.producer_id not in (found.holder.producer_id, found.producer.producer_id):
-        raise InvalidProducerIdMapping(f"the id has {found.holder}, not {producer}")
-    raise ProducerFenced(f"the id has {found.holder}, not {producer}")
+    if producer.producer_id not in (holder.producer_id, found.producer.producer_id):
+        raise InvalidProducerIdMapping(f"the id has {holder}, not {producer}")
+    raise ProducerFenced(f"the id has {holder}, not {producer}")
 
 
 def check_principal(found: Transaction, principal: str) -> None:
@@ -58,12 +59,13 @@ def check_principal(found: Transaction, principal: str) -> None:
 def end(found: Transaction, request: EndRequest, now_ms: int, new_id: int | None) -> Transaction:
     """Return what becomes of a transaction that its producer ends; the same if it has ended already."""
     check_principal(found, request.principal)
+    if found.state == State.ONGOING:
+        check_holder(found, request.producer)
+        return _ended_by_client(found, request, now_ms, new_id)
     is_retry = request.bumps_epoch and _is_retry(found, request.producer)
     if not is_retry and not _is_repeated(found, request):
         check_holder(found, request.producer)
-    if found.state == State.ONGOING:
-        return _ended_by_client(found, request, now_ms, new_id)
-    if found.state.is_ending:
+    if found.state in ENDING:
         _check_direction(found, request)
         raise ConcurrentTransactions("the transaction is being ended already")
     if is_retry or (not request.bumps_epoch and found.state != State.EMPTY):
@@ -124,9 +126,10 @@ def _check_direction(found: Transaction, request: EndRequest) -> None:
 
 def _ended_by_client(found: Transaction, request: EndRequest, now_ms: int, new_id: int | None) -> Transaction:
     state = State.PREPARE_COMMIT if request.is_commit else State.PREPARE_ABORT
+    holder = request.producer  # it has been checked
     if not request.bumps_epoch:
-        return _decided(found, now_ms, state, found.holder, found.last, version=0)
-    return _decided(found, now_ms, state, _next_holder(found, new_id), found.holder, BUMPS_EPOCH)
+        return _decided(found, now_ms, state, holder, found.last, version=0)
+    return _decided(found, now_ms, state, _next_holder(holder, new_id), holder, BUMPS_EPOCH)
 
 
 def _decided(
@@ -150,16 +153,16 @@ def _aborted_without_begin(found: Transaction, now_ms: int, new_id: int | None) 
     return found.changed(
         now_ms,
         state=State.COMPLETE_ABORT,
-        producer=_next_holder(found, new_id),
+        producer=_next_holder(found.holder, new_id),
         last=found.holder,
         start_ms=now_ms,
         version=BUMPS_EPOCH,
     )
 
 
-def _next_holder(found: Transaction, new_id: int | None) -> Producer:
-    if not found.holder.is_exhausted:
-        return found.holder.bumped()
+def _next_holder(holder: Producer, new_id: int | None) -> Producer:
+    if not holder.is_exhausted:
+        return holder.bumped()
     if new_id is None:
         raise NewProducerIdNeeded
     return Producer(new_id, 0)

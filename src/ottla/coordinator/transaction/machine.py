@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import TypeVar
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
-from ottla.coordinator.effects import NOTHING, Reply, SetTimer, Step, TimerKey
+from ottla.coordinator.effects import NOTHING, Reply, SetTimer, Step, TimerKey, reply_only
 from ottla.coordinator.transaction.ending import (
     aborted_by_coordinator,
     check_holder,
@@ -28,13 +29,14 @@ from ottla.coordinator.transaction.ending import (
 )
 from ottla.coordinator.transaction.requests import (
     EndRequest,
+    Initiated,
     InitRequest,
     ListedTransaction,
     ListFilter,
     WriteMarkers,
 )
 from ottla.coordinator.transaction.starting import initiate
-from ottla.coordinator.transaction.transaction import Producer, Record, State, Transaction
+from ottla.coordinator.transaction.transaction import ENDING, Producer, Record, State, Transaction
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
@@ -53,6 +55,7 @@ SOON_MS = 10
 PREPARED = "Prepared"
 """A name to list transactions by, beside those of the states: the ongoing ones that are prepared."""
 
+R = TypeVar("R")
 Verdicts = dict[TopicPartition, KafkaError | None]
 
 
@@ -68,7 +71,7 @@ class TransactionMachine:
 
     def init_producer_id(
         self, now_ms: int, token: int, request: InitRequest, new_id: int | None = None
-    ) -> Step:
+    ) -> Step[Initiated]:
         """Give a producer an id and an epoch; the reply is `Initiated`, or ConcurrentTransactions."""
         request = self._with_timeout(request)
         found = self.transactions.get(request.transactional_id)
@@ -85,14 +88,14 @@ class TransactionMachine:
         transactional_id: str,
         producer: Producer,
         partitions: frozenset[TopicPartition],
-    ) -> Step:
+    ) -> Step[None]:
         """Add partitions to a transaction, or begin one with them; the reply is None."""
         found = self._held(transactional_id, producer)
         if found.is_prepared or found.is_taken_over:
             raise InvalidTxnState(f"{transactional_id} is prepared: it can only be committed or aborted")
         if found.state == State.ONGOING:
             if partitions <= found.partitions:
-                return _reply(token, None)
+                return reply_only(token, None)
             made = found.changed(now_ms, partitions=found.partitions | partitions)
         else:
             made = found.changed(now_ms, state=State.ONGOING, start_ms=now_ms, partitions=partitions)
@@ -105,16 +108,16 @@ class TransactionMachine:
         transactional_id: str,
         producer: Producer,
         partitions: Iterable[TopicPartition],
-    ) -> Step:
+    ) -> Step[Verdicts]:
         """Tell which partitions are in the ongoing transaction; the reply is what stands against each."""
         found = self._held(transactional_id, producer)
         verdicts: Verdicts = {
             each: None if each in found.partitions else TransactionAbortable(f"{each} is not in it")
             for each in partitions
         }
-        return _reply(token, verdicts)
+        return reply_only(token, verdicts)
 
-    def end(self, now_ms: int, token: int, request: EndRequest, new_id: int | None = None) -> Step:
+    def end(self, now_ms: int, token: int, request: EndRequest, new_id: int | None = None) -> Step[Producer]:
         """Commit or abort a transaction; the reply is the `Producer` that the client is from now on."""
         found = self._known(request.transactional_id)
         try:
@@ -125,12 +128,12 @@ class TransactionMachine:
             unchanged = Record(request.transactional_id, found)
             return Step((unchanged,), replies=(Reply(token, refusal),))
         if made is found:
-            return _reply(token, found.holder)
+            return reply_only(token, found.holder)
         return _step(token, request.transactional_id, made, made.holder)
 
     def prepare(
         self, now_ms: int, token: int, transactional_id: str, producer: Producer, principal: str
-    ) -> Step:
+    ) -> Step[None]:
         """Let a two-phase transaction wait for its end, however long; the reply is None."""
         found = self._held(transactional_id, producer)
         check_principal(found, principal)
@@ -139,31 +142,33 @@ class TransactionMachine:
         if not found.is_two_phase:
             raise InvalidTxnState(f"{transactional_id} was not begun with two-phase commit")
         if found.is_prepared:
-            return _reply(token, None)
+            return reply_only(token, None)
         return _step(token, transactional_id, found.changed(now_ms, is_prepared=True), None)
 
-    def describe(self, now_ms: int, token: int, transactional_id: str) -> Step:
+    def describe(self, now_ms: int, token: int, transactional_id: str) -> Step[Transaction]:
         """Tell everything about a transactional id; the reply is its `Transaction`."""
         found = self.transactions.get(transactional_id)
         if found is None:
             raise TransactionalIdNotFound(f"nothing is known of {transactional_id}")
-        return _reply(token, found)
+        return reply_only(token, found)
 
-    def list_transactions(self, now_ms: int, token: int, wanted: ListFilter) -> Step:
+    def list_transactions(
+        self, now_ms: int, token: int, wanted: ListFilter
+    ) -> Step[tuple[ListedTransaction, ...]]:
         """List the transactions that pass a filter; the reply is a tuple of `ListedTransaction`."""
         listed = (
             ListedTransaction(transactional_id, found.producer.producer_id, found.state.title)
             for transactional_id, found in self.transactions.items()
             if _passes(found, wanted, now_ms)
         )
-        return _reply(token, tuple(listed))
+        return reply_only(token, tuple(listed))
 
     # Markers
 
-    def complete(self, now_ms: int, markers: WriteMarkers) -> Step:
+    def complete(self, now_ms: int, markers: WriteMarkers) -> Step[None]:
         """End a transaction whose markers are all written."""
         found = self.transactions.get(markers.transactional_id)
-        if found is None or not found.state.is_ending or found.producer != markers.producer:
+        if found is None or found.state not in ENDING or found.producer != markers.producer:
             return NOTHING
         made = completed(found, now_ms)
         if markers.retires_producer_id:
@@ -172,7 +177,7 @@ class TransactionMachine:
 
     # Time
 
-    def loaded(self, now_ms: int) -> Step:
+    def loaded(self, now_ms: int) -> Step[None]:
         """Begin to coordinate: markers that may not have been written are written again."""
         config = self.config
         timers = (
@@ -182,7 +187,7 @@ class TransactionMachine:
         ending = (each for each in self.open.items() if each[1].state.is_ending)
         return Step(timers=timers, sends=tuple(_markers(*each) for each in ending))
 
-    def on_timer(self, now_ms: int, key: TimerKey) -> Step:
+    def on_timer(self, now_ms: int, key: TimerKey) -> Step[None]:
         """Abort transactions that have timed out, or forget ids that have expired."""
         if key == ABORT:
             records = tuple(_first(self._timed_out(now_ms)))
@@ -224,7 +229,7 @@ class TransactionMachine:
             self.open.pop(transactional_id, None)
             return
         self.transactions[transactional_id] = value
-        if value.state == State.ONGOING or value.state.is_ending:
+        if value.state == State.ONGOING or value.state in ENDING:
             self.open[transactional_id] = value
         else:
             self.open.pop(transactional_id, None)
@@ -269,9 +274,9 @@ def _passes(found: Transaction, wanted: ListFilter, now_ms: int) -> bool:
     return longer_than_ms < 0 or (found.start_ms >= 0 and now_ms - found.start_ms > longer_than_ms)
 
 
-def _step(token: int, transactional_id: str, made: Transaction, answer: object) -> Step:
+def _step(token: int, transactional_id: str, made: Transaction, answer: R | KafkaError) -> Step[R]:
     """Return a step that writes one record, and sends the markers if it is a decision."""
-    sends = (_markers(transactional_id, made),) if made.state.is_ending else ()
+    sends = (_markers(transactional_id, made),) if made.state in ENDING else ()
     return Step((Record(transactional_id, made),), replies=(Reply(token, answer),), sends=sends)
 
 
@@ -282,7 +287,3 @@ def _markers(transactional_id: str, ending: Transaction) -> WriteMarkers:
 
 def _first(records: Iterator[Record]) -> Iterator[Record]:
     return islice(records, AT_ONCE)
-
-
-def _reply(token: int, response: object) -> Step:
-    return Step(replies=(Reply(token, response),))

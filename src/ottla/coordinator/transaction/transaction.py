@@ -50,10 +50,11 @@ class State(IntEnum):
     @property
     def is_ending(self) -> bool:
         """Tell whether its markers are being written."""
-        return self in _ENDING
+        return self in ENDING
 
 
-_ENDING: Final = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+ENDING: Final = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+"""The states in which markers are being written."""
 
 
 class Producer(NamedTuple):

@@ -20,6 +20,7 @@ from ottla.protocol.schema.fields import (
     EntityType,
     FieldSpec,
     from_wire,
+    has_tagged_fields,
     is_fixed,
     smallest_size,
     specs_of,
@@ -74,7 +75,7 @@ def _struct_reader(wire: EntityType, target: EntityType) -> Read:
     flexible: bool = wire.__flexible__
     specs = specs_of(wire)
     steps = _steps([spec for spec in specs if spec.tag is None], wanted, flexible)
-    if flexible:
+    if has_tagged_fields(wire):
         steps.append(_tags_step([spec for spec in specs if spec.tag is not None], wanted))
     always_read = {spec.name for spec in specs if spec.tag is None}
     defaults = {name: spec.default for name, spec in wanted.items() if name not in always_read}

@@ -17,6 +17,7 @@ from ottla.protocol.schema.fields import (
     FIXED_KINDS,
     EntityType,
     FieldSpec,
+    has_tagged_fields,
     is_fixed,
     specs_of,
     to_wire,
@@ -46,7 +47,7 @@ def _struct_writer(wire: EntityType, source: EntityType) -> Write:
     flexible: bool = wire.__flexible__
     specs = specs_of(wire)
     steps = _steps([spec for spec in specs if spec.tag is None], given, flexible)
-    if flexible:
+    if has_tagged_fields(wire):
         steps.append(_tags_step([spec for spec in specs if spec.tag is not None], given))
 
     def write_struct(out: bytearray, entity: Any) -> None:

@@ -132,10 +132,18 @@ def is_fixed(spec: FieldSpec) -> bool:
     return spec.kind in FIXED_KINDS and not spec.is_array
 
 
+def has_tagged_fields(entity: EntityType) -> bool:
+    """Return whether `entity` ends with a section of tagged fields.
+
+    Flexible structs do, unless they declare `__tagged__ = False`: none of Kafka's, one of our own.
+    """
+    return bool(entity.__flexible__ and getattr(entity, "__tagged__", True))
+
+
 def smallest_size(entity: EntityType) -> int:
     """Return the fewest bytes in which one `entity` can be written."""
     flexible: bool = entity.__flexible__
-    tags = 1 if flexible else 0
+    tags = 1 if has_tagged_fields(entity) else 0
     untagged = (spec for spec in specs_of(entity) if spec.tag is None)
     return tags + sum(_smallest_field(spec, flexible) for spec in untagged)
 

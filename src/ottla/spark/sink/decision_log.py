@@ -30,9 +30,7 @@ from ottla.client.producer.transaction_calls import TransactionCalls
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
-from ottla.protocol.produce_client import LAST_VERSION, decode_produce_response, encode_produce_request
 from ottla.protocol.records.record_encoder import encode_new_batch
 from ottla.protocol.records.records import decode_records
 from ottla.spark.cluster_session import ClusterSession
@@ -47,6 +45,7 @@ from ottla.spark.sink.decisions import (
 )
 from ottla.spark.source.planning import OffsetRange
 from ottla.spark.source.range_reader import RangeReader, ReadSettings
+from ottla.wire.calls import produce
 
 TOPIC = SPARK_DECISIONS_TOPIC
 PARTITIONS = 8
@@ -55,7 +54,6 @@ TOPIC_CONFIGS = {
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.1",
 }
-GRACE_MS = 2_000
 ANOTHER_TRY = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -186,13 +184,9 @@ class DecisionLog:
 
         async def attempt() -> None:
             connection = await self._cluster.broker(await self._cluster.leader(at))
-            version = connection.version_of(ApiKey.PRODUCE, LAST_VERSION)
-            timeout_ms = self._options.request_timeout_ms
             topics = {at.topic: [(at.partition, batch)]}
-            body = encode_produce_request(version, None, -1, timeout_ms, topics)
-            await connection.ready()
-            frame, start = await connection.post(ApiKey.PRODUCE, version, body, timeout_ms + GRACE_MS)
-            results, _ = decode_produce_response(frame, start, version)
+            timeout_ms = self._options.request_timeout_ms
+            results, _ = await produce(connection, topics, acks=-1, timeout_ms=timeout_ms)
             code = results[at].error_code
             if code and code != ErrorCode.duplicate_sequence_number:
                 self._cluster.forget(at.topic)

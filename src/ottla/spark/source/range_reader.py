@@ -24,24 +24,12 @@ from ottla.client.consumer.fetching.record import Batch
 from ottla.client.errors import BrokerUnreachable, ClientError, ConnectionLost, NoLeader, TimedOut, error_for
 from ottla.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, list_offsets
 from ottla.common.ids import TopicPartition
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.fetch_client import (
-    FINAL_EPOCH,
-    LAST_VERSION,
-    NO_SESSION,
-    Fetched,
-    FetchPartitionRequest,
-    FetchReply,
-    FetchSettings,
-    Topic,
-    decode_fetch_response,
-    encode_fetch_request,
-)
-from ottla.protocol.fetch_codec import TOPIC_IDS_FROM
+from ottla.protocol.fetch_client import Fetched, FetchPartitionRequest, FetchReply, FetchSettings, Topic
 from ottla.protocol.records.batch import iter_batches
 from ottla.spark.errors import DataLoss, SparkError
 from ottla.spark.source.planning import OffsetRange
+from ottla.wire.calls import fetch
 
 # Why a leader has sent nothing for a range, and when that proves that no record is left in it.
 #
@@ -211,23 +199,14 @@ class RangeReader:
         self, node_id: int, readings: Mapping[TopicPartition, _Reading]
     ) -> tuple[FetchReply, dict[UUID | None, str]]:
         connection = await self._cluster.broker(node_id)
-        version = connection.version_of(ApiKey.FETCH, LAST_VERSION)
-        if not all(each.range.topic_id for each in readings.values()):
-            version = min(version, TOPIC_IDS_FROM - 1)
         most = self._settings.partition_bytes
         topics: dict[Topic, dict[int, FetchPartitionRequest]] = defaultdict(dict)
         for (name, partition), each in readings.items():
             topic_id = UUID(each.range.topic_id) if each.range.topic_id else None
             topics[Topic(name, topic_id)][partition] = FetchPartitionRequest(each.position, -1, most)
         settings = FetchSettings(WAIT_MS, 1, ANSWER_BYTES, self._settings.isolation_level)
-        body = encode_fetch_request(version, settings, (NO_SESSION, FINAL_EPOCH), topics, {})
-        await connection.ready()
         timeout_ms = self._settings.request_timeout_ms + WAIT_MS
-        frame, at = await connection.post(ApiKey.FETCH, version, (body,), timeout_ms)
-        try:
-            reply = decode_fetch_response(frame, at, version)
-        except KafkaError as error:
-            raise connection.garbled(ApiKey.FETCH, version, error) from error
+        reply = await fetch(connection, settings, topics, timeout_ms=timeout_ms)
         return reply, {topic.topic_id: topic.name for topic in topics}
 
     def _accept(

@@ -11,21 +11,12 @@ from ottla.client.cluster import Cluster, TopicInfo
 from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.common.ids import TopicPartition
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.fetch_client import (
-    FINAL_EPOCH,
-    LAST_VERSION,
-    NO_SESSION,
-    FetchPartitionRequest,
-    FetchSettings,
-    Topic,
-    encode_fetch_request,
-)
-from ottla.protocol.fetch_codec import TOPIC_IDS_FROM
+from ottla.protocol.fetch_client import FetchPartitionRequest, FetchSettings, Topic
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.source.offsets import check_all_given
 from ottla.spark.source.options import Bound, SourceOptions
+from ottla.wire.calls import fetch
 
 GRACE_MS = 10_000
 OWN_TOPICS = "__ottla"
@@ -157,14 +148,9 @@ class TopicWatch:
 
     async def _wait_at(self, node_id: int, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
         connection = await self._lines.to(node_id)
-        version = connection.version_of(ApiKey.FETCH, LAST_VERSION)
         ids = {each.topic: self.topics[each.topic].topic_id for each in positions}
-        if not all(ids.values()):
-            version = min(version, TOPIC_IDS_FROM - 1)
         topics: dict[Topic, dict[int, FetchPartitionRequest]] = defaultdict(dict)
         for (name, partition), offset in positions.items():
             topics[Topic(name, ids[name])][partition] = FetchPartitionRequest(offset, -1, 1)
         settings = FetchSettings(wait_ms, 1, 1, self._options.isolation_level)
-        body = encode_fetch_request(version, settings, (NO_SESSION, FINAL_EPOCH), topics, {})
-        await connection.ready()
-        await connection.post(ApiKey.FETCH, version, (body,), wait_ms + GRACE_MS)
+        await fetch(connection, settings, topics, timeout_ms=wait_ms + GRACE_MS)

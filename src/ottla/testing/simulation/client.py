@@ -16,13 +16,13 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12 import MetadataRequest
 from kio.schema.metadata.v12.request import MetadataRequestTopic
 
-from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
-from ottla.network.peer import PeerAddress, Peers
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, LeaderNotAvailable
 from ottla.protocol.types import TopicName, i16, i32
 from ottla.testing.simulation.loop import SimClock, SimLoop, SimProcess
+from ottla.wire.connection import milliseconds
+from ottla.wire.peers import PeerAddress, Peers
 
 PORT = 9092
 METADATA_VERSION, CREATE_TOPICS_VERSION = 12, 7

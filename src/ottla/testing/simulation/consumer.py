@@ -12,7 +12,6 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12 import FetchRequest
 from kio.schema.fetch.v12.request import FetchPartition, FetchTopic
 
-from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -21,6 +20,7 @@ from ottla.protocol.records.records import decode_records
 from ottla.protocol.types import TopicName, i32, i64
 from ottla.testing.history import History, Read
 from ottla.testing.simulation.client import SimClient
+from ottla.wire.connection import milliseconds
 
 FETCH_VERSION = 12
 MAX_WAIT_MS = 500

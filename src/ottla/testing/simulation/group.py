@@ -23,20 +23,21 @@ from kio.schema.offset_fetch.v8.request import OffsetFetchRequestGroup, OffsetFe
 from kio.schema.sync_group.v5 import SyncGroupRequest
 from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
-from ottla.client.connection import milliseconds
-from ottla.client.consumer_protocol import (
+from ottla.common.ids import TopicPartition
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
+    Subscription,
     decode_assignment,
     encode_assignment,
     encode_subscription,
 )
-from ottla.common.ids import TopicPartition
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
 from ottla.protocol.types import GroupId, TopicName, i8, i32, i64
 from ottla.testing.history import History
 from ottla.testing.simulation.client import SimClient
 from ottla.testing.simulation.consumer import SimConsumer
+from ottla.wire.connection import milliseconds
 
 GROUP = "g"
 FIND, JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 4, 9, 5, 4, 8, 8
@@ -82,7 +83,7 @@ class SimGroupMember:
     async def _join(self, node_id: int) -> list[TopicPartition] | None:
         """Join and sync; return what this member owns, None if it has to join again."""
         protocol = JoinGroupRequestProtocol(
-            name="in-turn", metadata=encode_subscription([self._places[0].topic])
+            name="in-turn", metadata=encode_subscription(Subscription((self._places[0].topic,)), 0)
         )
         joined = await self._call(
             node_id,
@@ -123,7 +124,11 @@ class SimGroupMember:
                 ),
             ),
         )
-        return None if self._is_refused(synced.error_code) else list(decode_assignment(synced.assignment))
+        return (
+            None
+            if self._is_refused(synced.error_code)
+            else list(decode_assignment(synced.assignment).partitions)
+        )
 
     async def _work(self, node_id: int, assigned: list[TopicPartition]) -> None:
         """Read what was assigned, until the coordinator wants something else."""

@@ -14,13 +14,13 @@ from kio.schema.types import BrokerId
 from kio.schema.write_txn_markers.v1 import WriteTxnMarkersRequest
 from kio.schema.write_txn_markers.v1.request import WritableTxnMarker, WritableTxnMarkerTopic
 
-from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 from ottla.testing.simulation.client import TIMEOUT_MS, SimClient
 from ottla.testing.simulation.transactions.probe import Hanging
+from ottla.wire.connection import milliseconds
 
 REASSIGN_VERSION, ELECT_VERSION, MARKERS_VERSION = 0, 2, 1
 ATTEMPTS = 5

@@ -15,7 +15,6 @@ from struct import Struct
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v4 import InitProducerIdRequest
 
-from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -25,6 +24,7 @@ from ottla.protocol.schema.messages import response_decoder
 from ottla.testing.history import History
 from ottla.testing.simulation.client import TIMEOUT_MS, SimClient
 from ottla.testing.simulation.loop import EPOCH_MS
+from ottla.wire.connection import milliseconds
 
 PRODUCE_VERSION, INIT_VERSION = 8, 4
 BATCHES_UNDER_WAY = 3

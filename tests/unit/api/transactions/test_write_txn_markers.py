@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 from kio.schema.describe_producers.v0 import DescribeProducersRequest
@@ -14,15 +14,13 @@ from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableT
 from tests.unit.api.transactions.wire import TransactionalClient
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.write_txn_markers import write_markers
+from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import NotLeaderOrFollower
+from ottla.protocol.records.control import Marker
 from ottla.protocol.types import ProducerId, TopicName, i8, i16, i32
 from ottla.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from ottla.api.support.context import Services
 
 OK = ErrorCode.none
 
@@ -171,9 +169,11 @@ async def test_a_coordinator_that_has_been_replaced_waits_for_its_markers_no_mor
         waiting.append(asyncio.get_running_loop().create_future())
         return waiting[-1]
 
-    monkeypatch.setattr(Partition, "committed", never)
-    marker = marker_of(client, ("orders", (0, 1)))
-    writing = asyncio.create_task(write_markers(cast("Services", client.bench.services), (marker,)))
+    monkeypatch.setattr(Partition, "when_committed", never)
+    marker = Marker(client.producer_id, client.epoch, True, 0, 0)
+    partitions = [TopicPartition("orders", index) for index in (0, 1)]
+    appender = client.bench.transactions.marker_appender
+    writing = asyncio.create_task(appender.append_all([(marker, each) for each in partitions]))
     await asyncio.sleep(0)
     waiting[0].set_exception(NotLeaderOrFollower("led elsewhere"))
     writing.cancel()

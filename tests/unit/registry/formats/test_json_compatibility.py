@@ -173,6 +173,19 @@ def test_the_message_is_confluents_with_its_quotes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("email", ["-PRODUCT_TYPE_EXTENDED #/"]),
+        ("int64", ["-COMBINED_TYPE_SUBSCHEMAS_CHANGED #/"]),  # no known format: as good as no keyword
+    ],
+)
+def test_keywords_that_permit_everything_are_one_member(word: str, expected: list[str]) -> None:
+    old = {"type": "object", "additionalProperties": True, "format": word}
+    new = {"type": "array", "additionalProperties": True, "format": word}
+    assert changes(old, new) == expected
+
+
 def recursive(kind: str) -> dict[str, Any]:
     node = obj({"value": {"type": kind}, "next": {"$ref": "#/definitions/node"}})
     return {"$ref": "#/definitions/node", "definitions": {"node": node}}

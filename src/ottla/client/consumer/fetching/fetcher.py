@@ -16,10 +16,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from ottla.client.cluster import Cluster, passes
-from ottla.client.connection import Connection, Reply
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.dedicated_connections import DedicatedConnections
-from ottla.client.consumer.fetching.fetch_session import FetchPosition, FetchSession
 from ottla.client.consumer.fetching.leaders import PASSING, Leaders
 from ottla.client.consumer.fetching.partition_state import UNKNOWN, Chunk, PartitionState
 from ottla.client.consumer.options import ConsumerOptions
@@ -28,18 +26,18 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import CorruptMessage, KafkaError, OffsetOutOfRange
 from ottla.protocol.fetch_client import (
-    LAST_VERSION,
     Fetched,
     FetchPartitionRequest,
     FetchReply,
     FetchSettings,
     Topic,
-    decode_fetch_response,
     encode_fetch_request,
 )
-from ottla.protocol.fetch_codec import TOPIC_IDS_FROM
 from ottla.protocol.hot_path import NodeEndpoint
 from ottla.protocol.records.batch import iter_batches
+from ottla.wire.calls import decode_fetch, fetch_version
+from ottla.wire.connection import Response
+from ottla.wire.fetch_session import FetchPosition, FetchSession
 
 # What the answer to a fetch means for the partitions it was for.
 
@@ -188,7 +186,7 @@ class Fetcher:
         self._on_problem = on_problem
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, FetchSession[TopicPartition]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._failures: dict[int, int] = {}
         self._said, self._say_again_at = "", 0.0
@@ -273,7 +271,7 @@ class Fetcher:
 
     async def _serve(self, node_id: int) -> None:
         """Fetch from one broker as long as there is something to fetch, and room for it."""
-        session = self._sessions.setdefault(node_id, FetchSession())
+        session = self._sessions.setdefault(node_id, FetchSession[TopicPartition]())
         wanted: dict[TopicPartition, FetchPosition] = {}
         try:
             while True:
@@ -303,23 +301,22 @@ class Fetcher:
             if not state.can_fetch or state.retry_at > now or self._leaders.node_for(state, now) != node_id:
                 continue
             partition = state.partition
-            asked = FetchPartitionRequest(state.fetch_offset, state.seen_epoch, most)
-            wanted[partition] = FetchPosition(Topic(partition.topic, state.topic_id), asked)
+            request = FetchPartitionRequest(state.fetch_offset, state.seen_epoch, most)
+            topic = Topic(partition.topic, state.topic_id)
+            wanted[partition] = FetchPosition(topic, partition.partition, request)
             sent[partition] = Sent(state, state.version, state.fetch_offset)
         return wanted, sent
 
     async def _fetch(
         self,
         node_id: int,
-        session: FetchSession,
+        session: FetchSession[TopicPartition],
         wanted: dict[TopicPartition, FetchPosition],
         sent: dict[TopicPartition, Sent],
         max_bytes: int,
     ) -> None:
         connection = self._lines.open_to(node_id) or await self._lines.to(node_id)
-        version = connection.version_of(ApiKey.FETCH, LAST_VERSION)
-        if any(each.topic.topic_id is None for each in wanted.values()):
-            version = min(version, TOPIC_IDS_FROM - 1)
+        version = fetch_version(connection, [each.topic for each in wanted.values()])
         options = self._options
         if max_bytes != self._settings.max_bytes:
             self._settings = self._settings._replace(max_bytes=max_bytes)
@@ -329,14 +326,14 @@ class Fetcher:
         began = self._loop.time()
         absorbed: asyncio.Future[bool] = self._loop.create_future()
 
-        def then(answer: Reply | None, error: ClientError | None) -> None:
-            """Take over what came, in the very turn of the loop in which it came."""
+        def on_response(answer: Response | None, error: ClientError | None) -> None:
+            """Absorb the records while the response is being received."""
             if absorbed.done():
                 return  # the consumer was stopped
             try:
                 if answer is None:
                     raise error or ClientClosed("there will be no answer")
-                reply = self._reply(connection, answer, version)
+                reply = decode_fetch(connection, answer, version)
                 absorbed.set_result(
                     self._is_good(reply, session) and self._is_quiet(node_id, reply, wanted, sent)
                 )
@@ -344,18 +341,11 @@ class Fetcher:
                 absorbed.set_exception(problem)
 
         timeout_ms = options.request_timeout_ms + options.fetch_max_wait_ms
-        connection.post_then(ApiKey.FETCH, version, (body,), timeout_ms, then)
+        connection.send_callback(ApiKey.FETCH, version, (body,), timeout_ms, on_response)
         if not await absorbed:
             await asyncio.sleep(0)  # what the application sends in return leaves before the next request
         elif self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
             await asyncio.sleep(HURRIED_S)
-
-    @staticmethod
-    def _reply(connection: Connection, answer: Reply, version: int) -> FetchReply:
-        try:
-            return decode_fetch_response(*answer, version)
-        except KafkaError as error:
-            raise connection.garbled(ApiKey.FETCH, version, error) from error
 
     def _is_quiet(
         self,
@@ -368,13 +358,13 @@ class Fetcher:
         names = {each.topic.topic_id: each.topic.name for each in wanted.values()}
         return self._answers.absorb(node_id, reply, sent, names, self._loop.time())
 
-    def _is_good(self, reply: FetchReply, session: FetchSession) -> bool:
+    def _is_good(self, reply: FetchReply, session: FetchSession[TopicPartition]) -> bool:
         if reply.error_code:
             session.reset()
             if reply.error_code in LOST_SESSION:
                 return False
             raise error_for(reply.error_code, "fetch")
-        session.answered(reply.session_id)
+        session.succeeded(reply.session_id)
         return True
 
     def _leave_alone(self, node_id: int, wanted: dict[TopicPartition, FetchPosition]) -> None:

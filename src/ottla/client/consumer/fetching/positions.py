@@ -39,7 +39,7 @@ class NoOffset(ClientError):
 
 
 class LogTruncated(ClientError):
-    """Records that were read already are not in the log any more; `seek` to say where to go on."""
+    """Records that were already read were truncated from the log; `seek` to the offset to resume at."""
 
     def __init__(self, partition: TopicPartition, position: int, diverges_at: int | None) -> None:
         where = "" if diverges_at is None else f"; the logs part at offset {diverges_at}"

@@ -77,7 +77,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class DeserializationFailed(ClientError):
-    """A deserializer raised; `seek` past the record to go on without it."""
+    """A deserializer raised; `seek` past the record to skip it."""
 
     def __init__(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         super().__init__(f"the record at offset {offset} of {partition} cannot be deserialized: {error!r}")

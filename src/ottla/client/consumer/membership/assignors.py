@@ -18,8 +18,8 @@ from itertools import cycle
 from struct import pack
 from typing import NamedTuple
 
-from ottla.client.consumer_protocol import Subscription, encode_partitions, read_partitions
 from ottla.common.ids import TopicPartition
+from ottla.protocol.consumer_protocol import Subscription, decode_sticky_user_data, encode_sticky_user_data
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.primitives import read_int32
 
@@ -229,10 +229,7 @@ def _old_claim(member: Member) -> Claim:
     subscription = member.subscription
     if subscription.user_data:
         try:
-            owned, at = read_partitions(subscription.user_data, 0)
-            generation = -1
-            if at < len(subscription.user_data):
-                generation, _ = read_int32(subscription.user_data, at)
+            owned, generation = decode_sticky_user_data(subscription.user_data)
         except InvalidRequest:
             return Claim((), -1)
         return Claim(owned, generation)
@@ -250,10 +247,6 @@ def _generation(member: Member) -> int:
     return subscription.generation_id
 
 
-def _sticky_data(owned: Iterable[TopicPartition], generation: int) -> bytes:
-    return encode_partitions(owned) + pack(">i", generation)
-
-
 def _cooperative_data(owned: Iterable[TopicPartition], generation: int) -> bytes:
     return pack(">i", generation)
 
@@ -263,7 +256,7 @@ ASSIGNORS = {
     for each in (
         Assignor("range", assign_range),
         Assignor("roundrobin", assign_round_robin),
-        Assignor("sticky", assign_sticky, user_data=_sticky_data),
+        Assignor("sticky", assign_sticky, user_data=encode_sticky_user_data),
         Assignor("cooperative-sticky", assign_cooperatively, True, _cooperative_data),
     )
 }

@@ -32,23 +32,22 @@ from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
-from ottla.client.connection import milliseconds
 from ottla.client.consumer.membership.assignors import ASSIGNORS, Member
 from ottla.client.consumer.membership.membership import GroupEvents, Membership
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
-from ottla.client.consumer_protocol import (
-    PROTOCOL_TYPE,
-    Subscription,
-    decode_assignment,
-    decode_whole_subscription,
-    encode_assignment,
-    encode_whole_subscription,
-)
 from ottla.client.coordinators import Coordinators
 from ottla.client.errors import ClientError, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from ottla.protocol.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -58,6 +57,7 @@ from ottla.protocol.errors import (
     UnknownMemberId,
 )
 from ottla.protocol.types import GroupId, i32
+from ottla.wire.connection import milliseconds
 
 log = logging.getLogger(__name__)
 
@@ -129,11 +129,11 @@ class ClassicProtocolMembership(Membership):
         connection = await self._coordinator()
         if connection.version_of(ApiKey.LEAVE_GROUP, 5) < FIRST_LEAVE_OF_MANY:
             alone = leave_alone.LeaveGroupRequest(group_id=GroupId(self._group_id), member_id=member_id)
-            await self._ask(alone, leave_alone.LeaveGroupResponse)
+            await self._send(alone, leave_alone.LeaveGroupResponse)
         else:
             identity = MemberIdentity(member_id=member_id, reason="the consumer is closed or stuck")
             request = LeaveGroupRequest(group_id=GroupId(self._group_id), members=(identity,))
-            await self._ask(request, LeaveGroupResponse)
+            await self._send(request, LeaveGroupResponse)
 
     def _forget_ourselves(self) -> None:
         """The group does not know us any more: what we read may be somebody else's."""
@@ -171,7 +171,7 @@ class ClassicProtocolMembership(Membership):
         protocols = tuple(
             JoinGroupRequestProtocol(
                 name=each.name,
-                metadata=encode_whole_subscription(
+                metadata=encode_subscription(
                     Subscription(
                         tuple(names),
                         each.user_data(*self._last_owned),
@@ -193,7 +193,7 @@ class ClassicProtocolMembership(Membership):
             protocols=protocols,
         )
         patience_ms = max(options.request_timeout_ms, options.max_poll_interval_ms + GRACE_MS)
-        answer = await self._ask(request, JoinGroupResponse, patience_ms)
+        answer = await self._send(request, JoinGroupResponse, patience_ms)
         if answer.error_code == ErrorCode.member_id_required and not self._member_id:
             self._member_id = answer.member_id
             return await self._join(names)
@@ -209,9 +209,7 @@ class ClassicProtocolMembership(Membership):
         if joined.leader != self._member_id:
             return {}
         members = {
-            each.member_id: Member(
-                each.member_id, decode_whole_subscription(each.metadata), each.group_instance_id
-            )
+            each.member_id: Member(each.member_id, decode_subscription(each.metadata), each.group_instance_id)
             for each in joined.members
         }
         topics = frozenset(name for each in members.values() for name in each.subscription.topics)
@@ -240,9 +238,9 @@ class ClassicProtocolMembership(Membership):
         )
         options = self._options
         patience_ms = max(options.request_timeout_ms, options.max_poll_interval_ms + GRACE_MS)
-        answer = await self._ask(request, SyncGroupResponse, patience_ms)
+        answer = await self._send(request, SyncGroupResponse, patience_ms)
         raise_for(answer.error_code, f"group {self._group_id}")
-        return frozenset(decode_assignment(answer.assignment))
+        return frozenset(decode_assignment(answer.assignment).partitions)
 
     async def _stay(self) -> None:
         """Return when it is time to join again."""
@@ -264,7 +262,7 @@ class ClassicProtocolMembership(Membership):
             if self._generation == NO_GENERATION or self._is_joining:
                 continue
             try:
-                if self._is_late:
+                if self._exceeded_poll_interval:
                     log.warning(
                         "group %s: no call for more than max_poll_interval_ms (%d): giving up our partitions",
                         self._group_id,
@@ -290,6 +288,6 @@ class ClassicProtocolMembership(Membership):
             member_id=self._member_id,
             group_instance_id=self._options.group_instance_id,
         )
-        answer = await self._ask(request, HeartbeatResponse)
+        answer = await self._send(request, HeartbeatResponse)
         if generation == self._generation and not self._is_joining:  # else it is about a time gone by
             raise_for(answer.error_code, f"group {self._group_id}")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit.v9 import OffsetCommitRequest, OffsetCommitResponse
@@ -17,22 +17,21 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.backoff import within
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
 from ottla.client.consumer.options import CONSUMER, ConsumerOptions
 from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, Coordinators
-from ottla.client.errors import ClientError, ConnectionLost, raise_for
+from ottla.client.errors import ClientError, ConnectionLost, error_for, raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import FencedInstanceId, KafkaError
 from ottla.protocol.types import GroupId, TopicName, i32, i64
+from ottla.wire.connection import Connection
 
 FIRST_FETCH_OF_MANY = 8
 
 ANOTHER_COORDINATOR = NOT_COORDINATOR | {ErrorCode.coordinator_not_available}
 
-WORTH_ANOTHER_TRY = NOT_COORDINATOR | {
+RETRIABLE = NOT_COORDINATOR | {
     ErrorCode.unstable_offset_commit,
     ErrorCode.request_timed_out,
     ErrorCode.stale_member_epoch,
@@ -47,6 +46,7 @@ NO_LONGER_OURS = frozenset(
 )
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
@@ -57,6 +57,20 @@ class CommitFailed(ClientError):
     """
 
 
+class GroupMember(Protocol):
+    """The consumer's membership in its group."""
+
+    @property
+    def identity(self) -> ConsumerGroupMetadata:
+        """The member id and the generation or epoch now."""
+        ...
+
+    @property
+    def signature(self) -> ConsumerGroupMetadata:
+        """The identity that commits carry: the last one, if the group has fenced this member."""
+        ...
+
+
 class Commits:
     """Asks a group's coordinator for offsets, and gives it new ones."""
 
@@ -65,15 +79,13 @@ class Commits:
         cluster: Cluster,
         coordinators: Coordinators,
         options: ConsumerOptions,
-        identity: Callable[[], ConsumerGroupMetadata],
-        signature: Callable[[], ConsumerGroupMetadata],
+        member: GroupMember,
     ) -> None:
         self._cluster = cluster
         self._coordinators = coordinators
         self._options = options
         self._group_id = options.group_id or ""
-        self._identity = identity
-        self._signature = signature
+        self._member = member
 
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -81,34 +93,46 @@ class Commits:
         """Return what is committed of partitions; nothing for those that have nothing."""
         if not partitions:
             return {}
-        return await self._ask(lambda connection: self._fetch(connection, partitions), timeout_ms)
+        return await self._retrying(self._fetch, partitions, timeout_ms)
 
     async def commit(self, offsets: Offsets, timeout_ms: float | None = None) -> None:
         """Commit offsets; raise CommitFailed if the group has moved on."""
         if offsets:
-            await self._ask(lambda connection: self._commit(connection, offsets), timeout_ms)
+            await self._retrying(self._commit, offsets, timeout_ms)
 
-    async def _ask(self, ask: Callable[[Connection], Awaitable[Result]], timeout_ms: float | None) -> Result:
+    async def _retrying(
+        self,
+        call: Callable[[Connection, Argument], Awaitable[Result]],
+        argument: Argument,
+        timeout_ms: float | None,
+    ) -> Result:
+        """Make a call to the coordinator; look for the coordinator again if it is another broker now."""
+        coordinators, group_id = self._coordinators, self._group_id
+
         async def attempt() -> Result:
-            connection = await self._coordinators.connect(CoordinatorKind.GROUP, self._group_id)
+            connection = coordinators.open_connection(CoordinatorKind.GROUP, group_id)
+            if connection is None:
+                connection = await coordinators.connect(CoordinatorKind.GROUP, group_id)
             try:
-                return await ask(connection)
+                return await call(connection, argument)
             except KafkaError as error:
                 if error.code in ANOTHER_COORDINATOR:
-                    self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
+                    coordinators.forget(CoordinatorKind.GROUP, group_id)
                 raise
             except ConnectionLost:
-                self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
+                coordinators.forget(CoordinatorKind.GROUP, group_id)
                 raise
 
-        timeout_ms = self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        async with within(timeout_ms, f"the coordinator of group {self._group_id} did not answer"):
-            return await self._cluster.retrying(
-                attempt, also=WORTH_ANOTHER_TRY, patient=True, timeout_ms=timeout_ms
-            )
+        return await self._cluster.retrying(
+            attempt,
+            also=RETRIABLE,
+            patient=True,
+            timeout_ms=self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms,
+            what=f"the coordinator of group {group_id} did not answer",
+        )
 
     async def _commit(self, connection: Connection, offsets: Offsets) -> None:
-        signature = self._signature()
+        signature = self._member.signature
         topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for (name, index), (offset, metadata, leader_epoch) in offsets.items():
             topics[name].append(
@@ -133,18 +157,9 @@ class Commits:
         response = await connection.request(request, OffsetCommitResponse, timeout_ms=timeout_ms)
         for topic in response.topics:
             for each in topic.partitions:
-                partition = TopicPartition(topic.name, each.partition_index)
-                if each.error_code in NO_LONGER_OURS:
-                    raise CommitFailed(
-                        f"the offset of {partition} was not committed, the group has moved on "
-                        f"({ErrorCode(each.error_code).name}): commit, or ask for records, more often"
-                    )
-                if each.error_code == ErrorCode.fenced_instance_id:
-                    raise FencedInstanceId(
-                        f"another consumer has our group_instance_id, {signature.group_instance_id!r}: "
-                        "give every process one of its own"
-                    )
-                raise_for(each.error_code, str(partition))
+                if each.error_code:
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    raise _commit_error(partition, each.error_code, signature.group_instance_id)
 
     async def _fetch(
         self, connection: Connection, partitions: Iterable[TopicPartition]
@@ -182,7 +197,7 @@ class Commits:
             answer = await connection.request(alone, fetch_alone.OffsetFetchResponse, timeout_ms=timeout_ms)
             raise_for(answer.error_code, self._group_id)
             return answer.topics
-        identity = self._identity()
+        identity = self._member.identity
         is_member = self._options.group_protocol == CONSUMER and identity.member_id
         asked = OffsetFetchRequestGroup(
             group_id=group_id,
@@ -198,6 +213,20 @@ class Commits:
         (group,) = response.groups
         raise_for(group.error_code, self._group_id)
         return group.topics
+
+
+def _commit_error(partition: TopicPartition, code: int, group_instance_id: str | None) -> Exception:
+    if code in NO_LONGER_OURS:
+        return CommitFailed(
+            f"the offset of {partition} was not committed, the group has moved on "
+            f"({ErrorCode(code).name}): commit, or ask for records, more often"
+        )
+    if code == ErrorCode.fenced_instance_id:
+        return FencedInstanceId(
+            f"another consumer has our group_instance_id, {group_instance_id!r}: "
+            "give every process one of its own"
+        )
+    return error_for(code, str(partition))
 
 
 # Commits in the background: one after the other, in the order in which they were asked for.

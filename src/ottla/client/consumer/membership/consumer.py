@@ -24,7 +24,6 @@ from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
-from ottla.client.connection import milliseconds
 from ottla.client.consumer.membership.membership import GroupEvents, Membership
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
@@ -33,6 +32,7 @@ from ottla.client.errors import ClientError, raise_for
 from ottla.common.ids import TopicPartition, new_uuid, uuid_text
 from ottla.protocol.errors import FencedMemberEpoch, KafkaError, UnknownMemberId
 from ottla.protocol.types import GroupId, TopicName, i32
+from ottla.wire.connection import milliseconds
 
 log = logging.getLogger(__name__)
 
@@ -90,11 +90,11 @@ class ConsumerProtocolMembership(Membership):
             while True:
                 self._soon.clear()
                 try:
-                    if self._is_late and self._epoch > JOINING:
+                    if self._exceeded_poll_interval and self._epoch > JOINING:
                         log.warning("group %s: no call for more than max_poll_interval_ms", self._group_id)
                         await self.leave()
                         self._lose()
-                    elif not self._is_late:
+                    elif not self._exceeded_poll_interval:
                         await self._heartbeat()
                         self._failures = 0
                 except (UnknownMemberId, FencedMemberEpoch):
@@ -117,7 +117,7 @@ class ConsumerProtocolMembership(Membership):
             return
         is_static = self._options.group_instance_id is not None
         self._epoch = JOINING
-        await self._ask(self._request(PAUSING if is_static else LEAVING), ConsumerGroupHeartbeatResponse)
+        await self._send(self._request(PAUSING if is_static else LEAVING), ConsumerGroupHeartbeatResponse)
 
     def _lose(self) -> None:
         """The group does not know us any more: what we read may be somebody else's."""
@@ -146,7 +146,7 @@ class ConsumerProtocolMembership(Membership):
             owned=None if owned == self._reported and self._epoch != JOINING else owned,
             subscribed=None if subscribed == self._subscribed else subscribed,
         )
-        answer = await self._ask(request, ConsumerGroupHeartbeatResponse)
+        answer = await self._send(request, ConsumerGroupHeartbeatResponse)
         raise_for(answer.error_code, answer.error_message or f"group {self._group_id}")
         self._reported, self._subscribed = owned, subscribed
         self._member_id = answer.member_id or self._member_id

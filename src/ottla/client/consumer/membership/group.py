@@ -1,4 +1,4 @@
-"""A consumer's side of its group: its offsets there, and being a member."""
+"""A consumer's group: its committed offsets, and the membership while there is a subscription."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
 
-LEAVE_WITHIN_S = 5.0
+LEAVE_TIMEOUT_S = 5.0
 
 
 class Group:
-    """Commits, and membership while there is a subscription."""
+    """The group of one consumer."""
 
     def __init__(
         self,
@@ -39,59 +39,57 @@ class Group:
         call: Caller,
         *,
         on_change: Callable[[], None],
-        on_turn: Callable[[], None],
+        on_pending_step: Callable[[], None],
         on_error: Callable[[Exception, bool], None],
     ) -> None:
-        self.turns = RebalanceTaskQueue(on_wait=on_turn)
+        self.steps = RebalanceTaskQueue(on_pending=on_pending_step)
         self._group_id = group_id
         self._cluster = cluster
         self._options = options
         self._assignment = assignment
-        self._on_turn = on_turn
+        self._on_pending_step = on_pending_step
         self._coordinators = Coordinators(cluster)
-        self.commits = Commits(
-            cluster, self._coordinators, options, lambda: self.identity, lambda: self.signature
-        )
-        self.queue = CommitQueue(self.commits, options.auto_commit_interval_ms, on_due=on_turn)
+        self.commits = Commits(cluster, self._coordinators, options, self)
+        self.queue = CommitQueue(self.commits, options.auto_commit_interval_ms, on_due=on_pending_step)
         self.rebalances = Rebalances(
             assignment,
-            self.turns,
+            self.steps,
             call,
             self._commit_consumed if options.enable_auto_commit else None,
             on_change=on_change,
             on_error=on_error,
         )
-        self._commits_itself = options.enable_auto_commit
+        self._auto_commits = options.enable_auto_commit
         self.topics: Topics | None = None
         self._membership: Membership | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group."""
+        """The member id and the generation or epoch of this consumer."""
         if self._membership is not None:
             return self._membership.identity
         return ConsumerGroupMetadata(self._group_id)
 
     @property
     def signature(self) -> ConsumerGroupMetadata:
-        """What commits are signed with: who this consumer is in its group, or was before it was shut out."""
+        """The identity that commits carry: the last one, if the group has fenced this member."""
         return self.identity if self._membership is None else self._membership.signature
 
-    def commit_no_more(self) -> None:
-        """Leave without a commit: what was handed out last has not been dealt with."""
-        self._commits_itself = False
+    def disable_commits(self) -> None:
+        """Commit nothing when leaving: the records returned last are not processed."""
+        self._auto_commits = False
         self.rebalances.commit = None
 
     def subscribe(self, topics: Topics) -> None:
-        """Read these topics; the group is joined, or told, when the application asks for records."""
+        """Subscribe to topics; the group is joined, or informed, with the next call for records."""
         self.topics = topics
         if self._membership is not None:
             self._membership.resubscribe(topics)
-        self._on_turn()
+        self._on_pending_step()
 
-    def attend(self) -> None:
-        """Begin what is to be done while the application asks for records: join, and commit if it is time."""
+    def before_poll(self) -> None:
+        """Join the group if necessary, and start an automatic commit if it is due."""
         if self.topics is not None and self._task is None:
             self._join(self.topics)
         if self._options.enable_auto_commit and self.queue.is_due():
@@ -100,19 +98,22 @@ class Group:
                 self.queue.post(offsets)
 
     async def leave(self) -> None:
-        """Commit if that is wanted, tell the listener, leave the group; no longer than a few seconds."""
+        """Commit (with enable_auto_commit), call the listener, leave the group; at most a few seconds."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         try:
-            async with asyncio.timeout(LEAVE_WITHIN_S):
-                await self._give_up_all()
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._revoke_all()
                 if self._membership is not None:
                     await self._membership.leave()
         except TimeoutError:
-            log.warning("the group was not told that we leave: it did not answer within %g s", LEAVE_WITHIN_S)
+            log.warning(
+                "could not leave the group within %g s, its session will time out",
+                LEAVE_TIMEOUT_S,
+            )
         except (KafkaError, ClientError) as error:
-            log.warning("the group was not told that we leave: %s", error)
+            log.warning("could not leave the group, its session will time out: %s", error)
         finally:
             membership, self._membership = self._membership, None
             self.topics = self._task = None
@@ -120,25 +121,25 @@ class Group:
                 await membership.close()
 
     async def close(self) -> None:
-        """Stop all that runs."""
+        """Cancel the background tasks."""
         tasks = [] if self._task is None else [self._task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.turns.close()
+        await self.steps.close()
         await self.queue.close()
         if self._membership is not None:
             await self._membership.close()
 
-    async def _give_up_all(self) -> None:
+    async def _revoke_all(self) -> None:
         owned = self._assignment.partitions
         if owned and self._membership is not None:
-            await self.rebalances.give_up(owned)
-        elif owned and self.topics is None and self._commits_itself:
+            await self.rebalances.revoke_now(owned)
+        elif owned and self.topics is None and self._auto_commits:
             await self._commit_consumed(owned)
 
     async def _commit_consumed(self, partitions: Collection[TopicPartition]) -> None:
-        await self.queue.finish(LEAVE_WITHIN_S)  # an older commit must not come after this one
+        await self.queue.finish(LEAVE_TIMEOUT_S)  # earlier commits must not arrive after this one
         await self.commits.commit(self._assignment.consumed(partitions), self._options.session_timeout_ms)
 
     def _join(self, topics: Topics) -> None:
@@ -153,7 +154,7 @@ class Group:
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Join again with the next call: what ended the membership has been reported."""
+        """Join again with the next call; report an unexpected error."""
         if self._task is task:
             self._task = None
         if not task.cancelled() and task.exception() is not None:

@@ -1,7 +1,7 @@
-"""What both kinds of membership in a group share: who we are, how we ask the coordinator, when we are late.
+"""The base of the two membership protocols: identity, requests to the coordinator, retries.
 
-A membership runs in the background. It never touches partitions itself: it hands steps to `GroupEvents`,
-which runs them when the application asks for records.
+A membership runs in the background. It never changes the assignment itself: it submits steps to
+`GroupEvents`, which runs them during the application's calls for records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from kio.static.protocol import Payload
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster, passes
-from ottla.client.connection import Connection
 from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.consumer.membership.commits import ANOTHER_COORDINATOR
 from ottla.client.consumer.options import ConsumerOptions
@@ -26,50 +25,51 @@ from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, Coordina
 from ottla.client.errors import ClientClosed, ClientError
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
+from ottla.wire.connection import Connection
 
 log = logging.getLogger(__name__)
 
 MISSING_TOPICS_S = 2.0
-"""How often to look for topics that are subscribed to and do not exist."""
+"""How often to look for subscribed topics that do not exist yet."""
 
 Response = TypeVar("Response", bound=Payload)
 Partitions = Collection[TopicPartition]
 
 
 class GroupEvents(Protocol):
-    """What a membership asks of its consumer; all but `owned` wait for the application to ask for records."""
+    """The consumer as a membership sees it; `change`, `revoke` and `lose` wait for a call for records."""
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """The assigned partitions."""
         ...
 
     @property
     def idle_ms(self) -> float:
-        """For how long the application has not asked for records; 0 while it does."""
+        """The time since the application's last call for records ended; 0 during a call."""
         ...
 
     async def change(
         self, revoked: Partitions, assigned: Partitions, holds: Callable[[], bool] = lambda: True
     ) -> None:
-        """Give up some partitions, then read exactly `assigned`, if that still holds by then."""
+        """Revoke partitions, then assign exactly `assigned`, if `holds` then still returns True."""
         ...
 
     async def revoke(self, partitions: Partitions, holds: Callable[[], bool]) -> None:
-        """Give up partitions; if it does not hold any more by then that they are ours, they are lost."""
+        """Revoke partitions; if `holds` returns False by then, they are lost instead."""
         ...
 
     async def lose(self, partitions: Partitions) -> None:
-        """Give up partitions that others may read already."""
+        """Drop partitions that may be assigned to other members already."""
         ...
 
     def report(self, error: Exception, *, is_fatal: bool) -> None:
-        """Let the application know of an error: once, or every time that it asks for records."""
+        """Raise an error from the next call for records, or, if it is fatal, from every one."""
         ...
 
 
 class Membership(ABC):
-    """Being in a group."""
+    """A membership in a group."""
 
     def __init__(
         self,
@@ -86,45 +86,45 @@ class Membership(ABC):
         self._group_id = options.group_id or ""
         self._events = events
         self._loop = asyncio.get_running_loop()
-        self._lines = DedicatedConnections(cluster)
+        self._connections = DedicatedConnections(cluster)
         self._failures = 0
         self._signature: ConsumerGroupMetadata | None = None
 
     @property
     @abstractmethod
     def identity(self) -> ConsumerGroupMetadata:
-        """Who we are in the group now."""
+        """The member id and the generation or epoch now."""
 
     @property
     def signature(self) -> ConsumerGroupMetadata:
-        """Who we are, or were last: whoever has been shut out does not commit as a stranger may."""
+        """The identity now, or the last one: a fenced member must not commit as a non-member."""
         return self._signature or self.identity
 
     @abstractmethod
     async def run(self) -> None:
-        """Be a member until cancelled."""
+        """Stay a member until cancelled."""
 
     @abstractmethod
     def resubscribe(self, topics: Topics) -> None:
-        """Tell the group of another subscription."""
+        """Send a changed subscription to the group."""
 
     @abstractmethod
     async def leave(self) -> None:
-        """Say goodbye; a static member keeps its place until its session is over."""
+        """Leave the group; a static member keeps its assignment until its session times out."""
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._lines.close()
+        await self._connections.close()
 
     @property
-    def _is_late(self) -> bool:
-        """Whether the application has not asked for records for so long that it counts as stuck."""
+    def _exceeded_poll_interval(self) -> bool:
+        """Whether the application's last call was longer ago than max_poll_interval_ms."""
         return self._events.idle_ms > self._options.max_poll_interval_ms
 
-    async def _ask(
+    async def _send(
         self, request: Payload, response_type: type[Response], timeout_ms: float | None = None
     ) -> Response:
-        """Ask the coordinator; forget who that is if it cannot be reached."""
+        """Send a request to the coordinator; look it up again if it cannot be reached."""
         connection = await self._coordinator()
         timeout_ms = self._options.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
@@ -136,7 +136,7 @@ class Membership(ABC):
     async def _coordinator(self) -> Connection:
         node_id = await self._coordinators.find(CoordinatorKind.GROUP, self._group_id)
         try:
-            return await self._lines.to(node_id)
+            return await self._connections.to(node_id)
         except ClientError:
             self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
             raise
@@ -144,7 +144,7 @@ class Membership(ABC):
     async def _recover(
         self, error: KafkaError | ClientError, *, also: frozenset[ErrorCode] = frozenset()
     ) -> bool:
-        """Wait a little if an error passes by itself; else report it. Return whether it passes."""
+        """Pause after a retriable error; report any other. Return whether it is retriable."""
         if isinstance(error, ClientClosed):
             return False
         if isinstance(error, KafkaError) and error.code in ANOTHER_COORDINATOR:
@@ -155,15 +155,14 @@ class Membership(ABC):
             return False
         self._failures += 1
         level = logging.WARNING if isinstance(error, ClientError) else logging.INFO
-        log.log(level, "group %s: %s; trying again", self._group_id, error)
+        log.log(level, "group %s: %s; retrying", self._group_id, error)
         await asyncio.sleep(self._cluster.backoff.pause_ms(self._failures) / 1000)
         return True
 
     async def _watch_topics(self, counts: dict[str, int] | None) -> None:
-        """Return when the subscription matches other topics, or one has another number of partitions.
+        """Return when the subscription matches other topics, or a topic's number of partitions has changed.
 
-        Only topics in `counts` are looked at, and those that are subscribed to and missing there; None: only
-        a pattern is.
+        `counts` has the partitions of the subscribed topics; None: watch only which topics a pattern matches.
         """
         names = self.topics.names
         while True:
@@ -176,4 +175,4 @@ class Membership(ABC):
                 if counts is not None and await self.topics.partition_counts(names | counts.keys()) != counts:
                     return
             except (KafkaError, ClientError) as error:
-                log.info("group %s: cannot look at its topics: %s", self._group_id, error)
+                log.info("group %s: cannot refresh its topics, retrying: %s", self._group_id, error)

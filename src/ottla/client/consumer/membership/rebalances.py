@@ -1,6 +1,9 @@
-"""What a rebalance does to a consumer: offsets are committed, the listener is told, partitions change.
+"""Rebalances: commit offsets, call the listener, change the assignment.
 
-Every step runs while the application asks for records (turns.py).
+Between two calls the application processes the records of the first one. They count as processed only when
+it makes the second call, so only then may partitions be revoked and their offsets be committed. The
+membership, which runs in the background, queues such steps (`RebalanceTaskQueue`) and waits; the next call
+for records, or the one that is waiting for records, runs them.
 """
 
 from __future__ import annotations
@@ -19,37 +22,31 @@ from ottla.client.errors import ClientClosed, ClientError
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 
-# What has to happen while the application asks for records, and at no other time.
-#
-# Between two calls the application works on what it was given. Only when it comes back are those records
-# dealt with, so only then may partitions be taken away and their offsets be committed. A membership that
-# has to do so hands over a step and waits; the next call (or the one that is waiting for records) runs it.
-
 Step = Callable[[], Coroutine[Any, Any, None]]
 
 _calling: ContextVar[asyncio.Task[Any] | None] = ContextVar("calling", default=None)
-"""The step on whose behalf something is called: a listener, in whichever thread, and what it calls."""
+"""The step that is running, seen from the listener that it calls, in whichever thread."""
 
 
 class RebalanceTaskQueue:
-    """The steps that wait for the application."""
+    """The steps that wait for the application's next call."""
 
-    def __init__(self, on_wait: Callable[[], None]) -> None:
-        self._on_wait = on_wait
+    def __init__(self, on_pending: Callable[[], None]) -> None:
+        self._on_pending = on_pending
         self._waiting: deque[tuple[Step, asyncio.Future[None]]] = deque()
         self._running: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
-    def are_due(self) -> bool:
-        """Whether a step waits, or is under way."""
+    def is_pending(self) -> bool:
+        """Whether a step is queued or running."""
         return bool(self._waiting) or self._running is not None
 
-    async def take(self, step: Step) -> None:
-        """Have a step run when the application asks for records; return when it is done, or has failed."""
+    async def submit(self, step: Step) -> None:
+        """Run a step during the application's next call; return when it is done, or has failed."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((step, done))
-        self._on_wait()
+        self._on_pending()
         try:
             await done
         finally:
@@ -57,19 +54,19 @@ class RebalanceTaskQueue:
                 self._waiting.remove((step, done))
 
     @property
-    def are_inside(self) -> bool:
-        """Whether the caller is a listener that the step under way has called."""
+    def is_called_by_step(self) -> bool:
+        """Whether the caller is a listener that the running step has called."""
         return self._running is not None and _calling.get() is self._running
 
     async def run(self, deadline: float | None = None) -> bool:
-        """Run the steps that wait; raise what they raise. Called by whoever asks for records.
+        """Run the queued steps and raise what they raise; return False if the deadline passes first.
 
-        Return whether all are done by the deadline. One that is under way goes on, and the next call waits.
+        A step that is running then continues, and the next call waits for it.
         """
-        if self.are_inside:
-            raise WrongUse("a rebalance listener cannot ask for records: the call that does waits for it")
+        if self.is_called_by_step:
+            raise WrongUse("a rebalance listener cannot poll: the call that runs it would wait for itself")
         loop = asyncio.get_running_loop()
-        while self.are_due:
+        while self.is_pending:
             if self._running is None:
                 step, done = self._waiting.popleft()
                 self._running = loop.create_task(_call(step), name="ottla rebalance")
@@ -87,7 +84,7 @@ class RebalanceTaskQueue:
         return True
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running step."""
         self._is_closed = True
         if self._running is not None:
             self._running.cancel()
@@ -111,12 +108,12 @@ Partitions = Collection[TopicPartition]
 
 
 class Rebalances:
-    """The side of the consumer that a membership talks to (`GroupEvents`)."""
+    """Changes the assignment for a membership (`GroupEvents`)."""
 
     def __init__(
         self,
         assignment: Assignment,
-        turns: RebalanceTaskQueue,
+        steps: RebalanceTaskQueue,
         call: Caller,
         commit: Callable[[Partitions], Awaitable[None]] | None,
         *,
@@ -125,41 +122,41 @@ class Rebalances:
     ) -> None:
         self.listener: RebalanceListener | None = None
         self._assignment = assignment
-        self._turns = turns
+        self._steps = steps
         self._call = call
         self.commit = commit
-        """Commits the positions of partitions that are given up; None if the application does that."""
+        """Commits the positions of revoked partitions; None without enable_auto_commit."""
         self._on_change = on_change
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
-        self._asking = 0
-        self._last_asked = self._loop.time()
+        self._polling = 0
+        self._last_polled = self._loop.time()
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """The assigned partitions."""
         return self._assignment.partitions
 
     @property
     def idle_ms(self) -> float:
-        """For how long the application has not asked for records; 0 while it does."""
-        return 0.0 if self._asking else (self._loop.time() - self._last_asked) * 1000
+        """The time since the application's last call for records ended; 0 during a call."""
+        return 0.0 if self._polling else (self._loop.time() - self._last_polled) * 1000
 
-    def asks(self, by: int) -> None:
-        """Count who asks for records: 1 when somebody comes, -1 when they leave."""
-        self._asking += by
-        self._last_asked = self._loop.time()
+    def count_poll(self, by: int) -> None:
+        """Count the calls for records: 1 when one starts, -1 when it ends."""
+        self._polling += by
+        self._last_polled = self._loop.time()
 
     async def change(
         self, revoked: Partitions, assigned: Partitions, holds: Callable[[], bool] = lambda: True
     ) -> None:
-        """Give up some partitions, then read exactly `assigned`, if that still holds by then."""
+        """Revoke partitions, then assign exactly `assigned`, if `holds` then still returns True."""
 
         async def step() -> None:
             if not holds():
                 return
             if revoked:
-                await self.give_up(revoked)
+                await self.revoke_now(revoked)
             if holds():
                 added = frozenset(assigned) - self.owned
                 self._assignment.replace(assigned, Need.COMMITTED)
@@ -167,15 +164,15 @@ class Rebalances:
                 if self.listener is not None:
                     await self._call(self.listener.on_partitions_assigned, added)
 
-        await self._turns.take(step)
+        await self._steps.submit(step)
 
     async def revoke(self, partitions: Partitions, holds: Callable[[], bool]) -> None:
-        """Give up partitions; if it does not hold any more by then that they are ours, they are lost."""
-        await self._turns.take(lambda: self.give_up(partitions) if holds() else self._lose(partitions))
+        """Revoke partitions; if `holds` returns False by then, they are lost instead."""
+        await self._steps.submit(lambda: self.revoke_now(partitions) if holds() else self._lose(partitions))
 
     async def lose(self, partitions: Partitions) -> None:
-        """Give up partitions that others may read already."""
-        await self._turns.take(lambda: self._lose(partitions))
+        """Drop partitions that may be assigned to other members already."""
+        await self._steps.submit(lambda: self._lose(partitions))
 
     async def _lose(self, partitions: Partitions) -> None:
         try:
@@ -184,21 +181,21 @@ class Rebalances:
         finally:
             self._drop(partitions)
 
-    async def give_up(self, partitions: Partitions) -> None:
-        """Commit and tell the listener, while the partitions are still ours; then stop reading them."""
+    async def revoke_now(self, partitions: Partitions) -> None:
+        """Commit offsets and call the listener while the partitions are still assigned, then drop them."""
         try:
             if self.commit is not None:
                 try:
                     await self.commit(partitions)
                 except (KafkaError, ClientError) as error:
-                    log.warning("offsets were not committed before a rebalance: %s", error)
+                    log.warning("could not commit offsets before a rebalance: %s", error)
             if self.listener is not None:
                 await self._call(self.listener.on_partitions_revoked, frozenset(partitions))
         finally:
             self._drop(partitions)
 
     def report(self, error: Exception, *, is_fatal: bool) -> None:
-        """Let the application know of an error: once, or every time that it asks for records."""
+        """Raise an error from the next call for records, or, if it is fatal, from every one."""
         self._on_error(error, is_fatal)
 
     def _drop(self, partitions: Partitions) -> None:

@@ -17,9 +17,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from ottla.coordinator.effects import SetTimer
+from ottla.coordinator.group.embedded_protocol import subscribed_topics
 from ottla.coordinator.group.records import GroupKey, OffsetValue, Record
 from ottla.coordinator.group.requests import CommitRequest, JoinedMember, ListedGroup, Protocols
-from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 from ottla.protocol.errors import (
     FencedInstanceId,
     IllegalGeneration,
@@ -151,7 +153,7 @@ class ClassicGroup:
     @property
     def has_all_joined(self) -> bool:
         """Tell whether nobody is missing for the next generation."""
-        return not self.pending and all(each.join_token is not None for each in self.members.values())
+        return not self.pending and len(self.awaiting_join) == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -163,8 +165,11 @@ class ClassicGroup:
     @property
     def common_protocols(self) -> set[str]:
         """The protocols that all members support."""
-        names = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*names) if names else set()
+        common: set[str] | None = None
+        for member in self.members.values():
+            names = dict(member.protocols)
+            common = set(names) if common is None else common.intersection(names)
+        return common or set()
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Tell whether a member with these protocols can be in the group."""
@@ -172,12 +177,14 @@ class ClassicGroup:
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type:
             return False
-        common = self.common_protocols if self.members else {name for name, _ in protocols}
-        return any(name in common for name, _ in protocols)
+        names = dict(protocols)
+        return not self.common_protocols.isdisjoint(names) if self.members else bool(names)
 
     def select_protocol(self) -> str:
         """Return the protocol with the most votes: every member's favourite of the common ones."""
         common = self.common_protocols
+        if len(common) == 1:
+            return common.pop()
         votes = Counter(
             next(name for name, _ in member.protocols if name in common) for member in self.members.values()
         )
@@ -201,7 +208,7 @@ class ClassicGroup:
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics that all members together subscribe to, as far as the broker can tell."""
-        if self.protocol_type != CONSUMER_PROTOCOL:
+        if self.protocol_type != PROTOCOL_TYPE:
             return None
         try:
             parsed = [subscribed_topics(each.metadata(self.protocol_name)) for each in self.members.values()]
@@ -238,12 +245,22 @@ class ClassicGroup:
         if self.state is State.COMPLETING_REBALANCE and request.producer is None:
             raise RebalanceInProgress(f"{self.group_id} waits for its leader's assignment")
 
+    def commit_timers(self, request: CommitRequest, now_ms: int) -> tuple[SetTimer, ...]:
+        """Extend the session of the member that commits."""
+        member = self.members.get(request.member_id)
+        return () if member is None else (self.session_timer(member, now_ms),)
+
+    def session_timer(self, member: Member, now_ms: int) -> SetTimer:
+        """Return the timer that ends a member's session."""
+        key = ("session", self.group_id, member.member_id)
+        return SetTimer(key, now_ms + member.session_timeout_ms)
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Tell everybody: a classic generation says nothing about who may know the offsets."""
+        """Allow every fetch: clients send no generation with it."""
 
     def check_delete_offsets(self) -> None:
         """Refuse if there are members that are not consumers: then nobody knows what they use."""
-        if not self.is_empty and self.protocol_type != CONSUMER_PROTOCOL:
+        if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
             raise NonEmptyGroup(f"{self.group_id} has members")
 
     def check_delete(self) -> None:
@@ -254,7 +271,7 @@ class ClassicGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether members use the offsets of this topic."""
         if self.topics is None:
-            return self.protocol_type == CONSUMER_PROTOCOL
+            return self.protocol_type == PROTOCOL_TYPE
         return topic in self.topics
 
     def retention_start_ms(self, offset: OffsetValue) -> int | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinator.effects import Reply, SetTimer, Step
 from ottla.coordinator.group.classic.group import ClassicGroup, Member, State
 from ottla.coordinator.group.classic.rebalance import prepare_or_complete, remove_member
-from ottla.coordinator.group.classic.update import GroupUpdate, session_key
+from ottla.coordinator.group.classic.update import GroupUpdate
 from ottla.coordinator.group.requests import Leaver, Synced, SyncRequest
 from ottla.protocol.errors import (
     IllegalGeneration,
@@ -70,29 +69,6 @@ def _assign(turn: GroupUpdate, assignments: dict[str, bytes]) -> None:
 
 def _synced(group: ClassicGroup, member: Member) -> Synced:
     return Synced(group.protocol_type, group.protocol_name, member.assignment)
-
-
-def heartbeat(
-    group: ClassicGroup,
-    now_ms: int,
-    token: int,
-    member_id: str,
-    instance_id: str | None,
-    generation_id: int,
-) -> Step:
-    """Extend a member's session, and tell it when to join again. Changes nothing, so needs no turn."""
-    member = group.check_member(member_id, instance_id)
-    if generation_id != group.generation_id:
-        raise IllegalGeneration(f"{group.group_id} is in generation {group.generation_id}")
-    response: KafkaError | None = None
-    if group.state is State.PREPARING_REBALANCE:
-        response = RebalanceInProgress(f"{group.group_id} rebalances")
-    return Step(replies=(Reply(token, response),), timers=(session_timer(group, member, now_ms),))
-
-
-def session_timer(group: ClassicGroup, member: Member, now_ms: int) -> SetTimer:
-    """Return the timer that ends a member's session."""
-    return SetTimer(session_key(group.group_id, member.member_id), now_ms + member.session_timeout_ms)
 
 
 def leave(turn: GroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import CancelTimer, Reply, SetTimer, Step, Timer
 from ottla.coordinator.group.classic.group import ClassicGroup, Member
@@ -19,7 +21,7 @@ class GroupUpdate:
         self.now_ms = now_ms
         self.config = config
         self.records: list[Record] = []
-        self._replies: list[Reply] = []
+        self._replies: list[Reply[Any]] = []
         self._timers: list[Timer] = []
 
     @classmethod
@@ -29,7 +31,7 @@ class GroupUpdate:
         turn.write()
         return turn
 
-    def step(self) -> Step:
+    def step(self) -> Step[Any]:
         """Return all of it."""
         return Step(tuple(self.records), (self.group,), tuple(self._replies), tuple(self._timers))
 
@@ -45,13 +47,12 @@ class GroupUpdate:
     def set_session_timer(self, member: Member, timeout_ms: int | None = None) -> None:
         """Expect the next sign of life within the member's session timeout, or within `timeout_ms`."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        self._timers.append(
-            SetTimer(session_key(self.group.group_id, member.member_id), self.now_ms + timeout_ms)
-        )
+        key = ("session", self.group.group_id, member.member_id)
+        self._timers.append(SetTimer(key, self.now_ms + timeout_ms))
 
     def cancel_session_timer(self, member_id: str) -> None:
         """Expect nothing any more."""
-        self._timers.append(CancelTimer(session_key(self.group.group_id, member_id)))
+        self._timers.append(CancelTimer(("session", self.group.group_id, member_id)))
 
     def set_join_timer(self, timeout_ms: int) -> None:
         """End the time for joining after `timeout_ms`."""
@@ -68,8 +69,3 @@ class GroupUpdate:
     def cancel_sync_timer(self) -> None:
         """Let everybody have asked."""
         self._timers.append(CancelTimer(("sync", self.group.group_id)))
-
-
-def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Return the timer of a member's session."""
-    return ("session", group_id, member_id)

@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import Protocol
 
 from ottla.common.config.broker import BrokerConfig
-from ottla.coordinator.effects import Reply, Step
+from ottla.coordinator.effects import Step, reply_only
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.consumer import group_description, heartbeat, leave
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.requests import HeartbeatRequest, check_beat
+from ottla.coordinator.group.consumer.requests import (
+    ConsumerGroupDescription,
+    Heartbeat,
+    HeartbeatRequest,
+    check_beat,
+)
 from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.group import Group
 from ottla.coordinator.group.migration import upgrade
@@ -29,7 +34,7 @@ class Machine(Protocol):
     groups: dict[str, Group]
 
 
-def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -> Step:
+def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -> Step[Heartbeat]:
     """Handle a ConsumerGroupHeartbeat; the reply is a `Beat`."""
     check_beat(request, machine.config.group_consumer_assignors)
     turn = _turn_for(machine, now_ms, request)
@@ -40,13 +45,13 @@ def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -
     return turn.step()
 
 
-def describe(machine: Machine, now_ms: int, token: int, group_id: str) -> Step:
+def describe(machine: Machine, now_ms: int, token: int, group_id: str) -> Step[ConsumerGroupDescription]:
     """Tell everything about a consumer group; the reply is a `ConsumerGroupDescription`."""
     group = machine.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         raise GroupIdNotFound(f"there is no consumer group {group_id}")
     description = group_description.describe(group, machine.config.group_consumer_assignors[0])
-    return Step(replies=(Reply(token, description),))
+    return reply_only(token, description)
 
 
 def replay(groups: dict[str, Group], key: Key, value: Value | None) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from uuid import UUID
 
+from ottla.coordinator.effects import SetTimer
 from ottla.coordinator.group.consumer.member import ConsumerMember, holding_of, new_member
 from ottla.coordinator.group.consumer.partitions import Partitions, each_of, from_record
 from ottla.coordinator.group.records import (
@@ -37,8 +38,8 @@ from ottla.coordinator.group.records import (
     Value,
 )
 from ottla.coordinator.group.requests import CommitRequest, ListedGroup
-from ottla.coordinator.group.subscription import CONSUMER_PROTOCOL
 from ottla.metadata.image import TopicImage
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 from ottla.protocol.errors import (
     FencedInstanceId,
     IllegalGeneration,
@@ -251,8 +252,12 @@ class ConsumerGroup:
             raise UnsupportedVersion("members of the consumer protocol need OffsetCommit v9")
         _check_epoch(member, request.generation_id)
 
+    def commit_timers(self, request: CommitRequest, now_ms: int) -> tuple[SetTimer, ...]:
+        """Return none: only heartbeats extend a session."""
+        return ()
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refuse to tell offsets to a member with another epoch; who claims no membership is told."""
+        """Refuse to return offsets to a member with another epoch; allow it without a member id."""
         if member_id is None and member_epoch < 0:
             return
         _check_epoch(self.member(member_id or ""), member_epoch)
@@ -286,7 +291,7 @@ class ConsumerGroup:
 
     def listed(self) -> ListedGroup:
         """Return the group's line in a list of groups."""
-        return ListedGroup(self.group_id, CONSUMER_PROTOCOL, self.state.value, "consumer")
+        return ListedGroup(self.group_id, PROTOCOL_TYPE, self.state.value, "consumer")
 
 
 def member_tombstones(group_id: str, member_id: str) -> Iterable[Record]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import ConsumerMember
-from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, to_record
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, in_order
 from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
 
 
@@ -34,7 +34,7 @@ def _described(member: ConsumerMember, target: Partitions) -> ConsumerMemberDesc
         wishes.client_host,
         wishes.subscribed_topics,
         wishes.subscribed_regex,
-        to_record(member.holding.assigned),
-        to_record(target),
+        in_order(member.holding.assigned),
+        in_order(target),
         member.is_classic,
     )

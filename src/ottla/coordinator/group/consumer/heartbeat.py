@@ -17,7 +17,13 @@ from ottla.coordinator.group.consumer.member import (
     renamed,
     wishes_record,
 )
-from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, to_record, without
+from ottla.coordinator.group.consumer.partitions import (
+    NO_PARTITIONS,
+    Partitions,
+    in_order,
+    to_record,
+    without,
+)
 from ottla.coordinator.group.consumer.reconcile import Target, reconcile
 from ottla.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE, Heartbeat, HeartbeatRequest
 from ottla.coordinator.group.consumer.subscription import bump, have_topics_changed, subscribe
@@ -41,7 +47,7 @@ def heartbeat(turn: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) 
     is_news = updated.holding.assigned != member.holding.assigned
     assignment = None
     if request.member_epoch == 0 or request.is_full or is_news:
-        assignment = to_record(updated.holding.assigned)
+        assignment = in_order(updated.holding.assigned)
     interval_ms = turn.group_config.consumer_heartbeat_interval_ms
     turn.reply(token, Heartbeat(updated.member_id, updated.holding.epoch, interval_ms, assignment))
 

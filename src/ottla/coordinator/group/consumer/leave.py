@@ -41,8 +41,8 @@ def remove_members(turn: ConsumerGroupUpdate, members: list[ConsumerMember]) -> 
         bump(turn)
 
 
-def end_of_time(turn: ConsumerGroupUpdate, timer: str, member_id: str) -> None:
-    """Remove a member that did not do in time what one of `MEMBER_TIMERS` was set for."""
+def expire_member(turn: ConsumerGroupUpdate, timer: str, member_id: str) -> None:
+    """Remove a member that has missed the deadline of one of `MEMBER_TIMERS`."""
     member = turn.group.members.get(member_id)
     if member is None:
         return

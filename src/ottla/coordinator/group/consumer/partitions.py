@@ -8,19 +8,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from uuid import UUID
 
-from ottla.coordinator.group.records import TopicPartitions
+from ottla.coordinator.group.records import StoredPartitions
 
 Partitions = Mapping[UUID, frozenset[int]]
 NO_PARTITIONS: Partitions = {}
 
 
-def from_record(stored: TopicPartitions) -> Partitions:
+SortedPartitions = tuple[tuple[UUID, tuple[int, ...]], ...]
+"""Partitions in the order of their topics' ids, as replies have them."""
+
+
+def from_record(stored: Iterable[StoredPartitions]) -> Partitions:
     """Return the set that a record holds."""
-    return {topic_id: frozenset(indexes) for topic_id, indexes in stored if indexes}
+    return {
+        each.topic_id: frozenset(each.partitions)
+        for each in stored
+        if each.topic_id is not None and each.partitions
+    }
 
 
-def to_record(partitions: Partitions) -> TopicPartitions:
+def to_record(partitions: Partitions) -> tuple[StoredPartitions, ...]:
     """Return a set as records hold it, in order."""
+    return tuple(StoredPartitions(*each) for each in in_order(partitions))
+
+
+def in_order(partitions: Partitions) -> SortedPartitions:
+    """Return a set as replies have it, in order."""
     return tuple((topic_id, tuple(sorted(partitions[topic_id]))) for topic_id in sorted(partitions))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ottla.coordinator.group.consumer.partitions import Partitions
-from ottla.coordinator.group.records import TopicPartitions
+from ottla.coordinator.group.consumer.partitions import Partitions, SortedPartitions
 from ottla.protocol.errors import InvalidRequest, UnsupportedAssignor
 
 LEAVING = -1
@@ -82,7 +81,7 @@ class Heartbeat:
     member_id: str
     member_epoch: int
     heartbeat_interval_ms: int = 0
-    assignment: TopicPartitions | None = None
+    assignment: SortedPartitions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,8 @@ class ConsumerMemberDescription:
     client_host: str
     subscribed_topics: tuple[str, ...]
     subscribed_regex: str | None
-    assigned: TopicPartitions
-    target: TopicPartitions
+    assigned: SortedPartitions
+    target: SortedPartitions
     is_classic: bool
 
 

@@ -23,7 +23,7 @@ from ottla.coordinator.group.records import (
     ConsumerTopicsKey,
     Record,
 )
-from ottla.coordinator.group.regex_program import matching
+from ottla.coordinator.group.regex import matching
 from ottla.protocol.errors import InvalidRegularExpression
 
 NAMES_PER_TURN = 50_000

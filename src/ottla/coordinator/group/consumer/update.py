@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.group_keys import GroupConfig
@@ -52,11 +53,11 @@ class ConsumerGroupUpdate:
         self._is_copy = False
         self._is_noted = False
         self._records: list[Record] = list(records)
-        self._replies: list[Reply] = []
+        self._replies: list[Reply[Any]] = []
         self._timers: list[Timer] = []
         self._successor = NOTHING
 
-    def step(self) -> Step:
+    def step(self) -> Step[Any]:
         """Return all of it."""
         after = self._successor
         changes = (self.group,) if self._is_noted else ()
@@ -80,7 +81,7 @@ class ConsumerGroupUpdate:
         self._is_noted = True
         return self.group
 
-    def become(self, step: Step) -> None:
+    def become(self, step: Step[Any]) -> None:
         """Add the step that goes on where this group ends, as a group of another protocol."""
         self._is_noted = False
         self._successor = step

@@ -30,6 +30,11 @@ OBJECT = frozenset(
 NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 STRING = frozenset({"minLength", "maxLength", "pattern", "format"})
 CONDITIONAL = frozenset({"if", "then", "else"})
+_FORMATS_4 = frozenset({"date-time", "uri", "email", "ipv4", "ipv6", "hostname"})
+_FORMATS_6 = _FORMATS_4 | {"json-pointer", "uri-reference", "uri-template"}
+_FORMATS_7 = _FORMATS_6 | {"date", "time", "regex", "relative-json-pointer"}
+FORMATS = {4: _FORMATS_4, 6: _FORMATS_6, 7: _FORMATS_7}
+"""The values of `format` that count, by draft."""
 TYPES = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 
 
@@ -154,7 +159,7 @@ class Loader(LoaderBase):
         elif kind == "array":
             node = self._build(self._array, source, left, self._build_array)
         elif kind == "string":
-            node = self._build(STRING, source, left, build_string)
+            node = self._build(STRING, source, left, self._build_string)
         else:
             node = self._build(NUMBER, source, left, self._build_number)
             node.integer = kind == "integer"
@@ -175,7 +180,7 @@ class Loader(LoaderBase):
             (self._array, self._build_array),
             (self._object, self._build_object),
             (NUMBER, self._build_number),
-            (STRING, build_string),
+            (STRING, self._build_string),
         ):
             if not keywords.isdisjoint(left):
                 found.append(self._build(keywords, dict(left), left, how))
@@ -193,6 +198,17 @@ class Loader(LoaderBase):
             node.limits[keyword] = need_number(value, keyword)
         if node.limits.get("multipleOf") == 0:
             raise InvalidSchema("multipleOf should not be 0")
+        return node
+
+    def _build_string(self, source: dict[str, Json]) -> Node:
+        node = Node("string")
+        for keyword in ("minLength", "maxLength"):
+            if keyword in source:
+                node.limits[keyword] = need_integer(source[keyword], keyword)
+        if "pattern" in source:
+            node.pattern = need(source["pattern"], str, "pattern")
+        if need(source.get("format", ""), str, "format") in FORMATS[self._draft]:
+            node.limits["format"] = source["format"]  # not compared, but tells members of combinations apart
         return node
 
     def _build_object(self, source: dict[str, Json]) -> Node:
@@ -241,17 +257,6 @@ class Loader(LoaderBase):
         if "contains" in source:
             self.load(source["contains"])
         return node
-
-
-def build_string(source: dict[str, Json]) -> Node:
-    """Build a string from its keywords; `format` does not count."""
-    node = Node("string")
-    for keyword in ("minLength", "maxLength"):
-        if keyword in source:
-            node.limits[keyword] = need_integer(source[keyword], keyword)
-    if "pattern" in source:
-        node.pattern = need(source["pattern"], str, "pattern")
-    return node
 
 
 def need(value: Json, kind: type, keyword: str) -> Json:

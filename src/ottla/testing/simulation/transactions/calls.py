@@ -27,7 +27,6 @@ from kio.schema.txn_offset_commit.v5.request import (
     TxnOffsetCommitRequestTopic,
 )
 
-from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.api_keys import ApiKey
@@ -39,6 +38,7 @@ from ottla.protocol.types import GroupId, ProducerId, TopicName, TransactionalId
 from ottla.testing.simulation.client import TIMEOUT_MS, SimClient
 from ottla.testing.simulation.loop import EPOCH_MS
 from ottla.testing.simulation.transactions.attempts import SOURCE
+from ottla.wire.connection import milliseconds
 
 if TYPE_CHECKING:
     from kio.static.primitive import Records

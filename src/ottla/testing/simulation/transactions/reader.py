@@ -12,7 +12,6 @@ from kio.schema.fetch.v12.request import FetchPartition, FetchTopic
 from kio.schema.offset_fetch.v7 import OffsetFetchRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic
 
-from ottla.client.connection import milliseconds
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -26,6 +25,7 @@ from ottla.testing.simulation.client import SimClient
 from ottla.testing.simulation.consumer import FETCH_VERSION, MAX_BYTES, MAX_WAIT_MS, SHORT_BYTES
 from ottla.testing.simulation.transactions.attempts import SOURCE, Ledger
 from ottla.testing.simulation.transactions.calls import GROUP, TransactionCalls
+from ottla.wire.connection import milliseconds
 
 READ_COMMITTED = 1
 
