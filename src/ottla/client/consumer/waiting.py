@@ -57,16 +57,16 @@ class WakeupEvent:
     def _expire(self) -> None:
         """End the calls whose deadline has passed; set the timer for the next one."""
         now = self._loop.time()
-        later: list[float] = []
-        for waiting, deadline in self._waiting.items():
-            if deadline is None or waiting.done():
-                continue
-            if deadline - now < RESOLUTION_S:  # the timer may fire a little early
-                waiting.set_result(False)
-            else:
-                later.append(deadline)
-        if later:
-            self._timer.set(min(later))
+        pending = [
+            (deadline, waiting)
+            for waiting, deadline in self._waiting.items()
+            if deadline is not None and not waiting.done()
+        ]
+        for deadline, waiting in sorted(pending, key=lambda each: each[0]):
+            if deadline - now >= RESOLUTION_S:  # below that: the timer may fire a little early
+                self._timer.set(deadline)
+                return
+            waiting.set_result(False)
 
 
 if TYPE_CHECKING:
