@@ -23,7 +23,7 @@ PROBE = ".room"
 
 
 class FullDisk:
-    """Watches one log directory; `set_draining(True)` moves leadership to other brokers, False allows it again."""
+    """Watches one log directory; `set_draining(True)` moves leadership away, False allows it again."""
 
     def __init__(self, disk: Disk, path: str, set_draining: Callable[[bool], Awaitable[None]]) -> None:
         self._disk = disk

@@ -71,7 +71,7 @@ class CleanerKeys(Config):
         "log.cleaner.backoff.ms",
         LONG,
         15 * SECOND_MS,
-        "How long the cleaner rests when there is nothing to clean.",
+        "How long the cleaner waits when there is nothing to clean.",
         check=at_least(0),
         update=CLUSTER_WIDE,
     )
@@ -171,7 +171,7 @@ class AppendKeys(Config):
         "log.message.timestamp.type",
         STRING,
         "CreateTime",
-        "Whose clock stamps a record: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
+        "The clock of a record's timestamp: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
         check=one_of("CreateTime", "LogAppendTime"),
         update=CLUSTER_WIDE,
         topic="message.timestamp.type",
@@ -414,7 +414,7 @@ class SegmentKeys(Config):
         "log.retention.check.interval.ms",
         LONG,
         5 * MINUTE_MS,
-        "How often logs are searched for segments that retention no longer keeps.",
+        "How often segments are checked against the retention settings.",
         check=at_least(1),
     )
     log_segment_delete_delay_ms = Key(
