@@ -164,9 +164,26 @@ DESERIALIZE: SparkOption[str | None] = SparkOption(
     "deserialize",
     choice(JSON, AVRO, REGISTRY),
     None,
-    "Make columns of the values: `json`, `avro`, or `registry` (Avro with a schema registry).",
+    "Make columns of the values: `json`, `avro`, or `registry` (Avro, JSON Schema or Protobuf, by the "
+    "schema that each value names).",
     uses=(SOURCE,),
     shown_default="",
+)
+SERIALIZE: SparkOption[str | None] = SparkOption(
+    "serialize",
+    choice(REGISTRY),
+    None,
+    "`registry`: the column `value` is a struct, and is written with `valueSchema` or the latest schema "
+    "of the topic.",
+    uses=(SINK,),
+)
+SCHEMA_TYPE: SparkOption[str] = SparkOption(
+    "schemaType",
+    choice(AVRO, JSON, "protobuf"),
+    AVRO,
+    "The type of `valueSchema`: `avro`, `json` or `protobuf`.",
+    uses=(SINK,),
+    shown_default="avro",
 )
 BAD_RECORDS: SparkOption[str] = SparkOption(
     "badRecords",
@@ -243,11 +260,14 @@ OPTIONS: tuple[SparkOption[Any], ...] = (
     DESERIALIZE,
     _text(
         "valueSchema",
-        (SOURCE,),
+        (SOURCE, SINK),
         "",
-        "For `json`: columns as in SQL (`id INT, name STRING`); for `avro`: the schema, as JSON.",
+        "For `json`: columns as in SQL (`id INT, name STRING`); for `avro`: the schema, as JSON; for "
+        "`registry` either, or nothing: the latest of the topic.",
     ),
-    _text("schemaRegistryUrl", (SOURCE,), "", "Where the registry is: `http://localhost:8081`."),
+    SERIALIZE,
+    SCHEMA_TYPE,
+    _text("schemaRegistryUrl", (SOURCE, SINK), "", "Where the registry is: `http://localhost:8081`."),
     BAD_RECORDS,
     POLL_TIMEOUT_MS,
     _text("topic", (SINK,), "", "Where records go that have no column `topic`, or all of them."),
