@@ -197,13 +197,13 @@ class LogMaintenance:
                 self._tasks.create_task(self._clean(number), name=f"log cleaner {number}")
 
     async def _clean(self, number: int) -> None:
-        """Compact logs until there are to be fewer cleaners than `number`, or maintenance stops."""
+        """Compact logs until the cleaner threads are reduced to `number` or fewer, or maintenance stops."""
         wait_ms = min(self.settings.cleaner_backoff_ms, _FIRST_RUN_MS)
         while True:
             await self._wait_for(self._wake_cleaners, wait_ms)
             if self._stopping.is_set() or number >= self.settings.cleaner_threads:
                 break
-            await self._do(self.compact)
+            await self._run_once(self.compact)
             wait_ms = self.settings.cleaner_backoff_ms
         self._cleaners.discard(number)
 
@@ -212,10 +212,10 @@ class LogMaintenance:
         wait_ms = min(interval(), _FIRST_RUN_MS)
         while not await self._wait_for(self._stopping, wait_ms):
             wait_ms = interval()
-            wait_ms = await self._do(task) or wait_ms
+            wait_ms = await self._run_once(task) or wait_ms
 
-    async def _do(self, task: Callable[[], Awaitable[int | None]]) -> int | None:
-        """Run `task` once, unless the directory is offline; a failure is logged."""
+    async def _run_once(self, task: Callable[[], Awaitable[int | None]]) -> int | None:
+        """Run `task` once, unless the directory is offline; log a failure."""
         if self._directory.storage.offline_reason is not None:
             return None
         try:
