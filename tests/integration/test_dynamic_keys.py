@@ -327,7 +327,7 @@ async def _(world: World) -> None:
     await world.alter("1")
     partition = await world.compacted()
     cleaning = asyncio.create_task(world.compact())
-    await until(lambda: partition.topic_partition in world.broker.maintenance.cleaner.busy)
+    await until(lambda: partition.topic_partition in world.broker.maintenance.cleaner.in_progress)
     await asyncio.sleep(0.1)
     assert not cleaning.done()
     await world.alter("1000000000")
@@ -631,20 +631,20 @@ async def _(world: World) -> None:
 @effect("leader.replication.throttled.rate")
 async def _(world: World) -> None:
     rate = world.broker.replicator.leader_rate
-    rate.take(100_000)
+    rate.record(100_000)
     assert not rate.is_exhausted
     await world.alter("1000")
-    rate.take(100_000)
+    rate.record(100_000)
     assert rate.is_exhausted
 
 
 @effect("follower.replication.throttled.rate")
 async def _(world: World) -> None:
     rate = world.broker.replicator.follower_rate
-    rate.take(100_000)
+    rate.record(100_000)
     assert not rate.is_exhausted
     await world.alter("1000")
-    rate.take(100_000)
+    rate.record(100_000)
     assert rate.is_exhausted
 
 

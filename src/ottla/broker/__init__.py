@@ -1,4 +1,15 @@
-"""The broker: builds every part, starts them in order and stops them in reverse."""
+"""The broker: constructs every part, starts them in order and stops them in reverse.
+
+Reading order:
+
+    broker             start and stop of one broker; the only module that constructs its parts
+    settings           the settings of each part, from the configuration
+    addresses          ports, advertised addresses, addresses of other brokers
+    data_directory     the data directory before the logs are opened; stray logs
+    full_disk          gives up leadership while the disk is full
+    run                the broker as a process: event loop, signals, exit code
+    zookeeper_server   a ZooKeeper server for clusters on one machine
+"""
 
 from ottla.broker.addresses import BrokerAddresses
 from ottla.broker.broker import Broker

@@ -1,4 +1,4 @@
-"""Where a broker is reached: what it says of itself, and what it knows of others."""
+"""Bind a broker's ports; its advertised addresses, and the addresses of other brokers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from ottla.metadata.image import ClusterImage
 from ottla.metrics.service import MetricsService
 from ottla.network.server import Server
 from ottla.wire.peers import PeerAddress
-
-# Taking a broker's ports; what is in the way is said with what to type instead.
 
 
 async def bind_listeners(server: Server, listeners: Iterable[Listener]) -> None:

@@ -1,8 +1,9 @@
-"""One broker, from its configuration to its listeners.
+"""One broker: construct, start and stop its parts.
 
-Started from the bottom up: the ports are bound, the metadata is read, the logs are opened, and only then
-the first request is read. Stopped from the top down: requests in flight are answered, then the logs are
-flushed and checkpointed, and last the marker of a clean stop is written.
+Start, from the bottom up: metrics, metadata and controller, logs, coordinators, ports; the first request is
+read last. Each part subscribes to its dynamic keys when it is built (common/config/live.py). Stop, from the
+top down: requests in flight are answered, the logs are flushed and checkpointed, and the marker of a clean
+stop is written last.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Broker:
         self._store = store
         self.addresses: BrokerAddresses | None = None
         self.failed = asyncio.Event()
-        """Set when this broker cannot write any more while others can: it had better stop."""
+        """Set when the log directory failed and other brokers can lead: the process should stop."""
         self.cluster = ClusterState()
         self._is_fenced = False
         self._stack = AsyncExitStack()

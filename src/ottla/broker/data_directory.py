@@ -1,4 +1,4 @@
-"""The directory with everything that a broker keeps, before anything in it is opened."""
+"""The data directory of a broker: create it, find its owner, set stray logs aside."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.errors import KafkaStorageError
 
-# Logs that no topic of the cluster owns.
-
 log = logging.getLogger(__name__)
 
 
 def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage, node_id: int) -> None:
-    """Take out the logs whose topic is gone or was recreated, or that other brokers have now.
+    """Close the logs whose topic was deleted or recreated, or whose replicas were moved to other brokers.
 
-    Their directories stay, as `-stray`. A crash in the middle of a delete leaves such logs, and so
-    does whoever moves replicas while this broker is away. They are not removed: should the metadata
-    be at fault, the records are still there. What the checkpoints say of them goes, as of every log that
-    is gone: it would cut off the records of a new topic with the same name.
+    A crash during a topic deletion leaves such logs, and so does a reassignment while this broker is down.
+    Their directories are renamed to `-stray`, not removed: if the metadata is wrong, the records still
+    exist. Their checkpoint entries are removed, because they would truncate a new topic of the same name.
     """
     for partition, stray in list(directory.logs.items()):
         owner = image.topics.get(partition.topic)
@@ -42,9 +39,6 @@ def set_stray_logs_aside(directory: LogDirectory, image: ClusterImage, node_id: 
         directory.write_checkpoints()
     except KafkaStorageError as error:
         log.error("the checkpoints may still name logs that are gone: %s", error)
-
-
-# Why a broker does not start.
 
 
 class StartError(Exception):

@@ -1,8 +1,9 @@
-"""A broker whose disk is full steps aside: others lead its partitions until there is room again.
+"""Give up leadership while the disk is full, and take part again once there is space (decision 32).
 
-It is told by an append that found no room, and looks for room by writing: that is true with quotas, too. In
-between it stays in the cluster as a follower that is not in sync, so that producers wait neither for its
-leaderships nor for its copies. See decision 0032.
+An append that fails with ENOSPC or EDQUOT reports it. The broker then drains: it leaves the in-sync replicas
+and the controller elects other leaders, so that producers wait neither for this leader nor for its copies. It
+still serves reads and follows. Once a second it writes a probe file: only a write is subject to the disk, the
+quota and the file system in the same way as an append.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from ottla.log.disk import Disk
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0
+PROBE_EVERY_S = 1.0
 ROOM_BYTES = 4 << 20
-"""As much room makes a disk full no longer; with less, it would be full again at once."""
+"""Free space that ends the state; with less, the disk would be full again at once."""
 PROBE = ".room"
 
 
 class FullDisk:
-    """Watches one log directory. `set_draining(True)` asks for others to lead; with False, it may."""
+    """Watches one log directory; `set_draining(True)` moves leadership away, False allows it again."""
 
     def __init__(self, disk: Disk, path: str, set_draining: Callable[[bool], Awaitable[None]]) -> None:
         self._disk = disk
         self._path = path
         self._probe = f"{path}/{PROBE}"
-        self._stand_aside = set_draining
+        self._set_draining = set_draining
         self._noticed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -52,13 +53,13 @@ class FullDisk:
         while True:
             await self._noticed.wait()
             logger.warning("the disk of %s is full: others lead in this broker's place", self._path)
-            await self._stand_aside(True)
+            await self._set_draining(True)
             while not await asyncio.to_thread(self._has_room):
-                await asyncio.sleep(LOOK_EVERY_S)
-                await self._stand_aside(True)  # there may have been nobody else before
+                await asyncio.sleep(PROBE_EVERY_S)
+                await self._set_draining(True)  # there may have been nobody else before
             self._noticed.clear()
             logger.info("the disk of %s has room again", self._path)
-            await self._stand_aside(False)
+            await self._set_draining(False)
 
     def _has_room(self) -> bool:
         try:

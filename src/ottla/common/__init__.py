@@ -1,7 +1,17 @@
-"""What every layer needs and none owns: time, ids, units, names, configuration.
+"""Code that every layer needs: time, ids, units, names, configuration. Imports nothing else of Ottla.
 
-Nothing here imports anything else of Ottla's. The clock and the ids are the only sources of time and
-randomness, so that a simulation can replace them. Configuration reads in this order: config_types.py
-(what a value may be), config.py (what a key is), network_keys.py, log_keys.py, append_keys.py and
-cleaner_keys.py (keys by subject), broker_keys.py and topic_keys.py (the two configurations).
+The clock and the ids are the only sources of time and randomness, so that a simulation can replace them.
+
+Reading order:
+
+    clock, ids, units     time, random ids and TopicPartition, named sizes and durations
+    config                all options: brokers, topics, groups, clients, Spark
+    listeners             NAME://HOST:PORT, parsed and checked
+    topic_names           legal, internal and colliding topic names
+    near_names            suggestions for misspelt names
+    lag                   the definition of consumer lag
+    file_range            a range of a file, sent without copying
+    log_format            log lines as text or JSON
+    java, processes       finding Java; processes that end with their parent
+    lazy_exports          packages that import their names on first use
 """

@@ -176,14 +176,14 @@ SERIALIZE: SparkOption[str | None] = SparkOption(
     "`registry`: the column `value` is a struct, and is written with `valueSchema` or the latest schema "
     "of the topic.",
     uses=(SINK,),
-    shown_default="",
 )
 SCHEMA_TYPE: SparkOption[str] = SparkOption(
     "schemaType",
-    choice("avro", "json", "protobuf"),
-    "avro",
+    choice(AVRO, JSON, "protobuf"),
+    AVRO,
     "The type of `valueSchema`: `avro`, `json` or `protobuf`.",
     uses=(SINK,),
+    shown_default="avro",
 )
 BAD_RECORDS: SparkOption[str] = SparkOption(
     "badRecords",

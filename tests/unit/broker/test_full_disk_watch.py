@@ -42,7 +42,7 @@ def test_a_broker_stands_aside_until_there_is_room() -> None:
         assert scene.asked[0]
         assert False not in scene.asked
         scene.disk.capacity_bytes = ROOM_BYTES
-        await asyncio.sleep(full_disk.LOOK_EVERY_S + 1)
+        await asyncio.sleep(full_disk.PROBE_EVERY_S + 1)
         assert scene.asked[-1] is False
         assert not scene.disk.exists(f"{PATH}/{PROBE}")
         await scene.watch.stop()

@@ -52,7 +52,7 @@ class ServerKeys(Config):
         "node.id",
         INT,
         1,
-        "The number of this broker in its cluster.",
+        "The id of this broker, unique in its cluster.",
         check=at_least(0),
         importance=Importance.HIGH,
         kafka_default="-1",
@@ -76,7 +76,7 @@ class ServerKeys(Config):
         "auto.create.topics.enable",
         BOOLEAN,
         True,
-        "Whether asking for a topic that does not exist creates it.",
+        "Whether a Metadata request for a topic that does not exist creates it.",
         importance=Importance.HIGH,
     )
     delete_topic_enable = Key(
@@ -90,14 +90,14 @@ class ServerKeys(Config):
         "num.partitions",
         INT,
         1,
-        "How many partitions a topic gets when its creator does not say.",
+        "The number of partitions of a new topic whose request does not set it.",
         check=at_least(1),
     )
     default_replication_factor = Key(
         "default.replication.factor",
         INT,
         1,
-        "How many replicas a partition gets when its creator does not say.",
+        "The replication factor of a new topic whose request does not set it.",
         check=at_least(1),
     )
     min_insync_replicas = Key(

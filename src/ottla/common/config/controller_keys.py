@@ -15,14 +15,14 @@ class ControllerKeys(Config):
         "auto.leader.rebalance.enable",
         BOOLEAN,
         True,
-        "Whether brokers are given back the leadership of their partitions after a failover.",
+        "Whether leadership returns to the preferred leaders after a failover.",
         importance=HIGH,
     )
     leader_imbalance_check_interval_seconds = Key(
         "leader.imbalance.check.interval.seconds",
         LONG,
         300,
-        "How often the controller looks for brokers that lead too few of their partitions.",
+        "How often the controller checks the balance of leadership.",
         check=at_least(1),
         importance=HIGH,
     )
@@ -30,7 +30,7 @@ class ControllerKeys(Config):
         "leader.imbalance.per.broker.percentage",
         INT,
         10,
-        "A broker is given its partitions back when others lead more than this part of them.",
+        "The percentage of a broker's preferred partitions that others may lead before it is rebalanced.",
         check=at_least(0),
         importance=HIGH,
     )
@@ -38,5 +38,5 @@ class ControllerKeys(Config):
         "controlled.shutdown.enable",
         BOOLEAN,
         True,
-        "Whether a broker that is told to stop first lets others lead its partitions.",
+        "Whether a stopping broker first moves leadership of its partitions to other brokers.",
     )

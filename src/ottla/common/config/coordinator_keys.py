@@ -60,7 +60,7 @@ class OffsetKeys(Config):
         "offsets.retention.check.interval.ms",
         LONG,
         10 * MINUTE_MS,
-        "How often the coordinator looks for offsets that have expired.",
+        "How often the coordinator deletes expired offsets.",
         check=at_least(1),
         importance=HIGH,
     )
@@ -149,7 +149,7 @@ class ConsumerGroupKeys(Config):
         "group.consumer.heartbeat.interval.ms",
         INT,
         5 * SECOND_MS,
-        "How often members are told to send a heartbeat.",
+        "The interval at which members send heartbeats.",
         check=at_least(1),
     )
     group_consumer_min_heartbeat_interval_ms = Key(

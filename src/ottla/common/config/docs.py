@@ -21,15 +21,16 @@ from ottla.common.units import DAY_MS, GIB, HOUR_MS, KIB, MAX_INT, MAX_LONG, MIB
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Written from the keys in src/ottla/common/*_keys.py; change them there. -->
+<!-- Written from the keys in src/ottla/common/config/*_keys.py; change them there. -->
 
 Keys have Kafka's names, types, defaults and ranges. Where a default differs, the table says so. Keys that
 begin with `ottla.` are of things that Kafka does not have.
 
 A broker reads its keys from `--config FILE` (Java's `.properties` format) and from `--set key=value`,
-which wins. What is cluster-wide can also be changed while brokers run, for one broker or for all of
-them; what is read-only is set where the broker is started. A topic's own settings win over the broker's
-defaults for topics, and can always be changed.
+which takes precedence. The column `change` says how a key can be changed while brokers run, with
+`ottla config alter` or any admin client: `cluster-wide` keys for one broker or for all of them, `per-broker`
+keys for one broker, `read-only` keys not at all. A change is in force at once, also on a broker that is
+starting. A topic's own settings take precedence over the broker's defaults, and can always be changed.
 
 Unknown keys are refused with the nearest name that is known, and Kafka's keys that Ottla does not
 implement yet are refused with that reason. No key is ignored, except where it is given at Kafka's default

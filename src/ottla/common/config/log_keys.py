@@ -1,8 +1,8 @@
-"""Broker keys of the log's files: how a log is cut into segments, and when segments are deleted.
+"""Broker keys of the log: compaction, appending and flushing, segments and retention.
 
-Most of them are the defaults of topic keys (`topic=`), and topic_keys.py takes type, check and meaning
-from here. Defaults and ranges are those of Kafka 4.0; Kafka 4.1 wants segments of 1 MiB and more, which
-Ottla does not, so that tests can roll often.
+Most of them are the defaults of topic keys (`topic=`), and topic.py takes kind, check and meaning from here.
+Defaults and ranges are those of Kafka 4.0; Kafka 4.1 requires segments of at least 1 MiB, which Ottla does
+not, so that tests can roll often.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from ottla.common.config.types import (
 )
 from ottla.common.units import DAY_MS, GIB, HOUR_MS, KIB, MAX_LONG, MIB, MINUTE_MS, SECOND_MS
 
-# Broker keys of compaction: how logs that keep the latest record of every key are cleaned.
-
 CLUSTER_WIDE = Update.CLUSTER_WIDE
+HIGH = Importance.HIGH
 
 
 class CleanerKeys(Config):
@@ -72,7 +71,7 @@ class CleanerKeys(Config):
         "log.cleaner.backoff.ms",
         LONG,
         15 * SECOND_MS,
-        "How long the cleaner rests when there is nothing to clean.",
+        "How long the cleaner waits when there is nothing to clean.",
         check=at_least(0),
         update=CLUSTER_WIDE,
     )
@@ -113,11 +112,6 @@ class CleanerKeys(Config):
         topic="max.compaction.lag.ms",
     )
 
-
-# Broker keys of appending: what is accepted into a log, how it is stamped, and when it is on disk.
-
-
-HIGH = Importance.HIGH
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
@@ -177,7 +171,7 @@ class AppendKeys(Config):
         "log.message.timestamp.type",
         STRING,
         "CreateTime",
-        "Whose clock stamps a record: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
+        "The clock of a record's timestamp: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
         check=one_of("CreateTime", "LogAppendTime"),
         update=CLUSTER_WIDE,
         topic="message.timestamp.type",
@@ -420,7 +414,7 @@ class SegmentKeys(Config):
         "log.retention.check.interval.ms",
         LONG,
         5 * MINUTE_MS,
-        "How often logs are searched for segments that retention no longer keeps.",
+        "How often segments are checked against the retention settings.",
         check=at_least(1),
     )
     log_segment_delete_delay_ms = Key(

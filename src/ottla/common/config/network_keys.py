@@ -28,7 +28,7 @@ class NetworkKeys(Config):
         "advertised.listeners",
         STRING,
         None,
-        "The addresses that clients are told to connect to, one for every listener, written like "
+        "The addresses that clients connect to, one for every listener, written like "
         "`listeners`; if unset, those of `listeners`.",
         importance=HIGH,
     )

@@ -105,7 +105,7 @@ class ReplicationKeys(Config):
         "replica.selector.class",
         STRING,
         None,
-        f"From which replica consumers are told to read: `{RACK_AWARE_SELECTOR}` for one in their own rack "
+        f"The replica that consumers read from: `{RACK_AWARE_SELECTOR}` for one in their own rack "
         f"(`client.rack`), `{LEADER_SELECTOR}` or nothing for the leader.",
         check=_SELECTORS,
     )

@@ -70,7 +70,7 @@ class TransactionKeys(Config):
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         INT,
         10 * SECOND_MS,
-        "How often the coordinator looks for transactions that have timed out, and aborts them.",
+        "How often the coordinator aborts transactions that have timed out.",
         check=at_least(1),
         importance=LOW,
     )
@@ -78,7 +78,7 @@ class TransactionKeys(Config):
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         INT,
         HOUR_MS,
-        "How often the coordinator looks for transactional ids that have expired, and forgets them.",
+        "How often the coordinator deletes expired transactional ids.",
         check=at_least(1),
         importance=LOW,
     )
@@ -96,8 +96,8 @@ class TransactionKeys(Config):
         BOOLEAN,
         True,
         "Whether producers may take part in two-phase commits (KIP-939): their prepared transactions stay "
-        "open, and hold back readers, until somebody commits or aborts them. On by default, unlike in Kafka: "
-        "the exactly-once sink for Spark needs it.",
+        "open, and hold back read-committed consumers, until they are committed or aborted. On by default, "
+        "unlike in Kafka: the exactly-once sink for Spark needs it.",
         importance=LOW,
     )
     ottla_two_phase_commit_principals = Key(
@@ -105,7 +105,7 @@ class TransactionKeys(Config):
         LIST,
         (EVERYBODY,),
         "Who has the permission TWO_PHASE_COMMIT, where it is enabled: principals like `User:spark`, or `*` "
-        "for everybody.",
+        "for all.",
         update=Update.CLUSTER_WIDE,
         importance=LOW,
     )

@@ -28,8 +28,8 @@ class ZooKeeperKeys(Config):
         "zookeeper.session.timeout.ms",
         INT,
         6_000,
-        "A broker that ZooKeeper has not heard from for this long is taken for dead, and its leaderships are "
-        "given to others. ZooKeeper itself sets bounds: 2 to 20 of its ticks.",
+        "A broker that sends no heartbeat to ZooKeeper for this long loses its session, and other brokers "
+        "lead its partitions. ZooKeeper itself sets bounds: 2 to 20 of its ticks.",
         check=at_least(100),
         importance=HIGH,
         kafka_default="18000",
