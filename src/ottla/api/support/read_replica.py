@@ -23,8 +23,8 @@ def preferred_replica(ctx: RequestContext, partition: Partition, offset: int, ra
         return None
     ends = {
         node_id: follower.log_end_offset
-        for node_id in leader.state.isr
-        if (follower := leader.state.followers.get(node_id)) is not None
+        for node_id in leader.isr_state.isr
+        if (follower := leader.isr_state.followers.get(node_id)) is not None
         and follower.log_start_offset <= offset <= follower.log_end_offset
         and (broker := brokers.get(node_id)) is not None
         and broker.rack == rack

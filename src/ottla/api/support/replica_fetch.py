@@ -87,7 +87,7 @@ class ReplicaFetchOperation(FetchOperation):
                 f"offset {offset} is not in {log.log_start_offset} to {log.log_end_offset}"
             )
         if not self.is_counted:
-            leader.fetched(request.replica_id, offset, wanted.log_start_offset, request.replica_epoch)
+            leader.record_fetch(request.replica_id, offset, wanted.log_start_offset, request.replica_epoch)
         if offset == log.log_end_offset or self._is_held_back(partition, leader):
             return self._result(partition, wanted)
         return self._read_records(partition, leader, wanted, max_bytes)
@@ -99,16 +99,16 @@ class ReplicaFetchOperation(FetchOperation):
             wanted.fetch_offset, max_bytes, partition.log.log_end_offset, self.size_bytes == 0
         )
         records = found.records
-        if partition.throttled_as_leader and self._request.replica_id not in leader.state.isr:
+        if partition.throttled_as_leader and self._request.replica_id not in leader.isr_state.isr:
             size = len(records) if isinstance(records, bytes) else records.size
-            self._ctx.services.replicator.leader_rate.take(size)
+            self._ctx.services.replicator.leader_rate.record(size)
         return self._result(partition, wanted)._replace(records=records)
 
     def _is_held_back(self, partition: Partition, leader: LeaderState) -> bool:
         """Return whether a replica that is being created has used up its replication quota for now."""
         return (
             partition.throttled_as_leader
-            and self._request.replica_id not in leader.state.isr
+            and self._request.replica_id not in leader.isr_state.isr
             and self._ctx.services.replicator.leader_rate.is_exhausted
         )
 

@@ -33,7 +33,7 @@ def truncate_to_high_watermark() -> list[Patch]:
         follow(partition, leader_epoch)
         if is_new:
             partition.log.truncate_to(partition.high_watermark)
-            partition.truncated()
+            partition.on_truncated()
 
     return [
         (Partition, "follow", follow_and_truncate),
@@ -56,7 +56,7 @@ def unfenced_fetch() -> list[Patch]:
     return [
         (Partition, "check_leader_epoch", lambda partition, epoch: None),
         (ReplicaFetchOperation, "_read_one", read_unfenced),
-        (follower, "answers_this_epoch", lambda asked, current: True),
+        (follower, "is_current_epoch", lambda asked, current: True),
     ]
 
 
