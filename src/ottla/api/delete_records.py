@@ -66,9 +66,13 @@ async def _when_followers_did(
     if not waiting:
         return topics
     await asyncio.wait(waiting.values(), timeout=max(0.0, request.timeout.total_seconds()))
-    late = {at for at, done in waiting.items() if not done.done() or done.exception() is not None}
-    for at in late:
-        waiting[at].cancel()
+    late = {
+        topic_partition
+        for topic_partition, done in waiting.items()
+        if not done.done() or done.exception() is not None
+    }
+    for topic_partition in late:
+        waiting[topic_partition].cancel()
     return [_failed(topic, late, ErrorCode.request_timed_out) for topic in topics]
 
 

@@ -74,9 +74,9 @@ NEWEST = 4
 RESOURCES_PER_PART = 50
 
 
-async def describe_configs(frame: memoryview, at: int, ctx: RequestContext) -> Reply:
+async def describe_configs(frame: memoryview, position: int, ctx: RequestContext) -> Reply:
     """Describe the configs of each requested resource."""
-    request: DescribeConfigsRequest = request_decoder(ctx.api_key, ctx.version, NEWEST)(frame, at)
+    request: DescribeConfigsRequest = request_decoder(ctx.api_key, ctx.version, NEWEST)(frame, position)
     return await encode_in_parts(ctx, NEWEST, _parts(request, ctx))
 
 

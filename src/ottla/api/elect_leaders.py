@@ -26,14 +26,14 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> El
     answers: dict[str, list[PartitionResult]] = {}
     for first in range(0, len(wanted), PARTITIONS_AT_ONCE):
         part = wanted[first : first + PARTITIONS_AT_ONCE]
-        for at, result in zip(
+        for topic_partition, result in zip(
             part, await active_controller.elect_leaders(request.election_type, part), strict=True
         ):
             if request.topic_partitions is None and isinstance(result, ElectionNotNeeded):
                 continue
-            answers.setdefault(at.topic, []).append(
+            answers.setdefault(topic_partition.topic, []).append(
                 PartitionResult(
-                    partition_id=i32(at.partition),
+                    partition_id=i32(topic_partition.partition),
                     error_code=code_of(result),
                     error_message=message_of(result),
                 )

@@ -77,15 +77,15 @@ def partitions(view: BrokerView, samples: Samples) -> Iterator[None]:
     sums, shown = _Sums(), 0
     logs, led = _LogRows(samples), _LedRows(samples)
     for partition in services.partitions:
-        at = partition.topic_partition
-        image = services.cluster.image.partition(at.topic, at.partition)
+        topic_partition = partition.topic_partition
+        image = services.cluster.image.partition(topic_partition.topic, topic_partition.partition)
         if image is None:
             continue  # deleted a moment ago
         size_bytes = partition.log.size_bytes
         sums.count(partition, image, size_bytes)
         if shown < limit:
             shown += 1
-            labels = (at.topic, str(at.partition))
+            labels = (topic_partition.topic, str(topic_partition.partition))
             logs.add(labels, partition, size_bytes)
             if partition.is_leader:
                 led.add(labels, partition, image)

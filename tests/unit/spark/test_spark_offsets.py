@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
@@ -59,6 +59,7 @@ def test_a_small_batch_is_one_task_and_a_large_one_has_a_task_per_partition() ->
     assert plan_tasks([]) == []
 
 
+@settings(deadline=None)  # up to 30,000 tasks
 @given(
     st.lists(st.integers(0, 5_000), min_size=1, max_size=6),
     st.none() | st.integers(1, 40),

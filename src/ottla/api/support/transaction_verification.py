@@ -125,12 +125,12 @@ def verify_partitions(ctx: RequestContext, request: ProduceRequest) -> Steps[Fai
         log.error("verifying a transaction of %s failed", request.transactional_id, exc_info=error)
         unknown = UnknownServerError("the broker failed; its log says why")
         outcome = dict.fromkeys(names, unknown)
-    for at, verification in question.verifications.items():
-        refusal = outcome.get(at)
+    for topic_partition, verification in question.verifications.items():
+        refusal = outcome.get(topic_partition)
         if refusal is None:
             verification.confirm()
         else:
-            failures[names[at]] = as_produce_error(refusal, ctx.version)
+            failures[names[topic_partition]] = as_produce_error(refusal, ctx.version)
     return failures
 
 

@@ -245,9 +245,13 @@ async def _everywhere(cluster: Cluster) -> list[TopicPartition]:
 
 async def _led(cluster: Cluster, partitions: list[TopicPartition]) -> list[TopicPartition]:
     """Return the partitions with a leader to ask; print the others."""
-    topics = await cluster.refresh(list({at.topic for at in partitions}))
-    led = [at for at in partitions if topics[at.topic].partitions[at.partition].leader >= 0]
-    missing = [str(at) for at in partitions if at not in led]
+    topics = await cluster.refresh(list({topic_partition.topic for topic_partition in partitions}))
+    led = [
+        topic_partition
+        for topic_partition in partitions
+        if topics[topic_partition.topic].partitions[topic_partition.partition].leader >= 0
+    ]
+    missing = [str(topic_partition) for topic_partition in partitions if topic_partition not in led]
     if missing:
         names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
         echo_err(f"{count(len(missing), 'partition')} without a leader cannot be checked: {names}")

@@ -173,7 +173,7 @@ class DecisionLog:
         known.next_sequence = 0
 
     async def _write(self, key: SinkKey, known: _CachedRegister, entry: str, value: bytes) -> None:
-        at = await self._place(key)
+        topic_partition = await self._place(key)
         assert known.identity is not None
         batch = encode_new_batch(
             [(self._clock.wall_ms(), f"{key}/{entry}".encode(), value, ())],
@@ -183,13 +183,13 @@ class DecisionLog:
         )
 
         async def attempt() -> None:
-            connection = await self._cluster.broker(await self._cluster.leader(at))
-            topics = {at.topic: [(at.partition, batch)]}
+            connection = await self._cluster.broker(await self._cluster.leader(topic_partition))
+            topics = {topic_partition.topic: [(topic_partition.partition, batch)]}
             timeout_ms = self._options.request_timeout_ms
             results, _ = await produce(connection, topics, acks=-1, timeout_ms=timeout_ms)
-            code = results[at].error_code
+            code = results[topic_partition].error_code
             if code and code != ErrorCode.duplicate_sequence_number:
-                self._cluster.forget(at.topic)
+                self._cluster.forget(topic_partition.topic)
                 raise_for(code, f"the decision of {key}")
 
         try:
@@ -201,15 +201,22 @@ class DecisionLog:
 
     async def _read(self, key: SinkKey, known: _CachedRegister) -> None:
         """Read the records since the last read."""
-        at = await self._place(key)
-        end = (await list_offsets(self._cluster, {at: LATEST}))[at].offset
+        topic_partition = await self._place(key)
+        end = (await list_offsets(self._cluster, {topic_partition: LATEST}))[topic_partition].offset
         if end < known.read_to:  # the topic was deleted and recreated
             known.register, known.read_to = Register(), 0
         if end == known.read_to:
             return
-        start = max(known.read_to, (await list_offsets(self._cluster, {at: EARLIEST}))[at].offset)
+        start = max(
+            known.read_to,
+            (await list_offsets(self._cluster, {topic_partition: EARLIEST}))[topic_partition].offset,
+        )
         names = {f"{key}/{entry}".encode(): entry for entry in ("owner", "decision")}
-        reader = RangeReader(self._cluster, [OffsetRange(at.topic, None, at.partition, start, end)], READING)
+        reader = RangeReader(
+            self._cluster,
+            [OffsetRange(topic_partition.topic, None, topic_partition.partition, start, end)],
+            READING,
+        )
         while pieces := await reader.next():
             for piece in pieces:
                 for header, batch in piece.batches:

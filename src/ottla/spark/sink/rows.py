@@ -118,30 +118,30 @@ class RowEncoder:
                     f"a record for {topic} has {size} bytes; the limit is {most} "
                     "(kafka.max.request.size, and max.message.bytes of the topic)"
                 )
-            at = spread.place(topic, partition, record[1])
-            held = sizes.get(at, 0)
+            topic_partition = spread.place(topic, partition, record[1])
+            held = sizes.get(topic_partition, 0)
             if held and held + size > limit:
-                yield self._close(at)
-                spread.was_full(at)
+                yield self._close(topic_partition)
+                spread.was_full(topic_partition)
                 if partition is None and record[1] is None:
-                    at = spread.place(topic, None, None)
-                held = sizes.get(at, 0)
+                    topic_partition = spread.place(topic, None, None)
+                held = sizes.get(topic_partition, 0)
             if held:
-                opened[at].append(record)
+                opened[topic_partition].append(record)
             else:
-                opened[at] = [record]
-            sizes[at] = held + size
+                opened[topic_partition] = [record]
+            sizes[topic_partition] = held + size
 
     def rest(self) -> Iterator[Encoded]:
         """Yield the remaining batches."""
-        for at in list(self._open):
-            yield self._close(at)
+        for topic_partition in list(self._open):
+            yield self._close(topic_partition)
 
-    def _close(self, at: TopicPartition) -> Encoded:
-        records = self._open.pop(at)
-        del self._sizes[at]
+    def _close(self, topic_partition: TopicPartition) -> Encoded:
+        records = self._open.pop(topic_partition)
+        del self._sizes[topic_partition]
         encoded = encode_new_batch(records, codec=self._options.codec, transactional=self._transactional)
-        return at, encoded, len(records)
+        return topic_partition, encoded, len(records)
 
     def _records(self, batch: Any) -> Iterator[tuple[str, int | None, NewRecord]]:
         values: Any = None
@@ -229,8 +229,8 @@ class _Partitioner:
             current = self._current[topic] = places[any_of(range(len(places)))]
         return current
 
-    def was_full(self, at: TopicPartition) -> None:
+    def was_full(self, topic_partition: TopicPartition) -> None:
         """Switch to another partition."""
-        if self._current.get(at.topic) == at:
-            places = self._places[at.topic]
-            self._current[at.topic] = places[(at.partition + 1) % len(places)]
+        if self._current.get(topic_partition.topic) == topic_partition:
+            places = self._places[topic_partition.topic]
+            self._current[topic_partition.topic] = places[(topic_partition.partition + 1) % len(places)]

@@ -77,14 +77,14 @@ class BatchProducer:
 
     async def _send(self, batches: list[Encoded]) -> None:
         core = self._core
-        for at, encoded, count in batches:
+        for topic_partition, encoded, count in batches:
             while core.accumulator.buffered_bytes > self._options.buffer_memory:
                 await next(iter(core.accumulator.unsettled)).settled()
             core.check()
-            queue = core.accumulator.queues[TopicPartition(*at)]
+            queue = core.accumulator.queues[TopicPartition(*topic_partition)]
             core.accumulator.append_encoded(queue, encoded, count)
             if core.transactions is not None:
-                core.transactions.joins(at)
+                core.transactions.joins(topic_partition)
             core.sender.notify(queue)
 
     def flush(self) -> None:

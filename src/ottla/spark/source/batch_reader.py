@@ -60,19 +60,24 @@ async def _plan(watch: TopicWatch, options: SourceOptions) -> list[OffsetRange]:
     await watch.refresh()
     watch.check_all_there()
     partitions = watch.partitions
-    starts = await watch.at(options.starting, partitions)
-    ends = await watch.at(options.ending, partitions)
+    starts = await watch.offsets_at(options.starting, partitions)
+    ends = await watch.offsets_at(options.ending, partitions)
     return [_range(each, starts, ends, watch, options) for each in partitions]
 
 
 def _range(
-    at: TopicPartition,
+    topic_partition: TopicPartition,
     starts: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
     watch: TopicWatch,
     options: SourceOptions,
 ) -> OffsetRange:
-    topic_id = watch.topic_ids.get(at.topic)
+    topic_id = watch.topic_ids.get(topic_partition.topic)
     return OffsetRange(
-        at.topic, topic_id, at.partition, starts[at], ends[at], is_live=options.ending.is_latest
+        topic_partition.topic,
+        topic_id,
+        topic_partition.partition,
+        starts[topic_partition],
+        ends[topic_partition],
+        is_live=options.ending.is_latest,
     )

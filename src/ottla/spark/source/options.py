@@ -43,11 +43,11 @@ class Topics:
     pattern: str | None = None
     partitions: frozenset[TopicPartition] = frozenset()
 
-    def include(self, at: TopicPartition) -> bool:
+    def include(self, topic_partition: TopicPartition) -> bool:
         """Return whether a partition is to be read, if it exists."""
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, at.topic) is not None
-        return at.topic in self.names or at in self.partitions
+            return re.fullmatch(self.pattern, topic_partition.topic) is not None
+        return topic_partition.topic in self.names or topic_partition in self.partitions
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ class RangeReader:
         return None
 
     async def _fetch(self, node_id: int, readings: Mapping[TopicPartition, _Reading]) -> None:
-        readings = {at: each for at, each in readings.items() if not each.is_done}
+        readings = {topic_partition: each for topic_partition, each in readings.items() if not each.is_done}
         if not readings:
             return
         reply, names = await self._ask(node_id, readings)
@@ -250,8 +250,8 @@ class RangeReader:
                 )
 
     async def _offset(self, reading: _Reading, timestamp: int) -> int:
-        at = reading.partition
-        return (await list_offsets(self._cluster, {at: timestamp}))[at].offset
+        topic_partition = reading.partition
+        return (await list_offsets(self._cluster, {topic_partition: timestamp}))[topic_partition].offset
 
     async def _handle_error(self, reading: _Reading, fetched: Fetched) -> None:
         code = fetched.error_code
@@ -266,7 +266,7 @@ class RangeReader:
             raise error
 
     async def _out_of_range(self, reading: _Reading, error: KafkaError) -> None:
-        at, position = reading.partition, reading.position
+        topic_partition, position = reading.partition, reading.position
         first = await self._offset(reading, EARLIEST)
         last = await self._offset(reading, LATEST)
         if (
@@ -275,7 +275,7 @@ class RangeReader:
             await self._rest(error)
             return
         self._fail_with_data_loss(
-            reading, f"{at} has offsets {first} to {last}, but {position} was to be read next"
+            reading, f"{topic_partition} has offsets {first} to {last}, but {position} was to be read next"
         )
         if first > position:
             reading.position = min(first, reading.range.end)

@@ -37,7 +37,9 @@ class StreamPosition:
         """Return the start of a new query, and the topic ids."""
         await self._refresh()
         self._watch.check_all_there()
-        return await self._watch.at(self._options.starting, self._watch.partitions), self._watch.topic_ids
+        return await self._watch.offsets_at(
+            self._options.starting, self._watch.partitions
+        ), self._watch.topic_ids
 
     async def fix_end(self) -> None:
         """Fix the current end offsets as the end of the stream (trigger availableNow)."""
@@ -65,7 +67,7 @@ class StreamPosition:
             ends = await self._ends(begin)
             self._check_not_shrunk(begin, ends)
         ids = self._watch.topic_ids
-        fresh = [at for at in ends if at not in begin]
+        fresh = [topic_partition for topic_partition in ends if topic_partition not in begin]
         beginnings = await self._watch.beginnings(fresh)
         complete = {**begin, **beginnings}
         if self._is_too_little(complete, ends):
@@ -83,10 +85,14 @@ class StreamPosition:
         ends = await self._watch.ends(self._watch.partitions)
         self.last_ends = ends
         if self._stop_at is not None:
-            ends = {at: min(end, self._stop_at[at]) for at, end in ends.items() if at in self._stop_at}
-            for at, offset in begin.items():  # an earlier run may have read further
-                if at in ends:
-                    ends[at] = max(ends[at], offset)
+            ends = {
+                topic_partition: min(end, self._stop_at[topic_partition])
+                for topic_partition, end in ends.items()
+                if topic_partition in self._stop_at
+            }
+            for topic_partition, offset in begin.items():  # an earlier run may have read further
+                if topic_partition in ends:
+                    ends[topic_partition] = max(ends[topic_partition], offset)
         return ends
 
     def _is_too_little(self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
@@ -100,20 +106,22 @@ class StreamPosition:
         ids = self._watch.topic_ids
         there = set(self._watch.partitions)
         kept = {}
-        for at, offset in start.positions.items():
-            if at not in there:
-                self._lost(self._why_missing(at))
-            elif start.topic_ids.get(at.topic, ids.get(at.topic)) != ids.get(at.topic):
-                self._lost(f"the topic {at.topic} was deleted and recreated")
+        for topic_partition, offset in start.positions.items():
+            if topic_partition not in there:
+                self._lost(self._why_missing(topic_partition))
+            elif start.topic_ids.get(topic_partition.topic, ids.get(topic_partition.topic)) != ids.get(
+                topic_partition.topic
+            ):
+                self._lost(f"the topic {topic_partition.topic} was deleted and recreated")
             else:
-                kept[at] = offset
+                kept[topic_partition] = offset
         return kept
 
     async def _has_shrunk(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> bool:
         """Return whether a partition ends before our position; then refresh the metadata."""
-        if all(ends.get(at, offset) >= offset for at, offset in begin.items()):
+        if all(ends.get(topic_partition, offset) >= offset for topic_partition, offset in begin.items()):
             return False
         await self._refresh()
         return True
@@ -121,16 +129,20 @@ class StreamPosition:
     def _check_not_shrunk(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
-        for at, offset in begin.items():
-            if ends.get(at, offset) < offset:
-                self._lost(f"{at} ends at offset {ends[at]}, but {offset} was to be read next")
+        for topic_partition, offset in begin.items():
+            if ends.get(topic_partition, offset) < offset:
+                self._lost(
+                    f"{topic_partition} ends at offset {ends[topic_partition]}, but {offset} was to "
+                    "be read next"
+                )
 
-    def _why_missing(self, at: TopicPartition) -> str:
+    def _why_missing(self, topic_partition: TopicPartition) -> str:
         """Return why a partition of the checkpoint is not read any more."""
-        if self._options.topics.include(at):
-            return f"{at} does not exist any more"
+        if self._options.topics.include(topic_partition):
+            return f"{topic_partition} does not exist any more"
         return (
-            f"the checkpoint has a position in {at}, which this query does not read: it is the checkpoint of "
+            f"the checkpoint has a position in {topic_partition}, which this query does not read: it "
+            "is the checkpoint of "
             "another query, or the topics of this one were changed (then give it a new checkpoint)"
         )
 
@@ -146,20 +158,33 @@ class StreamPosition:
         ids = {**self._watch.topic_ids, **end.topic_ids}
         known = start.topic_ids
         same = {
-            at: offset
-            for at, offset in begin.items()
-            if known.get(at.topic, ids.get(at.topic)) == ids.get(at.topic)
+            topic_partition: offset
+            for topic_partition, offset in begin.items()
+            if known.get(topic_partition.topic, ids.get(topic_partition.topic))
+            == ids.get(topic_partition.topic)
         }
         there = set(self._watch.partitions)
-        fresh = [at for at in end.positions if at not in same and at in there]
+        fresh = [
+            topic_partition
+            for topic_partition in end.positions
+            if topic_partition not in same and topic_partition in there
+        ]
         beginnings = await self._watch.beginnings(fresh)
         found = []
-        for at, stop in sorted(end.positions.items()):
-            first = same.get(at, beginnings.get(at))
+        for topic_partition, stop in sorted(end.positions.items()):
+            first = same.get(topic_partition, beginnings.get(topic_partition))
             if first is None:
-                self._lost(self._why_missing(at))
+                self._lost(self._why_missing(topic_partition))
             elif first < stop:
-                found.append(OffsetRange(at.topic, ids.get(at.topic), at.partition, first, stop))
+                found.append(
+                    OffsetRange(
+                        topic_partition.topic,
+                        ids.get(topic_partition.topic),
+                        topic_partition.partition,
+                        first,
+                        stop,
+                    )
+                )
         return found
 
     async def _refresh_if_due(self) -> None:

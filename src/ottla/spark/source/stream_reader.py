@@ -115,7 +115,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if group is None or not self._options.commits_progress or done.positions == self._committed:
             return
         self._committed = done.positions
-        offsets = {at: OffsetAndMetadata(offset) for at, offset in done.positions.items() if offset >= 0}
+        offsets = {
+            topic_partition: OffsetAndMetadata(offset)
+            for topic_partition, offset in done.positions.items()
+            if offset >= 0
+        }
         session = self._session
         self._commit_in_flight = session.begin(_commit(session, group, offsets))
 

@@ -85,7 +85,9 @@ class TopicWatch:
         """Return the first offset of partitions."""
         return await self._offsets(dict.fromkeys(partitions, EARLIEST))
 
-    async def at(self, bound: Bound, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def offsets_at(
+        self, bound: Bound, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """Return the offsets of a bound."""
         if bound.offset is not None:
             return await self._offsets(dict.fromkeys(partitions, bound.offset))
