@@ -36,7 +36,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the group has no members."""
+        """Return whether the group has no members."""
         ...
 
     def check_commit(self, request: CommitRequest) -> None:
@@ -60,7 +60,7 @@ class Group(Protocol):
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members use the offsets of this topic."""
+        """Return whether members use the offsets of this topic."""
         ...
 
     def retention_start_ms(self, offset: OffsetValue) -> int | None:
