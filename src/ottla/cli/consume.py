@@ -20,6 +20,7 @@ from ottla.cli.support.problem_kinds import NO_SUCH_OFFSET
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.progress import progress
 from ottla.cli.support.records import Formatter, template, to_json
+from ottla.cli.support.schemas import decoding, schema_options, schema_wishes
 from ottla.cli.support.session import settings_for
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions, ConsumerRecord
@@ -235,6 +236,7 @@ AUTOMATIC = "auto"
     help="table, json (one object per line), or a template such as '%k=%v\\n'.  "
     "[default: table on a terminal, else json]",
 )
+@schema_options(writes=False)
 @bootstrap_option
 def consume(
     topic: str,
@@ -253,6 +255,7 @@ def consume(
     ottla consume orders --offset -5 --format '%p:%o %k=%v\\n'
     ottla consume orders --offset @2026-11-15T13:00:00 --format json
     ottla consume orders --partition 0 --offset 100:200
+    ottla consume orders --from-beginning --value-format registry
     """
     if from_beginning and offset is not None:
         raise click.UsageError("--from-beginning and --offset exclude each other")
@@ -264,6 +267,7 @@ def consume(
     chosen = tuple(dict.fromkeys(partitions)) or tuple(span.start.each)
     if span.start.each and set(chosen) != set(span.start.each):
         raise click.UsageError("--offset P=N names the partitions itself: leave --partition away")
+    write = decoding(write, schema_wishes())
     wish = Wish(topic, chosen, span, max_records, exit_at_end, write)
     session.run(bootstrap, lambda cluster: read_topic(cluster, wish), topic=topic)
 

@@ -28,9 +28,10 @@ from ottla.cli.support.problem_kinds import BAD_RECORD
 from ottla.cli.support.problems import Interrupted, Problem
 from ottla.cli.support.progress import Update, progress
 from ottla.cli.support.records import NewRecord, from_json
+from ottla.cli.support.schemas import Encoder, schema_options, schema_wishes
 from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.sender import SenderStats
 from ottla.protocol.errors import UnknownTopicOrPartition
 
 # Standard input by lines, read in a thread of its own so that the event loop never waits for it.
@@ -108,11 +109,16 @@ class LineReader:
     empty_is_null: bool
     is_json: bool
     keeps_partitions: bool
+    encoder: Encoder | None = None
 
     def record(self, line: bytes) -> NewRecord:
         """Return the record; ValueError says what is wrong with the line."""
+        found = self._record(line)
+        return found if self.encoder is None else self.encoder.encode(found)
+
+    def _record(self, line: bytes) -> NewRecord:
         if self.is_json:
-            return self._completed(from_json(line))
+            return self._completed(from_json(line, self.encoder.fields if self.encoder else ()))
         key_bytes = self.key.encode() if self.key is not None else None
         value: bytes | None = line
         if self.key_separator is not None:
@@ -177,6 +183,7 @@ def _headers(
 )
 @click.option("--keep-partitions", is_flag=True, help="Into the partitions that the JSON names.")
 @click.option("-Z", "--empty-null", is_flag=True, help="Empty keys and values are null (a tombstone).")
+@schema_options(writes=True)
 @bootstrap_option
 def produce(
     topic: str,
@@ -198,6 +205,7 @@ def produce(
     ottla produce greetings hello "good morning"
     ottla produce users --key-separator : < users.txt
     ottla consume a -o start -e -f json | ottla produce b -f json
+    ottla produce orders '{"id": 7}' --value-schema order.avsc
     """
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator exclude each other")
@@ -205,8 +213,10 @@ def produce(
         raise click.UsageError("--key-separator needs a text, and lines rather than json")
     if keep_partitions and (partition is not None or input_format != "json"):
         raise click.UsageError("--keep-partitions needs --format json, and no --partition")
+    wishes = schema_wishes()
+    encoder = Encoder(topic, wishes) if wishes.fields else None
     reader = LineReader(
-        key, key_separator, headers, partition, empty_null, input_format == "json", keep_partitions
+        key, key_separator, headers, partition, empty_null, input_format == "json", keep_partitions, encoder
     )
     options = session.settings_for(ProducerOptions, acks=acks, compression_type=compression)
     first = click.get_current_context().meta.get("ottla.first_value")

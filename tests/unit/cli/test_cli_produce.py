@@ -7,7 +7,7 @@ import signal
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.sender import SenderStats
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import decode_header

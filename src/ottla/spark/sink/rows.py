@@ -16,6 +16,7 @@ from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.protocol.records.record_encoder import NewRecord, encode_new_batch
 from ottla.spark.errors import SparkError, WrongOption
+from ottla.spark.sink.serializing import SerializeOptions, serialized
 
 # The columns of a write: which there are, and what each means.
 #
@@ -42,7 +43,14 @@ class Layout:
     topic: str | None
 
 
-def layout_of(schema: Any, topic: str | None, *, with_headers: bool, with_timestamp: bool) -> Layout:
+def layout_of(
+    schema: Any,
+    topic: str | None,
+    *,
+    with_headers: bool,
+    with_timestamp: bool,
+    is_serialized: bool = False,
+) -> Layout:
     """Return the columns of a write; raise if one has the wrong type, or is missing."""
     places: dict[str, int] = {}
     for place, field in enumerate(schema.fields):
@@ -52,7 +60,10 @@ def layout_of(schema: Any, topic: str | None, *, with_headers: bool, with_timest
         if (name == "timestamp" and not with_timestamp) or (name == "topic" and topic is not None):
             continue
         kind = field.dataType.simpleString()
-        if kind not in COLUMNS[name]:
+        if is_serialized and name == "value":
+            if not kind.startswith("struct<"):
+                raise WrongOption("serialize", f"needs a struct in the column value, not {kind}: {STRUCT}")
+        elif kind not in COLUMNS[name]:
             wanted = " or ".join(COLUMNS[name])
             raise SparkError(f"the column {field.name} must be {wanted}, not {kind}; use CAST, or to_json")
         places[name] = place
@@ -66,6 +77,7 @@ def layout_of(schema: Any, topic: str | None, *, with_headers: bool, with_timest
     return Layout(places, topic)
 
 
+STRUCT = "df.select(struct('*').alias('value'))"
 Encoded = tuple[TopicPartition, bytearray, int]
 
 
@@ -80,11 +92,13 @@ class RowEncoder:
         clock: Clock,
         *,
         transactional: bool,
+        serialize: SerializeOptions | None = None,
     ) -> None:
         self._layout = layout
         self._options = options
         self._clock = clock
         self._transactional = transactional
+        self._serialize = serialize
         self._open: dict[TopicPartition, list[NewRecord]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._spread = _Spread(options, partition_count)
@@ -128,7 +142,9 @@ class RowEncoder:
         return at, encoded, len(records)
 
     def _records(self, batch: Any) -> Iterator[tuple[str, int | None, NewRecord]]:
-        values = _bytes_column(batch, self._layout, "value")
+        values: Any = None
+        if self._serialize is None:
+            values = _bytes_column(batch, self._layout, "value")
         keys = _bytes_column(batch, self._layout, "key")
         now = self._clock.wall_ms()
         times = self._times(batch, now)
@@ -143,6 +159,8 @@ class RowEncoder:
         partitions: Any = repeat(None)
         if "partition" in self._layout.places:
             partitions = batch.column(self._layout.places["partition"]).to_pylist()
+        if self._serialize is not None:
+            values = serialized(self._serialize, batch.column(self._layout.places["value"]), topics)
         return zip(topics, partitions, zip(times, keys, values, headers, strict=False), strict=False)
 
     def _times(self, batch: Any, now: int) -> Any:

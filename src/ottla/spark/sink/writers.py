@@ -112,6 +112,10 @@ def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> Ba
 def _read(options: Mapping[str, str], schema: Any) -> tuple[SinkOptions, Layout]:
     found = read_sink_options(options)
     layout = layout_of(
-        schema, found.topic, with_headers=found.with_headers, with_timestamp=found.with_timestamp
+        schema,
+        found.topic,
+        with_headers=found.with_headers,
+        with_timestamp=found.with_timestamp,
+        is_serialized=found.serialize is not None,
     )
     return found, layout

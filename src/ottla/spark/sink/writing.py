@@ -18,6 +18,7 @@ from ottla.spark.sink.decision_log import decision_log
 from ottla.spark.sink.decisions import MAIN, Prepared, SinkKey, is_decided
 from ottla.spark.sink.ending import two_phase
 from ottla.spark.sink.rows import Layout, RowEncoder
+from ottla.spark.sink.serializing import SerializeOptions, read_serialize_options
 from ottla.spark.sink.transaction import BatchProducer
 from ottla.spark.worker import TaskPlace, settle_worker
 
@@ -38,6 +39,7 @@ class SinkOptions:
     """The name that the user gave; None if he gave none."""
     with_headers: bool
     with_timestamp: bool
+    serialize: SerializeOptions | None = None
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -56,6 +58,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         sink=sink,
         with_headers=given.yes_or_no("includeHeaders", True),
         with_timestamp=given.yes_or_no("includeTimestamp", False),
+        serialize=read_serialize_options(given),
     )
 
 
@@ -168,6 +171,7 @@ def _send_all(
         producer.partition_count,
         SystemClock(),
         transactional=options.is_exactly_once,
+        serialize=options.serialize,
     )
     producer.send(encoder.add(first))
     for batch in rows:

@@ -1,4 +1,4 @@
-"""Values into columns: JSON, Avro, or Avro with a schema registry.
+"""Values into columns: JSON, Avro, or Avro, JSON Schema and Protobuf with a schema registry.
 
 The fields of the values become columns beside those of the records. A value that does not fit fails the
 query, with its place; or, with `badRecords` = `keep`, its columns are empty, and the columns `value` and
@@ -18,7 +18,7 @@ import pyarrow.json as pa_json
 
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.options import Given
-from ottla.spark.source.schema_registry import WIRE_HEADER_BYTES, latest_schema, schema_by_id, schema_id_of
+from ottla.spark.source.schema_registry import latest_avro, registry_decoder
 
 # The columns that an Avro record has, in the types of SQL.
 
@@ -64,7 +64,7 @@ def _type(schema: Any, named: dict[str, Any]) -> str:
         raise WrongOption("valueSchema", f"does not say what {schema} is")
     kind = schema["type"]
     if "name" in schema:
-        named[schema["name"]] = schema
+        named[schema["name"]] = named[f"{schema.get('namespace', '')}.{schema['name']}"] = schema
     logical = schema.get("logicalType")
     if logical == "decimal":
         return f"decimal({schema['precision']},{schema.get('scale', 0)})"
@@ -82,6 +82,7 @@ def _type(schema: Any, named: dict[str, Any]) -> str:
 
 JSON, AVRO, REGISTRY = "json", "avro", "registry"
 ERROR = "error"
+HEADERS = "headers"
 PLACE = ("topic", "partition", "offset")
 
 
@@ -113,7 +114,10 @@ class Deserializer:
     def needed(self) -> list[str]:
         """The columns of the records that are needed to begin with."""
         mine = set(self.types)
-        return [each for each in dict.fromkeys((*self.columns, "value", *PLACE)) if each not in mine]
+        headers = (HEADERS,) if self.kind == REGISTRY else ()
+        return [
+            each for each in dict.fromkeys((*self.columns, "value", *headers, *PLACE)) if each not in mine
+        ]
 
     def available(self, columns: Sequence[str]) -> list[str]:
         """Return all the columns that there are."""
@@ -162,10 +166,10 @@ class Deserializer:
                 return fast, {}
         found: list[dict[str, Any]] = []
         errors: dict[int, str] = {}
-        decode = self._decoder()
+        decode = self._decoder(rows)
         for row, value in enumerate(values.to_pylist()):
             try:
-                found.append({} if value is None else _fitting(decode(value), wanted))
+                found.append({} if value is None else _fitting(decode(value, row), wanted))
             except SparkError:
                 raise
             except Exception as error:
@@ -173,20 +177,23 @@ class Deserializer:
                 found.append({})
         return pa.RecordBatch.from_pylist(found, schema=wanted), errors
 
-    def _decoder(self) -> Callable[[bytes], Any]:
+    def _decoder(self, rows: Any) -> Callable[[bytes, int], Any]:
+        """Return what reads the value of a row."""
         if self.kind == JSON:
-            return json.loads
+            return lambda value, row: json.loads(value)
+        if self.kind == REGISTRY:
+            read, headers = registry_decoder(self.registry_url, self.avro_schema), _headers(rows)
+            return lambda value, row: read(value, headers[row])
         from fastavro import schemaless_reader
 
-        if self.kind == AVRO:
-            return lambda value: schemaless_reader(io.BytesIO(value), self.avro_schema, None)
+        return lambda value, row: schemaless_reader(io.BytesIO(value), self.avro_schema, None)
 
-        def decode(value: bytes) -> Any:
-            written = schema_by_id(self.registry_url, schema_id_of(value))
-            stream = io.BytesIO(memoryview(value)[WIRE_HEADER_BYTES:])
-            return schemaless_reader(stream, written, self.avro_schema)
 
-        return decode
+def _headers(rows: Any) -> Sequence[Sequence[tuple[str, bytes | None]]]:
+    """Return the headers of each row, which may name the schema."""
+    if HEADERS not in rows.schema.names:
+        return [()] * rows.num_rows
+    return [[(each["key"], each["value"]) for each in row or ()] for row in rows.column(HEADERS).to_pylist()]
 
 
 def _fitting(value: Any, wanted: Any) -> dict[str, Any]:
@@ -247,15 +254,27 @@ def _types(kind: str, schema: str | None, url: str, given: Given) -> tuple[dict[
         topics = (given.text("subscribe") or "").split(",")
         if schema is None and (len(topics) != 1 or not topics[0]):
             raise WrongOption("valueSchema", "is needed unless one topic is subscribed to by its name")
-        avro: Any = json.loads(schema) if schema is not None else latest_schema(url, topics[0].strip())
+        if schema is not None and not schema.lstrip().startswith("{"):
+            return split_columns(schema), None
+        avro: Any = None
+        if schema is None:
+            avro, columns = latest_avro(url, topics[0].strip())
+            if columns:
+                return columns, None
+        else:
+            avro = _avro(schema)
     else:
         if schema is None:
             raise WrongOption("valueSchema", "must be the Avro schema of the values, as JSON")
-        try:
-            avro = json.loads(schema)
-        except ValueError:
-            raise WrongOption("valueSchema", "is not JSON; an Avro schema is") from None
+        avro = _avro(schema)
     return columns_of_avro(avro), avro
+
+
+def _avro(schema: str) -> Any:
+    try:
+        return json.loads(schema)
+    except ValueError:
+        raise WrongOption("valueSchema", "is not JSON; an Avro schema is") from None
 
 
 def split_columns(text: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ import asyncio
 
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetching.partition_state import Need
-from ottla.client.consumer.wakeups import WakeupEvent
+from ottla.client.consumer.waiting import WakeupEvent
 from ottla.common.ids import TopicPartition
 
 
@@ -63,11 +63,11 @@ def test_a_partition_that_has_handed_out_everything_leaves_the_line():
     first, second = (assignment[each] for each in partitions)
     for state in (first, second):
         state.fail(ValueError("something to hand out"))
-        assignment.line_up(state)
-    assignment.next_turn()
-    assert assignment.first_in_line() is second
+        assignment.enqueue_ready(state)
+    assignment.rotate_ready()
+    assert assignment.first_ready() is second
     second.fetched.clear()
-    assignment.next_turn()
-    assert (assignment.line_length, assignment.first_in_line()) == (1, first)
-    assignment.line_up(second)  # as the next fetch does
-    assert assignment.line_length == 2
+    assignment.rotate_ready()
+    assert (assignment.ready_count, assignment.first_ready()) == (1, first)
+    assignment.enqueue_ready(second)  # as the next fetch does
+    assert assignment.ready_count == 2

@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.client.consumer.direct import WaitingThreads, take_here
+from ottla.client.consumer.waiting import WaitingThreads, take_here
 from ottla.common.clock import SystemClock
 
 LONG_S = 30.0
