@@ -1,8 +1,8 @@
-"""Bugs to plant in the transactions of a simulation; see sim_bugs.py.
+"""Planted bugs in transactions; see ../bugs.py.
 
-Each is one that whole clusters show within a few seeds. What takes many more of them here (a batch that comes
-after the end of its transaction, markers that leave before their decision is committed, or come from a
-coordinator that has been replaced) is planted in the smaller world of tests/simulation/test_transactions.py.
+Each is one that whole clusters show within a few seeds. Bugs that need many more seeds here (a batch that
+arrives after the end of its transaction, markers that are sent before their decision is committed, or by a
+former coordinator) are planted in the smaller model of tests/simulation/test_transactions.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run the pipeline through fire and print what has become of it; the exit code is 1 if it is not exact."""
+"""Run a pipeline under injected faults and print the result; exit with 1 if it is not exactly once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import asdict
 from math import inf
 from pathlib import Path
 
-from tests.spark.fire.plan import SHARES, Kind, draw
-from tests.spark.fire.run import Fire, Report
+from tests.spark.fault_injection.plan import SHARES, Kind, draw
+from tests.spark.fault_injection.run import FaultInjectionRun, Report
 
 
 def main() -> None:
     """Run what was asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.spark.fire", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.fault_injection", description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
@@ -29,29 +29,29 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep data, checkpoints and logs here")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped before the end"))  # and leave nothing running
-    with tempfile.TemporaryDirectory(prefix="ottla-fire-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="ottla-faults-") as scratch:
         folder = options.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         faults = draw(options.seed, options.kills, shares_for(options.format))
-        fire = Fire(
+        run = FaultInjectionRun(
             folder,
             options.records,
             faults,
-            road=options.format,
+            connector=options.format,
             brokers=options.brokers,
             per_trigger=options.per_trigger,
             seconds=options.seconds,
             say=say,
         )
-        report = fire.run()
+        report = run.run()
     show(report)
     assert report.verdict is not None
     sys.exit(not report.verdict.is_exact)
 
 
-def shares_for(road: str) -> dict[Kind, int]:
+def shares_for(connector: str) -> dict[Kind, int]:
     """Return how often each kind strikes; Spark's own connector has no Python workers to kill."""
-    return {kind: share for kind, share in SHARES.items() if road == "ottla" or kind is not Kind.WORKER}
+    return {kind: share for kind, share in SHARES.items() if connector == "ottla" or kind is not Kind.WORKER}
 
 
 def show(report: Report) -> None:

@@ -1,8 +1,7 @@
-"""Runs a pipeline: starts each flow as a streaming query, keeps it running, recomputes views, stops in good
-order.
+"""Run a pipeline: start flows as streaming queries, restart failed ones, recompute views, stop cleanly.
 
-One loop, in the thread that called `run`: look at every flow, restart what is due, recompute what is due,
-write the state file, wait a moment. The event `stopping` may be set by a signal handler or another thread.
+One loop, in the thread that called `run`: poll every flow, restart what is due, recompute what is due, write
+the state file, sleep. The event `stopping` may be set by a signal handler or another thread.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from threading import Event
 from typing import Any, Protocol
 
 from ottla.common.clock import Clock
-from ottla.spark.pipelines import state as states
 from ottla.spark.pipelines.elements import Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.progress import WAITING, FlowProgress
 from ottla.spark.pipelines.registry import Graph
 from ottla.spark.pipelines.resolving import Resolver
-from ottla.spark.pipelines.running_flow import MeasureLag, RunningFlow
-from ottla.spark.pipelines.state import State
-from ottla.spark.pipelines.storage import Storage
-from ottla.spark.pipelines.user_errors import explain_error, is_jvm_gone, is_users
-from ottla.spark.pipelines.writing import Writing
+from ottla.spark.pipelines.run import state as states
+from ottla.spark.pipelines.run.progress import WAITING, FlowProgress
+from ottla.spark.pipelines.run.running_flow import MeasureLag, RunningFlow
+from ottla.spark.pipelines.run.state import State
+from ottla.spark.pipelines.run.storage import Storage
+from ottla.spark.pipelines.run.user_errors import explain_error, is_jvm_gone, is_users
+from ottla.spark.pipelines.run.writing import FlowWriter
 
-# Materialized views: computed at the start, and anew when what they read has changed.
+# Materialized views: computed at the start, and recomputed when their inputs have changed.
 
 
-class ViewKeeper:
+class MaterializedViews:
     """Computes the materialized views of a pipeline."""
 
     def __init__(self, resolver: Resolver, clock: Clock, refresh_ms: int) -> None:
@@ -40,20 +39,22 @@ class ViewKeeper:
         self._progress: dict[str, FlowProgress] = {}
 
     def changed(self, name: str, graph: Graph) -> None:
-        """Note that a dataset has new rows: the views that read it are out of date."""
+        """Note that a dataset has new rows: mark the views that read it as out of date."""
         for view in self._computed_ms:
             if name in graph.upstream_of(view):
                 self._changed[view] = None
 
     def refresh_due(self, busy: set[str]) -> None:
-        """Compute the views that are out of date: not too often, but at once when nothing runs any more."""
+        """Recompute the views that are out of date: at most every `refresh_ms`, but at once when no flow
+        is running.
+        """
         now_ms = self._clock.mono_ms()
         for name in list(self._changed):
             if not busy or now_ms - self._computed_ms[name] >= self._refresh_ms:
                 self.compute(self._resolver.registry.datasets[name])
 
     def compute(self, dataset: Dataset) -> None:
-        """Compute a view, and make the result the current one in one step."""
+        """Compute a view, and publish the result atomically."""
         assert dataset.kind == Kind.MATERIALIZED_VIEW
         flow = self._resolver.registry.flows_into(dataset.name)[0]
         before = self._progress.get(dataset.name, FlowProgress(flow.name, dataset.name))
@@ -61,7 +62,7 @@ class ViewKeeper:
         rows = self._resolver.again(flow)
         if rows.isStreaming:
             raise PipelineProblem(
-                f"{dataset.name!r} is a stream, and a materialized view is computed from what is there",
+                f"{dataset.name!r} is a stream, but a materialized view needs a batch query",
                 "read with spark.read, or declare it with @dp.table",
                 place=flow.place,
             )
@@ -82,7 +83,7 @@ class ViewKeeper:
         )
 
     def progress(self) -> list[FlowProgress]:
-        """Return how far the views are."""
+        """Return the progress of the views."""
         return list(self._progress.values())
 
     def _write(self, dataset: Dataset, rows: Any, version: str) -> None:
@@ -94,22 +95,22 @@ class ViewKeeper:
 
 POLL_INTERVAL_MS = 250
 WRITE_STATE_EVERY_MS = 1_000
-STOP_LOOK_MS = 5
+STOP_POLL_MS = 5
 
 
 class Observer(Protocol):
-    """Whoever shows what happens."""
+    """Displays the progress."""
 
     def batch(self, progress: FlowProgress) -> None:
         """A flow has finished a batch."""
         ...
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
-        """Everything, a few times a second."""
+    def update(self, flows: Sequence[FlowProgress]) -> None:
+        """All flows, several times a second."""
         ...
 
-    def say(self, text: str) -> None:
-        """Something that a person should know."""
+    def message(self, text: str) -> None:
+        """A message for the user."""
         ...
 
 
@@ -118,17 +119,17 @@ class RunOptions:
     """How a pipeline is run."""
 
     available_now: bool = False
-    """Process what is there, and end."""
+    """Process the available data, then end."""
     retries: int = 5
-    """How often a flow is started again without having finished a batch in between."""
+    """How often a flow is restarted without having finished a batch in between."""
     refresh_ms: int = 10_000
-    """How long a materialized view is left as it is, at least, when what it reads changes."""
+    """The minimum time between two recomputations of a materialized view."""
     stop_ms: int = 60_000
     """How long a batch may take to finish when the pipeline is stopped."""
 
 
 class Runner:
-    """The driver of one pipeline."""
+    """Runs one pipeline."""
 
     def __init__(
         self,
@@ -151,28 +152,28 @@ class Runner:
         self._lag = lag
         self._stopping = stopping or Event()
         self._flows: dict[str, RunningFlow] = {}
-        self._views = ViewKeeper(resolver, clock, options.refresh_ms)
+        self._views = MaterializedViews(resolver, clock, options.refresh_ms)
         self._graph = Graph({})
         self._written_ms = 0
-        self._writing = Writing(
+        self._writing = FlowWriter(
             resolver.spark, self._storage, resolver.topic_options, available_now=options.available_now
         )
 
     def run(self) -> None:
-        """Run the pipeline until it is done, stopped or broken (then raise what broke it)."""
+        """Run the pipeline until it is done or stopped; raise the error if it fails."""
         problem: PipelineProblem | None = None
         try:
             self._graph = self._resolver.resolve_all()
             waiting = [self._registry.datasets[name] for name in self._graph.order()]
-            self._tell(states.RUNNING)
+            self._write_state(states.RUNNING)
             while not self._is_finished(waiting):
                 waiting = self._start_ready(waiting)
-                self._look_at_all()
+                self._poll_all()
                 self._views.refresh_due(self._busy_names())
                 if self._stopping.wait(POLL_INTERVAL_MS / 1000):
                     break
         except Exception as error:
-            # A signal to all processes of the group (systemd, a closed terminal) ends Spark's before ours.
+            # A signal to the whole process group (systemd, a closed terminal) ends Spark's processes first.
             if not (is_jvm_gone(error) and self._stopping.is_set()):
                 problem = explain_error(error, self._resolver.context)
         try:
@@ -180,7 +181,7 @@ class Runner:
         finally:
             stopped = self._stopping.is_set() and problem is None
             self._state.error = str(problem) if problem else None
-            self._tell(states.FAILED if problem else states.STOPPED if stopped else states.DONE)
+            self._write_state(states.FAILED if problem else states.STOPPED if stopped else states.DONE)
         if problem is not None:
             raise problem
 
@@ -188,7 +189,7 @@ class Runner:
         return not waiting and all(running.is_over for running in self._flows.values())
 
     def _start_ready(self, waiting: list[Dataset]) -> list[Dataset]:
-        """Start what can start; return what must wait for something before it."""
+        """Start the flows whose inputs are ready; return the others."""
         later: list[Dataset] = []
         for dataset in waiting:
             if dataset.kind == Kind.TEMPORARY_VIEW:
@@ -203,7 +204,7 @@ class Runner:
         return later
 
     def _is_ready(self, dataset: Dataset, later: Iterable[Dataset]) -> bool:
-        """Return whether what a dataset reads is there; when only what is there is processed: all of it."""
+        """Return whether the inputs of a dataset exist; with available_now: whether they are complete."""
         upstream = self._graph.upstream_of(dataset.name)
         if any(other.name in upstream for other in later):
             return False
@@ -224,21 +225,23 @@ class Runner:
         except Exception as error:
             self._failed(running, error)
 
-    def _look_at_all(self) -> None:
+    def _poll_all(self) -> None:
         now_ms = self._clock.mono_ms()
         for running in self._flows.values():
             if running.restart_at_ms is not None and now_ms >= running.restart_at_ms:
                 self._start(running.flow, running.target)
             if running.query is None or running.is_over or running.restart_at_ms is not None:
                 continue
-            self._look_at(running)
-        self._observer.look(self._progress())
+            self._poll_flow(running)
+        self._observer.update(self._progress())
         if now_ms - self._written_ms >= WRITE_STATE_EVERY_MS:
-            self._tell(self._state.state)
+            self._write_state(self._state.state)
 
-    def _look_at(self, running: RunningFlow) -> None:
-        is_active = running.query.isActive  # asked first: reports that come after it are seen the next time
-        for progress in running.look():
+    def _poll_flow(self, running: RunningFlow) -> None:
+        is_active = (
+            running.query.isActive
+        )  # read the status first: later reports are handled in the next round
+        for progress in running.poll():
             self._observer.batch(progress)
             if progress.batch_rows:
                 self._views.changed(running.target.name, self._graph)
@@ -248,22 +251,22 @@ class Runner:
         if error is not None:
             self._failed(running, error)
         else:
-            running.ended(is_asked=self._stopping.is_set())
+            running.ended(is_stopped=self._stopping.is_set())
 
     def _failed(self, running: RunningFlow, error: Exception) -> None:
-        """Try again later, or raise: a mistake in the user's code stays one."""
+        """Schedule a restart, or raise: an error in the user's code is permanent."""
         problem = explain_error(error, self._resolver.context, running.flow.place)
         is_final = is_users(error, self._resolver.context) or is_jvm_gone(error) or self._stopping.is_set()
         if not running.failed(problem.what, is_final=is_final):
             raise problem from None
-        self._observer.say(f"{running.flow.name}: {problem.what}; it will be started again")
+        self._observer.message(f"{running.flow.name}: {problem.what}; it will be restarted")
 
     def _stop_queries(self) -> None:
         """Let running batches finish, then stop every query."""
         active = [each for each in self._flows.values() if each.query is not None and each.query.isActive]
         if not active:
             return
-        self._tell(states.STOPPING)
+        self._write_state(states.STOPPING)
         deadline_ms = self._clock.mono_ms() + self._options.stop_ms
         marks = {each.flow.name: each.batches_done() for each in active}
         pause = Event()
@@ -272,19 +275,19 @@ class Runner:
                 is_late = self._clock.mono_ms() >= deadline_ms
                 if is_late or each.is_between_batches() or each.batches_done() != marks[each.flow.name]:
                     each.query.stop()
-                    each.look()
-                    each.ended(is_asked=True)
+                    each.poll()
+                    each.ended(is_stopped=True)
                     active.remove(each)
-            pause.wait(STOP_LOOK_MS / 1000)
+            pause.wait(STOP_POLL_MS / 1000)
 
     def _end(self) -> None:
-        """Stop; if Spark is gone, its batches were cut off, and the next run repeats them."""
+        """Stop; if Spark is gone, its batches were interrupted, and the next run repeats them."""
         try:
             self._stop_queries()
         except Exception as error:
             if not is_jvm_gone(error):
                 raise
-            self._observer.say(explain_error(error, self._resolver.context).what)
+            self._observer.message(explain_error(error, self._resolver.context).what)
 
     def _busy_names(self) -> set[str]:
         return {each.target.name for each in self._flows.values() if not each.is_over}
@@ -292,10 +295,10 @@ class Runner:
     def _progress(self) -> list[FlowProgress]:
         return [*(each.progress for each in self._flows.values()), *self._views.progress()]
 
-    def _tell(self, state: str) -> None:
+    def _write_state(self, state: str) -> None:
         self._written_ms = self._clock.mono_ms()
         self._state.state = state
         self._state.updated_ms = self._clock.wall_ms()
         self._state.flows = [each.as_json() for each in self._progress()]
         self._state.write(self._storage)
-        self._observer.look(self._progress())
+        self._observer.update(self._progress())

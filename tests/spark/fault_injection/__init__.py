@@ -1,7 +1,7 @@
-"""Exactly once under fire: a pipeline that is killed at random points, and what it has written at the end.
+"""Fault injection: kill a pipeline at random points, and check that its output is exactly once.
 
-    python -m tests.spark.fire --records 2000000 --kills 30 --seed 1                  # format `ottla`
-    python -m tests.spark.fire --records 2000000 --kills 30 --seed 1 --format kafka   # Spark's own connector
+    python -m tests.spark.fault_injection --records 2000000 --kills 30                  # format `ottla`
+    python -m tests.spark.fault_injection --records 2000000 --kills 30 --format kafka   # Spark's connector
 
 Numbered records go into an input topic. A driver (job.py) copies them to two topics and counts them in
 windows, written to a third. The harness (run.py) kills its JVM, its Python workers and the broker, and asks

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-from tests.spark.fire.numbers import (
+from tests.spark.fault_injection.numbers import (
     COPY_TOPICS,
     WINDOW_TOPIC,
     Total,

@@ -1,7 +1,7 @@
-"""From what Spark and Python raise to the user's line and one sentence.
+"""Turn exceptions of Spark and Python into the user's line and one sentence.
 
-Spark's messages carry a JVM's stack, the plan, and (for Python functions) a worker's traceback as text. A
-user needs the last line of that traceback which is in a file of theirs, and the sentence.
+Spark's messages contain a JVM stack trace, the plan, and (for Python functions) a worker's traceback as text.
+A user needs the last line of that traceback which is in one of the user's files, and the message.
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ USERS_CONDITIONS = (
     "STATE_STORE_VALUE_SCHEMA",
     "STREAMING_STATEFUL_OPERATOR",
 )
-"""Conditions that another try does not change."""
+"""Error conditions that a retry does not change."""
 
 HINTS = {
     "STREAMING_OUTPUT_MODE": (
-        'say output_mode="update" for each change of a result, or "complete" for all of it each time;',
-        'or let a window be written once, when it closes: .withWatermark("time", "10 minutes") before it',
+        'use output_mode="update" for each change of a result, or "complete" for the whole result each time;',
+        'or emit a window once, when it closes: .withWatermark("time", "10 minutes") before it',
     ),
     "MALFORMED_RECORD_IN_PARSING": (
-        "let bad records go to a topic of their own, and go on: dp.parse_json and dp.dead_letters",
+        "write invalid records to a dead-letter topic, and continue: dp.parse_json and dp.dead_letters",
     ),
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": (
-        "start that flow over: ottla pipeline run PATH --full-refresh FLOW",
+        "recompute that flow: ottla pipeline run PATH --full-refresh FLOW",
     ),
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE": (
-        "start that flow over: ottla pipeline run PATH --full-refresh FLOW",
+        "recompute that flow: ottla pipeline run PATH --full-refresh FLOW",
     ),
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA": (
-        "the query has other aggregations or joins than the one that made the checkpoint;",
-        "start that flow over: ottla pipeline run PATH --full-refresh FLOW",
+        "the aggregations or joins of the query differ from those in the checkpoint;",
+        "recompute that flow: ottla pipeline run PATH --full-refresh FLOW",
     ),
 }
 
 NO_BROKER = "no broker at "
-"""How our client's error begins."""
+"""The prefix of our client's error."""
 NO_BROKER_HINT = (
-    "start it (ottla serve), or name another one with -b HOST:PORT; the next run goes on where this one was"
+    "start it (ottla serve), or use another one with -b HOST:PORT; the next run resumes where this one ended"
 )
 
 
 @dataclass(frozen=True)
 class Context:
-    """What is known where an error is caught: the user's files, the names of the pipeline."""
+    """Where an error is caught: the user's files, the names of the pipeline."""
 
     files: Sequence[Path] = ()
     names: Iterable[str] = ()
 
     def holds(self, file: str) -> bool:
-        """Return whether `file` is the user's: one of the pipeline, or beside one."""
+        """Return whether `file` is the user's: one of the pipeline, or in its folder."""
         path = Path(file)
         return any(path == each or each.parent in path.parents for each in self.files) and (
             "site-packages" not in path.parts
@@ -76,7 +76,7 @@ class Context:
 
 
 def explain_error(error: BaseException, context: Context, default: Place | None = None) -> PipelineProblem:
-    """Return the problem that stands for an error; `default` is the flow's line."""
+    """Return the PipelineProblem for an error; `default` is the flow's line."""
     if isinstance(error, PipelineProblem):
         return error
     if isinstance(error, SyntaxError) and error.filename:
@@ -85,7 +85,7 @@ def explain_error(error: BaseException, context: Context, default: Place | None 
     if is_jvm_gone(error):
         return PipelineProblem(
             "Spark's process has ended: it was killed, or ran out of memory",
-            "the next run goes on where this one was; spark.log in the pipeline's folder may say why",
+            "the next run resumes where this one ended; see spark.log in the pipeline's folder",
         )
     place = place_in_text(text, context) or place_of(error, context) or default
     if not is_from_spark(error):
@@ -96,7 +96,7 @@ def explain_error(error: BaseException, context: Context, default: Place | None 
     if "TABLE_OR_VIEW_NOT_FOUND" in names:
         name = _parameter(error, "relationName").replace("`", "") or "?"
         return PipelineProblem(
-            f"there is no table or view {name!r} in this pipeline, nor in Spark's catalog",
+            f"unknown table or view {name!r}: it is neither in this pipeline nor in Spark's catalog",
             *did_you_mean(name, context.names),
             place=place,
         )
@@ -108,7 +108,7 @@ def explain_error(error: BaseException, context: Context, default: Place | None 
 
 
 def is_users(error: BaseException, context: Context) -> bool:
-    """Return whether trying again cannot help: the mistake is in the user's code."""
+    """Return whether the error is in the user's code, so that a retry cannot help."""
     if isinstance(error, PipelineProblem | SyntaxError):
         return True
     if not is_from_spark(error):
@@ -122,7 +122,7 @@ def is_users(error: BaseException, context: Context) -> bool:
 
 
 def is_jvm_gone(error: BaseException) -> bool:
-    """Return whether there is no Spark any more to talk to."""
+    """Return whether the JVM has ended."""
     kinds = {each.__name__ for each in type(error).__mro__}
     if "Py4JNetworkError" in kinds or isinstance(error, ConnectionRefusedError | ConnectionResetError):
         return True
@@ -135,12 +135,12 @@ def is_from_spark(error: BaseException) -> bool:
 
 
 def conditions(text: str) -> list[str]:
-    """Return the names of Spark's error conditions in a message, in order."""
+    """Return the error conditions in a message of Spark, in order."""
     return [match["name"] for match in CONDITION.finditer(text)]
 
 
 def sentence(text: str) -> str:
-    """Return what a message of Spark's says, without its stack, plan and codes."""
+    """Return a message of Spark without stack, plan and codes."""
     inner = text.rpartition("terminated with exception: ")[2]
     worker = inner.partition("Traceback (most recent call last)")[2]
     if worker and (raised := _last_raised(worker)):
@@ -153,7 +153,7 @@ def sentence(text: str) -> str:
 
 
 def place_of(error: BaseException, context: Context) -> Place | None:
-    """Return the innermost line of the user's files that the error went through."""
+    """Return the innermost line of the user's files in the traceback of an error."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if context.holds(frame.filename):
             return Place(frame.filename, frame.lineno or 0)
@@ -167,13 +167,13 @@ def place_in_text(text: str, context: Context) -> Place | None:
 
 
 def place_in_sql(error: BaseException, start: Place, query: str) -> Place:
-    """Return the line of a SQL file that Spark complains about; `start` is where the query begins."""
+    """Return the line of a SQL file that an error is about; `start` is where the query begins."""
     if match := POSITION.search(str(error)):
         return Place(start.file, start.line + int(match["line"]) - 1)
     try:
         contexts = error.getQueryContext()  # type: ignore[attr-defined]
         offset = contexts[0].startIndex() if contexts else 0
-    except Exception:  # not every exception has one, and some versions raise instead
+    except Exception:  # not every exception has a context, and some versions raise
         offset = 0
     return Place(start.file, start.line + query.count("\n", 0, offset))
 
@@ -184,7 +184,7 @@ def _last_raised(worker_traceback: str) -> str:
     if not found:
         return ""
     kind, message = found[-1]["type"], found[-1]["message"].strip()
-    # Errors of ours are sentences already; the name of the class adds nothing.
+    # The messages of our errors are sentences; the class name adds nothing.
     return message if kind.startswith("ottla.") else f"{kind}: {message}"
 
 
@@ -196,7 +196,7 @@ def _parameter(error: BaseException, name: str) -> str:
 
 
 def _caret(error: SyntaxError) -> list[str]:
-    """Return a line that points under the mistake (the user's line itself is shown above it)."""
+    """Return a line with a caret below the error (the user's line is shown above it)."""
     if not error.text or not error.offset:
         return []
     indent = len(error.text) - len(error.text.lstrip())

@@ -1,4 +1,4 @@
-"""How far a flow is: made from Spark's progress reports. Pure code."""
+"""The progress of a flow, from Spark's progress reports. Pure code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTING, RUNNING, WAITING, RESTARTING, DONE, STOPPED, FAILED = (
 
 @dataclass(frozen=True)
 class FlowProgress:
-    """One flow, as a person or a program wants to see it."""
+    """The progress of one flow."""
 
     flow: str
     target: str
@@ -32,7 +32,7 @@ class FlowProgress:
     rows_per_second: float = 0.0
     batch_ms: int = 0
     lag: int | None = None
-    """Records that are in the topics and not yet read; None where that is not known."""
+    """Lag in records; None if it is unknown."""
     watermark: str | None = None
     state_rows: int = 0
     """Rows of state: open windows, keys of aggregations and joins."""
@@ -61,7 +61,7 @@ class FlowProgress:
 
 
 def read_offsets(report: Mapping[str, Any]) -> dict[tuple[str, int], int]:
-    """Return how far a query has read the topics among its sources: next offset by topic and partition."""
+    """Return the positions of a query in its topics: next offset by topic and partition."""
     found: dict[tuple[str, int], int] = {}
     for source in report.get("sources") or ():
         offsets = source.get("endOffset")

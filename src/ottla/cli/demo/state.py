@@ -1,4 +1,4 @@
-"""What is known of a run at a moment: how much came in, how far the pipeline is, what it has found."""
+"""The state of a demo run: the feed of orders, the progress of the pipeline, and its results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 
-# A feed of orders as a shop has them: few customers buy often, most seldom; some orders are large.
-#
-# The same seed gives the same orders, with the same ids and amounts; only the times are those of the run.
+# The feed: few customers buy often, most seldom. A seed gives the same orders and amounts; only times differ.
 
 COUNTRIES = {"DE": 24, "FR": 18, "CZ": 14, "PL": 12, "IT": 10, "ES": 9, "NL": 7, "AT": 6}
 PRODUCTS = (
@@ -67,7 +65,7 @@ class Order(NamedTuple):
 
 
 def orders(seed: int) -> Iterator[Order]:
-    """Yield orders without end."""
+    """Yield an endless stream of orders."""
     chance = random.Random(seed)
     countries, weights = list(COUNTRIES), list(COUNTRIES.values())
     home = chance.choices(countries, weights, k=CUSTOMERS)
@@ -81,11 +79,11 @@ def orders(seed: int) -> Iterator[Order]:
         yield Order(order_id, f"customer-{number + 1}", home[number], lines)
 
 
-# What the topics and the group of a run are called.
+# The names of a run's topics and group.
 
 
 class Names(NamedTuple):
-    """The pipeline, its topics, and the group that shows how far it is."""
+    """The pipeline, its topics, and the group that shows its lag."""
 
     pipeline: str
     orders: str
@@ -94,7 +92,7 @@ class Names(NamedTuple):
 
 
 def free_names(taken: Container[str]) -> Names:
-    """Return names whose topics do not exist yet: what an earlier demo left stays."""
+    """Return names whose topics do not exist yet: those of an earlier demo remain."""
     for number in itertools.count(1):
         suffix = "" if number == 1 else f"-{number}"
         names = Names(f"demo{suffix}", f"demo-orders{suffix}", f"demo-sales{suffix}", f"demo{suffix}.sales")
@@ -109,15 +107,15 @@ TIMEOUT_MS = 500
 
 @dataclass(slots=True)
 class Total:
-    """What the pipeline says of one country."""
+    """The result of one country."""
 
     orders: int
     cents: int
 
 
 @dataclass(slots=True)
-class Scene:
-    """All that is shown."""
+class DemoState:
+    """Everything that is shown."""
 
     names: Names
     address: str
@@ -145,58 +143,58 @@ class Scene:
 
     @property
     def counted_cents(self) -> int:
-        """What they cost together."""
+        """The sum of the counted orders."""
         return sum(each.cents for each in self.totals.values())
 
     @property
     def is_complete(self) -> bool:
-        """Whether every order that was sent has been counted, once."""
+        """Whether every order was counted, exactly once."""
         return (self.counted, self.counted_cents) == (self.sent, self.sent_cents)
 
-    def hear(self, value: bytes | None) -> None:
-        """Take a record of the results in."""
+    def apply_result(self, value: bytes | None) -> None:
+        """Apply a record of the results."""
         found = json.loads(value or b"{}")
         self.results += 1
         self.totals[found["country"]] = Total(int(found["orders"]), int(found["cents"]))
 
 
-async def follow_results(cluster: Cluster, scene: Scene) -> None:
-    """Keep the scene up to date with the topic of results, until cancelled."""
-    partition = TopicPartition(scene.names.results, 0)
+async def follow_results(cluster: Cluster, state: DemoState) -> None:
+    """Follow the topic of results, until cancelled."""
+    partition = TopicPartition(state.names.results, 0)
     async with AsyncConsumer.on(cluster, ConsumerOptions(auto_offset_reset="earliest")) as consumer:
         consumer.assign([partition])
         while True:
             fetched = await consumer.getmany(timeout_ms=TIMEOUT_MS)
             for record in fetched.get(partition, ()):
-                scene.hear(record.value)
+                state.apply_result(record.value)
 
 
-async def follow_progress(cluster: Cluster, scene: Scene) -> None:
-    """Keep rates and lag of the scene up to date, until cancelled."""
-    sent, results, at = scene.sent, scene.results, time.monotonic()
+async def follow_progress(cluster: Cluster, state: DemoState) -> None:
+    """Update rates and lag, until cancelled."""
+    sent, results, at = state.sent, state.results, time.monotonic()
     while True:
         await asyncio.sleep(POLL_INTERVAL_S)
         now = time.monotonic()
-        scene.sent_per_s = (scene.sent - sent) / (now - at)
-        scene.results_per_s = (scene.results - results) / (now - at)
-        sent, results, at = scene.sent, scene.results, now
+        state.sent_per_s = (state.sent - sent) / (now - at)
+        state.results_per_s = (state.results - results) / (now - at)
+        sent, results, at = state.sent, state.results, now
         try:
-            await look_at_lag(cluster, scene)
+            await measure_lag(cluster, state)
         except (ClientError, KafkaError):
-            continue  # the group has no offsets yet, or the broker is busy: look again
+            continue  # the group has no offsets yet, or the broker is busy: try again
 
 
-async def look_at_lag(cluster: Cluster, scene: Scene) -> None:
-    """Ask how far the pipeline's group is behind, in records and in seconds."""
-    topic = await cluster.topic(scene.names.orders)
+async def measure_lag(cluster: Cluster, state: DemoState) -> None:
+    """Measure the lag of the pipeline's group, in records and in seconds."""
+    topic = await cluster.topic(state.names.orders)
     partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
-    committed = await Groups(cluster).committed(scene.names.group)
+    committed = await Groups(cluster).committed(state.names.group)
     if not committed:
         ranges = await offset_ranges(cluster, partitions)
-        scene.lag_records = sum(end - start for start, end in ranges.values())
+        state.lag_records = sum(end - start for start, end in ranges.values())
         return
     wanted = {each: committed[each].offset if each in committed else 0 for each in partitions}
     found = await measure(cluster, wanted, int(time.time() * 1000))
     lags = [each.lag for each in found.values() if each.lag is not None]
-    scene.lag_records = sum(each.records for each in lags)
-    scene.lag_seconds = max((each.seconds or 0.0 for each in lags), default=0.0)
+    state.lag_records = sum(each.records for each in lags)
+    state.lag_seconds = max((each.seconds or 0.0 for each in lags), default=0.0)

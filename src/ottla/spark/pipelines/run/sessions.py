@@ -1,4 +1,4 @@
-"""The Spark session of a driver: Ottla's own settings, the spec file's, and those of the command line."""
+"""The Spark session of a driver: settings of Ottla, of the spec file, and of the command line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ottla.spark.pipelines.driver import Job
 from ottla.spark.pipelines.problems import PipelineProblem
+from ottla.spark.pipelines.run.driver import Job
 
 QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
-"""What these say is said again in the exceptions that we turn into words."""
+"""Loggers whose messages are repeated in the exceptions that we report."""
 
 DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -23,16 +23,16 @@ DEFAULTS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.stopTimeout": "60000",
 }
-"""A pipeline's results must not hang on where it runs; small batches need few partitions."""
+"""A pipeline's results must not depend on the machine's time zone; small batches need few partitions."""
 
 
 def open_session(job: Job, *, log_level: str = "WARN") -> Any:
-    """Return a session for a job; what Spark, its workers and their prints say goes to `spark.log`."""
+    """Return a session for a job; the output of Spark and of its workers goes to `spark.log`."""
     try:
         import pyspark  # noqa: F401
     except ImportError:
         raise PipelineProblem(
-            "pipelines run on Spark, which is not installed", "pip install 'ottla[spark]'"
+            "pipelines need Spark, which is not installed", "pip install 'ottla[spark]'"
         ) from None
     from ottla.common.java import JavaNotFound
     from ottla.spark import session
@@ -51,11 +51,11 @@ def open_session(job: Job, *, log_level: str = "WARN") -> Any:
 
 
 def _shipped(target: Path, conf: Mapping[str, str]) -> dict[str, str]:
-    """Write the package, and return the settings that send it; Spark must have them before it starts."""
+    """Write the package, and return the settings that ship it; Spark needs them before it starts."""
     from ottla.spark.session.shipping import settings_to_ship, write_package
 
     package = write_package(target.resolve())
-    # Spark asks the executors' Python about formats on the driver too, and that Python may lack Ottla.
+    # On the driver, too, Spark looks up formats with the executors' Python, which may lack Ottla.
     here = [str(package), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, here))
     return settings_to_ship(package, conf)
@@ -63,7 +63,7 @@ def _shipped(target: Path, conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _errors_to(file: Path) -> Iterator[None]:
-    """Let the processes that start meanwhile write to a file what they would write to standard error."""
+    """Redirect the standard error of processes that are started within the block to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
     kept = os.dup(2)

@@ -1,4 +1,4 @@
-"""A small fire: what `python -m tests.spark.fire` does with millions of records and dozens of kills."""
+"""A small fault-injection run; `python -m tests.spark.fault_injection` runs large ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.spark.fire.ledger import verdict
-from tests.spark.fire.numbers import COPY_TOPICS, WINDOW_TOPIC, expected_windows, record_of
-from tests.spark.fire.plan import Kind, draw
-from tests.spark.fire.run import Fire
+from tests.spark.fault_injection.ledger import verdict
+from tests.spark.fault_injection.numbers import COPY_TOPICS, WINDOW_TOPIC, expected_windows, record_of
+from tests.spark.fault_injection.plan import Kind, draw
+from tests.spark.fault_injection.run import FaultInjectionRun
 from tests.spark.topics import SHORT_LIVED
 
 from ottla.testing.local_broker import OttlaBroker
@@ -23,7 +23,7 @@ def test_a_pipeline_whose_driver_worker_and_broker_are_killed_loses_and_doubles_
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED["spark.driver.extraJavaOptions"])
     faults = draw(seed=7, kills=3)
 
-    report = Fire(tmp_path, records=30_000, faults=faults, per_trigger=5_000).run()
+    report = FaultInjectionRun(tmp_path, records=30_000, faults=faults, per_trigger=5_000).run()
 
     assert {fault.kind for fault in faults} == {Kind.DRIVER, Kind.WORKER, Kind.BROKER}
     assert report.kills.total() == 3

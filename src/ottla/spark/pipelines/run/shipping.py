@@ -1,4 +1,4 @@
-"""Modules beside a pipeline's files, for Spark's workers: what the pipeline has imported is sent along."""
+"""Ship the modules that a pipeline imports from its folder to Spark's workers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from ottla.spark.pipelines.project import Project
 
 
 def ship_imported(spark: Any, project: Project, folder: Path) -> None:
-    """Send the modules of the project's folder that its files have imported; `folder` takes the archive."""
+    """Ship the modules of the project's folder that its files have imported; `folder` receives the
+    archive.
+    """
     files = imported_from(project.folder)
     if not files:
         return
     contents = {file.relative_to(project.folder): file.read_bytes() for file in files}
     digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()[:12]
-    archive = folder / f"modules-{digest}.zip"  # Spark refuses another file of the same name
+    archive = folder / f"modules-{digest}.zip"  # Spark rejects another file of the same name
     archive.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive, "w") as packed:
         for path, content in contents.items():
@@ -30,9 +32,9 @@ def ship_imported(spark: Any, project: Project, folder: Path) -> None:
 
 
 def _send_by_value(folder: Path) -> None:
-    """Let functions and classes of the project's modules travel with the queries that use them.
+    """Pickle functions and classes of the project's modules by value.
 
-    The worker on the driver that asks a stateful processor for its state does not look into added files.
+    The worker on the driver that initialises a stateful processor does not see added files.
     """
     from pyspark import cloudpickle
 
@@ -44,7 +46,7 @@ def _send_by_value(folder: Path) -> None:
 
 
 def imported_from(folder: Path) -> list[Path]:
-    """Return the files below `folder` that are imported as modules, and the packages that they are in."""
+    """Return the files below `folder` that are imported as modules, and their packages."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     found = {Path(file) for file in files if file and file.endswith(".py")}
     inside = {file for file in found if folder in file.parents and "site-packages" not in file.parts}

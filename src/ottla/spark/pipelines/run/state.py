@@ -1,7 +1,8 @@
-"""State files: which driver runs a pipeline, since when, how far it is; readable from another terminal.
+"""State files: which driver runs a pipeline, since when, and its progress; readable from another terminal.
 
-The file says what the driver last wrote. Whether that driver still lives is asked of the system: its process
-id must be there, on this machine, with the same start time. A lock makes sure that there is only one.
+The file contains what the driver last wrote. Whether that driver is alive is checked with the system: its
+process id must exist, on this machine, with the same start time. A lock ensures that there is only one
+driver.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.storage import Storage, write_whole
+from ottla.spark.pipelines.run.storage import Storage, write_atomically
 
 STARTING, RUNNING, STOPPING, STOPPED, DONE, FAILED = (
     "starting",
@@ -28,14 +29,14 @@ STARTING, RUNNING, STOPPING, STOPPED, DONE, FAILED = (
     "failed",
 )
 DIED = "died"
-"""The driver's process is gone, and its file still says that it runs."""
+"""The driver's process has died, but its state file says that it runs."""
 
 ALIVE = (STARTING, RUNNING, STOPPING)
 
 
 @dataclass
 class State:
-    """A pipeline, as its driver last described it."""
+    """The state of a pipeline, as its driver last wrote it."""
 
     name: str
     path: str
@@ -43,7 +44,9 @@ class State:
     pid: int
     host: str
     process_start: int
-    """When the process started, in the clock ticks of /proc: tells it from a later one with the same id."""
+    """The start time of the process, in the clock ticks of /proc: distinguishes it from a later one with
+    the same id.
+    """
     started_ms: int
     updated_ms: int
     master: str = ""
@@ -51,15 +54,15 @@ class State:
     flows: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self, storage: Storage) -> None:
-        """Write it where others look."""
-        write_whole(storage.state_file, json.dumps(asdict(self), indent=2) + "\n")
+        """Write the state file."""
+        write_atomically(storage.state_file, json.dumps(asdict(self), indent=2) + "\n")
 
     def is_here(self) -> bool:
         """Return whether its driver is alive on this machine."""
         return self.host == socket.gethostname() and process_start(self.pid) == self.process_start
 
     def now(self) -> str:
-        """Return the state, as far as can be known: a driver of another machine is believed."""
+        """Return the state; that of a driver on another machine cannot be verified."""
         if self.state in ALIVE and self.host == socket.gethostname() and not self.is_here():
             return DIED
         return self.state
@@ -82,7 +85,7 @@ def new_state(name: str, path: str, master: str, now_ms: int) -> State:
 
 
 def read_state(file: Path) -> State | None:
-    """Return what a state file says, None if there is none that can be read."""
+    """Return the contents of a state file, None if it cannot be read."""
     try:
         return State(**json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -96,18 +99,18 @@ def all_states(root: Path) -> list[State]:
 
 
 def process_start(pid: int) -> int | None:
-    """Return when a process started (clock ticks since boot), None if it is not there or a zombie."""
+    """Return the start time of a process (clock ticks since boot), None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = text.rpartition(")")[2].split()  # the process name before it may contain anything
     return None if fields[0] == "Z" else int(fields[19])
 
 
 @contextmanager
-def sole_driver(storage: Storage, name: str) -> Iterator[None]:
-    """Hold the lock of a pipeline; refuse if another driver has it."""
+def driver_lock(storage: Storage, name: str) -> Iterator[None]:
+    """Hold the lock of a pipeline; raise PipelineProblem if another driver has it."""
     storage.data.mkdir(parents=True, exist_ok=True)
     with storage.lock_file.open("a") as lock:
         try:
@@ -116,8 +119,8 @@ def sole_driver(storage: Storage, name: str) -> Iterator[None]:
             state = read_state(storage.state_file)
             who = f" (process {state.pid})" if state is not None else ""
             raise PipelineProblem(
-                f"pipeline {name!r} is running already{who}",
-                f"look at it: ottla pipeline status {name}",
-                f"stop it:    ottla pipeline stop {name}",
+                f"pipeline {name!r} is already running{who}",
+                f"see:      ottla pipeline status {name}",
+                f"stop it:  ottla pipeline stop {name}",
             ) from None
         yield

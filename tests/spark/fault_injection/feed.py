@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.spark.fire.checkpoint import Offsets
-from tests.spark.fire.numbers import COPY_TOPICS, INPUT_TOPIC, WINDOW_TOPIC, closing_record, record_of
+from tests.spark.fault_injection.checkpoint import Offsets
+from tests.spark.fault_injection.numbers import (
+    COPY_TOPICS,
+    INPUT_TOPIC,
+    WINDOW_TOPIC,
+    closing_record,
+    record_of,
+)
 
 PARTITIONS = 4
 DEADLINE_S = 120.0

@@ -1,4 +1,4 @@
-"""One flow that runs: its query, what it reported, how it fails and stops."""
+"""A running flow: its query, its progress, its failures and restarts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.common.clock import Clock
 from ottla.spark.pipelines.elements import Dataset, Flow
-from ottla.spark.pipelines.progress import (
+from ottla.spark.pipelines.run.progress import (
     DONE,
     FAILED,
     RESTARTING,
@@ -19,20 +19,20 @@ from ottla.spark.pipelines.progress import (
     read_offsets,
 )
 
-# Whether a flow that failed is started again, and when. Pure code.
+# The restart policy of a flow. Pure code.
 
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000, 60_000
 
 
 @dataclass
 class Restarts:
-    """Counts the failures of one flow that came without a batch between them."""
+    """Counts consecutive failures of a flow, without a finished batch in between."""
 
     most: int
     failures: int = 0
 
     def failed(self) -> int | None:
-        """Note a failure; return how long to wait (ms) before the next try, None to give up."""
+        """Count a failure; return the delay (ms) before the restart, None to give up."""
         self.failures += 1
         if self.failures > self.most:
             return None
@@ -40,12 +40,12 @@ class Restarts:
         return min(LONGEST_WAIT_MS, doubled)
 
     def progressed(self) -> None:
-        """Note a finished batch: the next failure is a new one."""
+        """Reset the count after a finished batch."""
         self.failures = 0
 
 
 MAX_REPORTS = 100
-"""Reports that Spark keeps; more batches than that between two looks are not seen one by one."""
+"""The number of reports that Spark keeps; of more batches between two polls, the oldest are missed."""
 
 LAG_EVERY_MS, LAG_AFTER_BATCH_MS = 2_000, 500
 
@@ -70,18 +70,18 @@ class RunningFlow:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will do nothing more."""
+        """Whether it has ended for good."""
         return self.progress.state in (DONE, FAILED, STOPPED)
 
     def started(self, query: Any) -> None:
-        """Note that a query runs it now."""
+        """Attach the query that runs it."""
         self.query = query
         self.restart_at_ms = None
         self._last_seen = None
         self.progress = replace(self.progress, state=STARTING)
 
-    def look(self) -> list[FlowProgress]:
-        """Take in the reports since the last look; return the progress after each."""
+    def poll(self) -> list[FlowProgress]:
+        """Process the reports since the last poll; return the progress after each."""
         found = []
         for report in self._new_reports():
             self.progress = self.progress.after(report)
@@ -96,32 +96,32 @@ class RunningFlow:
             found[-1:] = [self.progress] if found else []
         return found
 
-    def ended(self, *, is_asked: bool) -> None:
-        """Note that its query came to its end by itself, or because it was stopped."""
-        self.progress = replace(self.progress, state=STOPPED if is_asked else DONE)
+    def ended(self, *, is_stopped: bool) -> None:
+        """Note that its query has ended, by itself or because it was stopped."""
+        self.progress = replace(self.progress, state=STOPPED if is_stopped else DONE)
 
-    def failed(self, words: str, *, is_final: bool) -> bool:
-        """Note a failure; return whether it will be tried again."""
+    def failed(self, message: str, *, is_final: bool) -> bool:
+        """Note a failure; return whether it will be restarted."""
         wait_ms = None if is_final else self._restarts.failed()
         if wait_ms is None:
-            self.progress = replace(self.progress, state=FAILED, error=words)
+            self.progress = replace(self.progress, state=FAILED, error=message)
             return False
         self.restart_at_ms = self._clock.mono_ms() + wait_ms
         restarts = self.progress.restarts + 1
-        self.progress = replace(self.progress, state=RESTARTING, error=words, restarts=restarts)
+        self.progress = replace(self.progress, state=RESTARTING, error=message, restarts=restarts)
         return True
 
     def is_between_batches(self) -> bool:
-        """Return whether its query does nothing that would be cut off by stopping it now."""
+        """Return whether its query is idle, so that stopping it interrupts no batch."""
         return not self.query.isActive or not self.query.status["isTriggerActive"]
 
     def batches_done(self) -> tuple[str, str] | None:
-        """Return a mark that changes with every finished batch."""
-        self.look()
+        """Return a value that changes with every finished batch."""
+        self.poll()
         return self._last_seen
 
     def _new_reports(self) -> list[dict[str, Any]]:
-        """Return Spark's reports since the last look, oldest first."""
+        """Return Spark's reports since the last poll, oldest first."""
         if self.query is None:
             return []
         kept = self.query._jsq.recentProgress()

@@ -1,12 +1,12 @@
-"""Where a pipeline keeps what it must remember: one folder per pipeline, under one root.
+"""The folders of a pipeline: one per pipeline, under one root.
 
-<root>/<pipeline>/state.json            who runs it, how far it is
-                  spark.log             what Spark said in the last run
-<storage>/lock                          held by the one driver that runs it
-          checkpoints/<flow>/           Spark's checkpoint of a flow
-          tables/<table>/<flow>/        files of a streaming table, one folder for each flow into it
-          views/<view>/<version>/       a materialized view as it was computed; `current` names the version
-          once/<flow>/                  the one-line stream that drives a flow which is no stream
+    <root>/<pipeline>/state.json            the driver and its progress
+                      spark.log             the output of Spark in the last run
+    <storage>/lock                          held by the driver
+              checkpoints/<flow>/           Spark's checkpoint of a flow
+              tables/<table>/<flow>/        files of a streaming table, one folder for each flow into it
+              views/<view>/<version>/       a computed materialized view; `current` names the version
+              once/<flow>/                  the one-row stream that drives a flow that is not a stream
 
 <storage> is <root>/<pipeline> unless the spec file names another folder.
 """
@@ -34,12 +34,12 @@ class Storage:
 
     @property
     def state_file(self) -> Path:
-        """Who runs it, how far it is."""
+        """The driver and its progress."""
         return self.home / "state.json"
 
     @property
     def log_file(self) -> Path:
-        """What Spark said in the last run."""
+        """The output of Spark in the last run."""
         return self.home / "spark.log"
 
     @property
@@ -65,27 +65,27 @@ class Storage:
         return self.data / "views" / view
 
     def once(self, flow: str) -> Path:
-        """The stream of one line that drives a flow which is no stream."""
+        """The one-row stream that drives a flow that is not a stream."""
         return self.data / "once" / flow
 
     def current_view(self, view: str) -> Path | None:
-        """Return the folder of the newest version of a materialized view, if it was computed."""
+        """Return the folder of the current version of a materialized view, if it was computed."""
         pointer = self.view(view) / CURRENT
         if not pointer.is_file():
             return None
         return self.view(view) / pointer.read_text(encoding="utf-8").strip()
 
     def publish_view(self, view: str, version: str) -> None:
-        """Make a version the current one, in one step; keep the one before for those who still read it."""
+        """Make a version the current one atomically; keep the previous one for running queries."""
         folder = self.view(view)
         before = self.current_view(view)
-        write_whole(folder / CURRENT, version + "\n")
+        write_atomically(folder / CURRENT, version + "\n")
         for each in folder.iterdir():
             if each.is_dir() and each.name != version and each != before:
                 shutil.rmtree(each, ignore_errors=True)
 
     def forget(self, flow: str, target: str) -> None:
-        """Start a flow over: remove its checkpoint and the files it wrote to its table."""
+        """Delete a flow's checkpoint and the files it wrote to its table."""
         for folder in (self.checkpoint(flow), self.table(target, flow), self.once(flow)):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -98,8 +98,8 @@ def open_storage(root: Path, name: str, folder: Path, declared: str = "") -> Sto
     scheme, separator, rest = declared.partition("://")
     if separator and scheme != "file":
         raise PipelineProblem(
-            f"storage {declared!r} is not on a file system of this machine",
-            "name a folder (file:///...), on a cluster one that all its machines share",
+            f"storage {declared!r} is not on a local file system",
+            "name a folder (file:///...); on a cluster, one that all machines share",
         )
     path = Path(rest if separator else declared.removeprefix("file:"))
     return Storage(home, path if path.is_absolute() else (folder / path).absolute())
@@ -110,8 +110,8 @@ def default_root() -> Path:
     return Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write a file so that others see all of the old text or all of the new."""
+def write_atomically(file: Path, text: str) -> None:
+    """Write a file atomically: readers see the old or the new text."""
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(file.name + ".new")
     beside.write_text(text, encoding="utf-8")

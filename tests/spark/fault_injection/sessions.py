@@ -19,13 +19,13 @@ SETTINGS = {
 }
 
 
-def session_for(road: str, master: str = MASTER, **more: str) -> Any:
-    """Return a session for the format `road`: ours as we set it up, Spark's own connector as Spark does."""
+def session_for(connector: str, master: str = MASTER, **more: str) -> Any:
+    """Return a session for a format: Ottla's with our settings, Spark's own connector with Spark's."""
     settings = {**SETTINGS, **more}
-    if road == "ottla":
+    if connector == "ottla":
         from ottla.spark import session
 
-        return session("fire", master=master, conf=settings)
+        return session("fault-injection", master=master, conf=settings)
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

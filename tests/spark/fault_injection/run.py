@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from tests.spark.fire.brokers import Brokers, start_brokers
-from tests.spark.fire.checkpoint import Checkpoint
-from tests.spark.fire.driver import Driver
-from tests.spark.fire.feed import Feed
-from tests.spark.fire.job import COPIES, WINDOWS
-from tests.spark.fire.ledger import Verdict, verdict
-from tests.spark.fire.plan import Fault, Kind
+from tests.spark.fault_injection.brokers import Brokers, start_brokers
+from tests.spark.fault_injection.checkpoint import Checkpoint
+from tests.spark.fault_injection.driver import Driver
+from tests.spark.fault_injection.feed import Feed
+from tests.spark.fault_injection.job import COPIES, WINDOWS
+from tests.spark.fault_injection.ledger import Verdict, verdict
+from tests.spark.fault_injection.plan import Fault, Kind
 
 POLL_INTERVAL_S = 0.02
 PROGRESS_WITHIN_S = 180.0
@@ -39,13 +39,13 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Fire:
+class FaultInjectionRun:
     """One run."""
 
     folder: Path
     records: int
     faults: Sequence[Fault]
-    road: str = "ottla"
+    connector: str = "ottla"
     brokers: int = 1
     per_trigger: int = 20_000
     seconds: float = inf
@@ -59,7 +59,7 @@ class Fire:
         try:
             pipeline = Pipeline(self, brokers)
             try:
-                pipeline.go_through_fire()
+                pipeline.inject_faults()
                 pipeline.finish()
             except AssertionError as error:
                 error.add_note(pipeline.driver.log_tail())
@@ -78,35 +78,35 @@ class Fire:
 class Pipeline:
     """The driver and its input, while they run."""
 
-    def __init__(self, fire: Fire, brokers: Brokers) -> None:
-        self.fire = fire
+    def __init__(self, plan: FaultInjectionRun, brokers: Brokers) -> None:
+        self.plan = plan
         self.brokers = brokers
         self.report = Report()
-        root = fire.folder / "checkpoints"
+        root = plan.folder / "checkpoints"
         self.checkpoints = [Checkpoint(root / COPIES), Checkpoint(root / WINDOWS)]
         self.feed = Feed(brokers.bootstrap, brokers.replicas)
-        arguments = ["--bootstrap", brokers.bootstrap, "--format", fire.road, "--checkpoints", str(root)]
-        arguments += ["--per-trigger", str(fire.per_trigger)]
-        self.driver = Driver(arguments, fire.folder / "driver.log")
+        arguments = ["--bootstrap", brokers.bootstrap, "--format", plan.connector, "--checkpoints", str(root)]
+        arguments += ["--per-trigger", str(plan.per_trigger)]
+        self.driver = Driver(arguments, plan.folder / "driver.log")
 
-    def go_through_fire(self) -> None:
+    def inject_faults(self) -> None:
         """Strike with every fault of the plan, each while a slice of the input is being worked on."""
-        faults = self.fire.faults
-        stop_at = time.monotonic() + self.fire.seconds
+        faults = self.plan.faults
+        stop_at = time.monotonic() + self.plan.seconds
         for number, fault in enumerate(faults, 1):
-            self.feed.send_up_to(self.fire.records * number // len(faults))
+            self.feed.send_up_to(self.plan.records * number // len(faults))
             self.wait_for_a_batch()
             if time.monotonic() > stop_at:
-                self.fire.say(f"no more faults after {self.fire.seconds:g} s")
+                self.plan.say(f"no more faults after {self.plan.seconds:g} s")
                 return
             time.sleep(fault.delay_s)
             self.strike(fault)
             self.report.kills[fault.kind] += 1
-            self.fire.say(f"{number:3} of {len(faults)}: {fault.kind}, {fault.delay_s:.2f} s into a batch")
+            self.plan.say(f"{number:3} of {len(faults)}: {fault.kind}, {fault.delay_s:.2f} s into a batch")
 
     def finish(self) -> None:
         """Let everything be read, close every window, and stop the driver as users do."""
-        self.feed.send_up_to(self.fire.records)
+        self.feed.send_up_to(self.plan.records)
         self.wait_until_all_is_read()
         for _ in range(2):  # the first moves the watermark, the second makes a batch that heeds it
             self.feed.send_closing()

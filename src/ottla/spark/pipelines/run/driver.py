@@ -1,4 +1,4 @@
-"""A driver: one process that runs one pipeline, from the path to the last batch."""
+"""The driver of a pipeline: one process that runs it, from its path to the last batch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.project import Project
 from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.resolving import Resolver
-from ottla.spark.pipelines.runner import Observer, Runner, RunOptions
-from ottla.spark.pipelines.shipping import ship_imported
-from ottla.spark.pipelines.state import new_state, sole_driver
-from ottla.spark.pipelines.storage import Storage
-from ottla.spark.pipelines.user_errors import Context
+from ottla.spark.pipelines.run.runner import Observer, Runner, RunOptions
+from ottla.spark.pipelines.run.shipping import ship_imported
+from ottla.spark.pipelines.run.state import driver_lock, new_state
+from ottla.spark.pipelines.run.storage import Storage
+from ottla.spark.pipelines.run.user_errors import Context
 
-# How many records a flow has still to read: where the topics end, against where the flow is.
+# The lag of a flow: the end offsets of its topics against its position.
 
 TIMEOUT_MS = 5_000
-"""What is shown is not worth waiting for longer."""
+"""The lag is not worth a longer wait."""
 
 
 class LagMeter:
-    """Asks the cluster where topics end; connected when it is first asked, and again after a failure."""
+    """Measures lag; connects when it is first called, and again after a failure."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, str] | None = None) -> None:
         self._bootstrap = bootstrap
@@ -41,7 +41,7 @@ class LagMeter:
         self._admin: Admin | None = None
 
     def __call__(self, offsets: dict[tuple[str, int], int]) -> int | None:
-        """Return the lag in records, None if the cluster does not say."""
+        """Return the lag in records, None if the cluster does not answer."""
         try:
             if self._admin is None:
                 self._admin = Admin(self._bootstrap, **self._client)
@@ -60,23 +60,23 @@ class LagMeter:
 
 
 Load = Callable[[Any], Registry]
-"""Declares a pipeline, once there is a session."""
+"""Loads the registry of a pipeline, given a session."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A pipeline that is to be run, and where."""
+    """A pipeline to run, and its settings."""
 
     project: Project
     storage: Storage
     bootstrap: str = ""
     client: Mapping[str, str] = field(default_factory=dict)
-    """Options of every client, by Kafka's names: how to connect and to log in."""
+    """Options of every client, by Kafka's names: connection and authentication."""
     master: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Spark's, over those of the spec file."""
+    """Spark settings; they override those of the spec file."""
     full_refresh: Sequence[str] = ()
-    """Datasets to start over; `*` for all."""
+    """Datasets to recompute; `*` for all."""
     options: RunOptions = field(default_factory=RunOptions)
 
     @property
@@ -93,22 +93,22 @@ def run(
     stopping: Event,
     load: Load | None = None,
 ) -> None:
-    """Run a pipeline until it is done or `stopping` is set; raise PipelineProblem if it cannot go on."""
-    with sole_driver(job.storage, job.project.name), _measuring(job) as lag:
+    """Run a pipeline until it is done or `stopping` is set; raise PipelineProblem if it fails."""
+    with driver_lock(job.storage, job.project.name), _measuring(job) as lag:
         compiled = compile_project(job.project)
         state = new_state(job.project.name, str(job.project.folder), job.master, clock.wall_ms())
         state.write(job.storage)
         try:
-            observer.say("starting Spark")
+            observer.message("starting Spark")
             spark = spark_of(job)
             registry = load(spark) if load is not None else load_project(job.project, spark, compiled)
             ship_imported(spark, job.project, job.storage.data)
-            start_over(job, registry)
+            discard_state(job, registry)
             if job.project.spec.catalog or job.project.spec.database:
-                observer.say(f"catalog and database are not used: tables are files in {job.storage.data}")
+                observer.message(f"catalog and database are ignored: tables are files in {job.storage.data}")
             for orphan in orphans(job.storage, registry):
-                observer.say(
-                    f"no flow is named {orphan!r} any more; its checkpoint stays in {job.storage.data}"
+                observer.message(
+                    f"there is no flow {orphan!r} any more; its checkpoint remains in {job.storage.data}"
                 )
         except Exception as error:
             state.state, state.error = "failed", str(error)
@@ -121,7 +121,7 @@ def run(
 
 
 def resolver_of(job: Job, spark: Any, registry: Registry, **more: Any) -> Resolver:
-    """Return what makes the DataFrames of a job's flows."""
+    """Return the resolver of a job's flows."""
     context = replace(job.context, names=tuple(registry.datasets))
     return Resolver(
         spark,
@@ -135,14 +135,12 @@ def resolver_of(job: Job, spark: Any, registry: Registry, **more: Any) -> Resolv
     )
 
 
-def start_over(job: Job, registry: Registry) -> None:
-    """Forget what the flows into the named datasets have done."""
+def discard_state(job: Job, registry: Registry) -> None:
+    """Delete the state of the flows into the named datasets."""
     names = list(registry.datasets) if "*" in job.full_refresh else list(job.full_refresh)
     for name in names:
         if name not in registry.datasets:
-            raise PipelineProblem(
-                f"there is no dataset {name!r} to start over", *did_you_mean(name, registry.datasets)
-            )
+            raise PipelineProblem(f"unknown dataset {name!r}", *did_you_mean(name, registry.datasets))
         for flow in registry.flows_into(name):
             job.storage.forget(flow.name, name)
 
@@ -167,7 +165,7 @@ def _measuring(job: Job) -> Iterator[Callable[[dict[tuple[str, int], int]], int 
 
 
 def project_without_files(name: str, folder: Path) -> Project:
-    """Return a project for a pipeline that is made by a command."""
+    """Return a project for a pipeline that a command builds."""
     from ottla.spark.pipelines.spec import Spec
 
     return Project(name, folder, (), Spec())

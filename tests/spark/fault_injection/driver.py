@@ -41,7 +41,7 @@ class Driver:
             log.write(b"--- run %d\n" % self.runs)
             log.flush()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.fire.job", *self.arguments],
+                [sys.executable, "-m", "tests.spark.fault_injection.job", *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

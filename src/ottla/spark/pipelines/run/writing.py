@@ -1,4 +1,4 @@
-"""Start the streaming query of a flow: which writer, which checkpoint, which trigger."""
+"""Start the streaming query of a flow: choose the writer, the checkpoint and the trigger."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ottla.spark.pipelines.elements import POSTGRES, TOPIC, UPDATE, Dataset, Flo
 from ottla.spark.pipelines.postgres.write import Target, write_batch
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.records import for_topic
-from ottla.spark.pipelines.storage import Storage
+from ottla.spark.pipelines.run.storage import Storage
 
 FILES = ("parquet", "json", "csv", "orc", "text")
 
 
 @dataclass(frozen=True)
-class Writing:
-    """What the queries of one run have in common."""
+class FlowWriter:
+    """The common settings of the queries of one run."""
 
     spark: Any
     storage: Storage
@@ -50,7 +50,7 @@ class Writing:
             options = self._sink_options(target)
             if (
                 flow.output_mode == UPDATE
-            ):  # Spark refuses it for Python sinks: each batch is written as a batch
+            ):  # Spark rejects it for Python sinks: each batch is written as a batch
                 return writer.foreachBatch(
                     lambda batch, _: batch.write.format(TOPIC).mode("append").options(**options).save()
                 )
@@ -64,10 +64,10 @@ class Writing:
         return writer.partitionBy(*target.partition_cols) if target.partition_cols else writer
 
     def _start_once(self, flow: Flow, target: Dataset, rows: Any) -> Any:
-        """Start a flow that is no stream: driven by a stream of one line, it has a checkpoint."""
+        """Start a flow that is not a stream: a stream of one row drives it, so that it has a checkpoint."""
         if target.kind != Kind.SINK:
             raise PipelineProblem(
-                f"{flow.name!r} is not a stream, and {target.name!r} is a streaming table",
+                f"{flow.name!r} is not a stream, but {target.name!r} is a streaming table",
                 "read with spark.readStream, or declare it with @dp.materialized_view",
                 place=flow.place,
             )
@@ -97,7 +97,7 @@ class Writing:
             return lambda *_: records.write.format(TOPIC).mode("append").options(**options).save()
         by = [part.strip() for part in target.options.get("partition_by", "").split(",") if part.strip()]
         writer = rows.write.format(target.format).options(**_without(target.options, "partition_by"))
-        # Overwriting makes it the same when it is done again.
+        # Overwriting makes a retry idempotent.
         return lambda *_: (writer.partitionBy(*by) if by else writer).mode("overwrite").save()
 
     def _into_postgres(self, target: Dataset) -> Callable[[Any, int], None]:
@@ -117,7 +117,7 @@ class Writing:
 
     @contextmanager
     def _settings(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """Set a flow's own settings while it starts: a query keeps those of its start."""
+        """Set a flow's Spark settings while it starts: a query keeps the settings of its start."""
         before = {key: self.spark.conf.get(key, None) for key in settings}
         try:
             for key, value in settings.items():

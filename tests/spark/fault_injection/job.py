@@ -1,6 +1,6 @@
-"""The pipeline under fire, as a program: two queries that run until SIGTERM, or until something kills them.
+"""The pipeline of the fault-injection run: two queries that run until SIGTERM, or until they are killed.
 
-python -m tests.spark.fire.job --bootstrap 127.0.0.1:9092 --format ottla --checkpoints /tmp/checkpoints
+python -m tests.spark.fault_injection.job --bootstrap 127.0.0.1:9092 --format ottla --checkpoints DIR
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ import signal
 import threading
 from typing import Any
 
-from tests.spark.fire.numbers import COPY_TOPICS, GROUPS, INPUT_TOPIC, SCHEMA, WINDOW_MS, WINDOW_TOPIC
-from tests.spark.fire.sessions import session_for
+from tests.spark.fault_injection.numbers import (
+    COPY_TOPICS,
+    GROUPS,
+    INPUT_TOPIC,
+    SCHEMA,
+    WINDOW_MS,
+    WINDOW_TOPIC,
+)
+from tests.spark.fault_injection.sessions import session_for
 
 COPIES, WINDOWS = "copies", "windows"
 
