@@ -37,7 +37,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 LAGS_PER_SLICE = 50
-"""How many lags are computed before other work gets its turn: each may read and decompress a batch."""
+"""How many lags are computed before other work runs: each may read and decompress a batch."""
 
 
 class GroupCoordinator:
@@ -69,12 +69,12 @@ class GroupCoordinator:
 
     @property
     def loading_count(self) -> int:
-        """How many partitions this broker is to coordinate and has not read yet."""
+        """How many partitions of the topic are still being loaded."""
         return sum(not shard.runtime.is_active for shard in self._shards)
 
     @property
     def parked_count(self) -> int:
-        """How many requests wait for other members."""
+        """How many requests are parked until other members have joined."""
         return sum(shard.runtime.parked_count for shard in self._shards)
 
     def listed_now(self) -> Iterator[tuple[GroupMachine, str]]:
@@ -135,14 +135,14 @@ class GroupCoordinator:
         return replies
 
     def park(self, owner: object, reply: T) -> T:
-        """Remember who waits for a reply that may come much later, until `leave`."""
+        """Cancel a reply that may come much later if its owner, a connection, closes first (see `leave`)."""
         if isinstance(reply, asyncio.Future):
             self._waiting[owner] = reply
             reply.add_done_callback(lambda done: self._forget(owner, done))
         return reply
 
     def leave(self, owner: object) -> None:
-        """Stop waiting for an owner that went away. Its member lives on until its session ends."""
+        """Stop waiting for an owner that has closed. Its member stays until its session expires."""
         waiting = self._waiting.get(owner)
         if waiting is not None:
             waiting.cancel()
@@ -152,15 +152,15 @@ class GroupCoordinator:
             del self._waiting[owner]
 
     async def find(self, group_id: str) -> int:
-        """Return the node id of the broker that coordinates a group; the topic is made on first use."""
+        """Return the node id of the broker that coordinates a group; the topic is created on first use."""
         return await self._shards.find(group_id)
 
     async def find_partition(self, group_id: str) -> TopicPartition:
-        """Return the partition of `__consumer_offsets` of a group; the topic is made on first use."""
+        """Return the partition of `__consumer_offsets` of a group; the topic is created on first use."""
         return await self._shards.partition_of(group_id)
 
     async def lag(self, group_id: str) -> list[PartitionLag]:
-        """Return how far a group is behind, by partition: in records and in seconds."""
+        """Return a group's lag by partition, in records and in seconds."""
         reply = self.call(group_id, GroupMachine.fetch, FetchRequest(group_id, None))
         offsets = await reply if isawaitable(reply) else reply
         lags = []
@@ -176,9 +176,9 @@ class GroupCoordinator:
         group_id: str,
         elsewhere: Callable[[str, int], Readable | None] = lambda topic, index: None,
     ) -> Iterator[PartitionLag]:
-        """Yield the same, one partition at a time, without waiting for what is being committed.
+        """Yield a group's lag, one partition at a time, without waiting for commits in flight.
 
-        `elsewhere` knows partitions that have no replica here.
+        `elsewhere` looks up partitions that have no replica here.
         """
         offsets = machine.offsets.fetch(FetchRequest(group_id, None))
         return group_lag(
@@ -204,14 +204,14 @@ class GroupCoordinator:
         except KafkaError:
             return None
 
-    # The topic, and the machines on it
+    # The topic and its state machines
 
     async def create_topic(self) -> None:
-        """Make `__consumer_offsets`, unless it exists; raise CoordinatorNotAvailable if it cannot be made."""
+        """Create `__consumer_offsets`, unless it exists; raise CoordinatorNotAvailable if that fails."""
         await self._shards.create_topic()
 
     def new_topic(self, broker_count: int) -> NewTopic:
-        """Return what `__consumer_offsets` is to be made of."""
+        """Return the partitions, replicas and configs with which `__consumer_offsets` is created."""
         config = self._config()
         return NewTopic(
             CONSUMER_OFFSETS_TOPIC,
@@ -239,10 +239,10 @@ class GroupCoordinator:
         return f"{len(machine.groups)} groups" if machine.groups else ""
 
     def unloaded(self, shard: Shard[GroupMachine]) -> None:
-        """Do nothing: the runtime has answered everybody."""
+        """Do nothing: the runtime has answered all requests."""
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Tell every machine what has changed."""
+        """Pass the changes to every machine."""
         difference = diff_images(old, new)
         for shard in self._shards:
             if shard.runtime.is_active:

@@ -46,17 +46,17 @@ CHANNEL = "transaction markers"
 RETRY_MIN_S = 0.02
 RETRY_MAX_S = 1.0
 MAX_IMMEDIATE = 20
-"""Of how many partitions the markers are written in one turn of the loop."""
-PATIENCE = 5
-"""After how many attempts the log says that markers are not getting through."""
+"""The largest transaction whose markers are written in one iteration of the event loop."""
+ATTEMPTS_PER_WARNING = 5
+"""After how many attempts a warning is logged."""
 
 Done = Callable[[WriteMarkers], None]
 Key = tuple[int, str]
 """The partition of `__transaction_state`, and the transactional id."""
 Problems = dict[TopicPartition, ErrorCode]
 """Why partitions have no marker yet."""
-NAMED = 5
-"""How many partitions a line of the log names."""
+MAX_NAMED = 5
+"""How many partitions a log line names."""
 
 
 class BrokerRequests(Protocol):
@@ -119,7 +119,7 @@ class MarkerWriter:
             del self._tasks[key]
             del self._missing[key]
         if not task.cancelled() and task.exception() is not None:
-            logger.error("the markers of %s were not written", key[1], exc_info=task.exception())
+            logger.error("Cannot write the markers of %s", key[1], exc_info=task.exception())
 
     def _is_done_here(
         self, missing: set[TopicPartition], coordinator_epoch: int, markers: WriteMarkers, done: Done
@@ -147,16 +147,16 @@ class MarkerWriter:
                     markers = markers._replace(retires_producer_id=True)
                 problems |= await self._fence(ahead, missing, coordinator_epoch, markers)
             if ErrorCode.transaction_coordinator_fenced in problems.values():
-                logger.info("another broker coordinates %s now; its markers are left to that", key[1])
+                logger.info("%s has another coordinator now, which writes its markers", key[1])
                 return
             if not missing:
                 try:
                     done(markers)
                     return
                 except KafkaError as error:
-                    logger.info("%s cannot be completed yet: %r", key[1], error)
+                    logger.info("Cannot complete the transaction of %s yet, retrying: %r", key[1], error)
             attempts += 1
-            if attempts % PATIENCE == 0:
+            if attempts % ATTEMPTS_PER_WARNING == 0:
                 _log_missing(key[1], missing, problems)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_MAX_S)
@@ -169,7 +169,7 @@ class MarkerWriter:
         markers: WriteMarkers,
     ) -> Problems:
         """End what is open in partitions that are ahead of the coordinator; take out of `missing` what is."""
-        # Nobody was ever given the last epoch, so no partition is ahead of that.
+        # No producer is ever given the last epoch, so no partition is ahead of it.
         fencing = Producer(markers.producer.producer_id, LAST_EPOCH)
         left = set(ahead)
         fence = markers._replace(producer=fencing, is_commit=False, version=0)
@@ -211,7 +211,7 @@ class MarkerWriter:
         except OSError:
             return dict.fromkeys(partitions, ErrorCode.network_exception)
         except Exception:
-            logger.exception("markers for broker %d failed", node_id)
+            logger.exception("Cannot send markers to broker %d", node_id)
             return dict.fromkeys(partitions, ErrorCode.unknown_server_error)
         missing.difference_update(each for each, code in results.items() if code == ErrorCode.none)
         return {each: code for each, code in results.items() if code != ErrorCode.none}
@@ -254,13 +254,17 @@ def _log_lost_state(markers: WriteMarkers, ahead: Collection[TopicPartition]) ->
 def _log_missing(transactional_id: str, missing: Collection[TopicPartition], problems: Problems) -> None:
     names = ", ".join(sorted({each.name for each in problems.values()})) or "no leader"
     logger.warning(
-        "%s: %d markers are not written yet (%s): %s", transactional_id, len(missing), _some(missing), names
+        "%s: %d markers are not written yet, retrying (%s): %s",
+        transactional_id,
+        len(missing),
+        _some(missing),
+        names,
     )
 
 
 def _some(partitions: Collection[TopicPartition]) -> str:
     names = sorted(map(str, partitions))
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    return ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
 
 
 def _request(

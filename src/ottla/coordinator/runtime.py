@@ -2,7 +2,7 @@
 
 There is no await between deciding, appending and changing, so the log and the state move as one, one
 event at a time. Every reply, also one without records of its own, waits until the last appended record
-is committed: nobody is ever told what a failover could take back. When all is committed already, which
+is committed: no client ever sees what a failover could revert. When all is committed already, which
 on one replica is always, a call answers at once and costs neither a task nor a future.
 
 A request that is to be answered by a later step (JoinGroup, SyncGroup) is parked under its token. If the
@@ -35,13 +35,11 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 
-# Timers of a state machine, many and mostly pushed back before they run out.
+# Timers of a state machine: many, and most are postponed before they run out. Postponing costs a dictionary
+# entry: the event loop's own timer stays, checks the deadline when it fires, and is set again if that moved.
 #
-# Pushing a timer back costs a dictionary entry: the loop's own timer stays where it was, looks at the
-# deadline when it fires, and sleeps on if that has moved.
-#
-# A timer that fires late says that the loop was held up, or the process paused; signs of life may be lying
-# in the sockets. So it looks again a moment later, when those have been read.
+# A timer that fires late means that the loop was blocked, or the process paused; heartbeats may be waiting in
+# the sockets. So it gets a grace period, in which those are read.
 
 LATE_S = 0.2
 GRACE_S = 0.5
@@ -70,7 +68,7 @@ class Timers:
         return len(self._entries)
 
     def set(self, key: TimerKey, after_ms: int) -> None:
-        """Let the timer run out in `after_ms`, whatever it was set to before."""
+        """Set the timer, or move it, to run out in `after_ms`."""
         deadline = self._loop.time() + after_ms / 1000
         entry = self._entries.get(key)
         if entry is None:
@@ -84,7 +82,7 @@ class Timers:
             self._sleep(key, entry, deadline)
 
     def cancel(self, key: TimerKey) -> None:
-        """Let the timer never run out."""
+        """Cancel a timer."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             entry.handle.cancel()
@@ -108,7 +106,7 @@ class Timers:
             self._fire(key)
 
     def _sleep(self, key: TimerKey, entry: _Entry, until: float) -> None:
-        # The time is kept here: what uvloop returns for a timer that is due at once cannot tell it.
+        # The time is stored here: the handle that uvloop returns for a timer that is due has none.
         entry.wakes_at = until
         entry.handle = self._loop.call_at(until, self._on_wakeup, key)
 
@@ -149,7 +147,7 @@ M = TypeVar("M", bound=Machine)
 
 
 def _refuse_sends(message: object) -> None:
-    raise ValueError(f"nobody sends {message}")
+    raise ValueError(f"unexpected message {message}")
 
 
 class Writer(Protocol):
@@ -193,7 +191,7 @@ class Runtime(Generic[M]):
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it has loaded, and has not been unloaded."""
+        """Return whether it has loaded, and has not been unloaded."""
         return self._refusal is None
 
     @property
@@ -211,7 +209,7 @@ class Runtime(Generic[M]):
         self.run_event(type(self.machine).loaded)
 
     def unload(self) -> None:
-        """Take no more requests; those that wait are told to look for another coordinator."""
+        """Refuse further requests; parked ones get NOT_COORDINATOR."""
         self._refusal = NotCoordinator
         self._timers.clear()
         parked, self._parked = self._parked, {}
@@ -272,7 +270,7 @@ class Runtime(Generic[M]):
         records = step.records
         while records:
             # Nearly always all of them. What is too much for one batch can be cut short by a disk that is
-            # full; then the state is that of the log, and whoever asked learns that it failed.
+            # full; then the state is that of the log, and the request gets an error.
             try:
                 self._end_offset, count = self._writer.append(records)
             except KafkaError as error:
@@ -341,7 +339,7 @@ class Runtime(Generic[M]):
         """Send what is decided by records below `offset`, whenever they are committed.
 
         Too few replicas in sync are no reason to give up: the records are in the log, and count as soon as
-        there are enough again. Whoever asked has been told by then that it failed, and may ask again; but
+        there are enough again. The request has failed by then, and may be sent again; but
         a decision that is in the state must be carried out, or it would be for ever under way.
         """
         if not self.is_active:
@@ -362,7 +360,7 @@ class Runtime(Generic[M]):
 
 
 def as_coordinator_error(error: BaseException) -> KafkaError:
-    """Return what a client of the coordinator is told when its partition fails."""
+    """Return the error for clients of the coordinator when its partition fails."""
     match error:
         case (
             UnknownTopicOrPartition()

@@ -71,7 +71,7 @@ async def ask(
         response = await brokers.call(
             node_id, request.__api_key__, request.__version__, request, channel=CHANNEL
         )
-    except (OSError, KafkaError) as error:  # whoever asked knows nothing of brokers among themselves
+    except (OSError, KafkaError) as error:  # clients know no errors between brokers
         raise CoordinatorNotAvailable(f"broker {node_id} does not answer: {error}") from error
     if response.error_code != ErrorCode.none:
         raise _error(response.error_code)
@@ -171,11 +171,11 @@ class TransactionCoordinator:
     # Requests
 
     async def find(self, transactional_id: str) -> int:
-        """Return the node id of the broker that coordinates an id; the topic is made on first use."""
+        """Return the node id of the broker that coordinates an id; the topic is created on first use."""
         return await self._shards.find(transactional_id)
 
     async def create_topic(self) -> None:
-        """Make `__transaction_state`, unless it exists; CoordinatorNotAvailable if it cannot be made."""
+        """Create `__transaction_state`, unless it exists; raise CoordinatorNotAvailable if that fails."""
         await self._shards.create_topic()
 
     async def init_producer_id(self, request: InitRequest) -> Initiated:
@@ -200,7 +200,7 @@ class TransactionCoordinator:
             return self._with_new_id(key, partial(event, request=request))
 
     async def prepare(self, transactional_id: str, producer: Producer, principal: str) -> None:
-        """Let a two-phase transaction wait for its end, however long."""
+        """Prepare a two-phase transaction: from then on it does not time out."""
         event = TransactionMachine.prepare
         await self._call(transactional_id, event, transactional_id, producer, principal)
 
@@ -289,10 +289,10 @@ class TransactionCoordinator:
             new_id = await self._next_producer_id()
         return await self._call(transactional_id, event, new_id=new_id)
 
-    # The topic, and the machines on it
+    # The topic and its state machines
 
     def new_topic(self, broker_count: int) -> NewTopic:
-        """Return what `__transaction_state` is to be made of."""
+        """Return the partitions, replicas and configs with which `__transaction_state` is created."""
         config = self._config()
         replicas = min(config.transaction_state_log_replication_factor, broker_count)
         return NewTopic(
@@ -321,23 +321,23 @@ class TransactionCoordinator:
         return f"{count} transactional ids" if count else ""
 
     def unloaded(self, shard: Shard[TransactionMachine]) -> None:
-        """Leave the markers to the next coordinator."""
+        """Stop writing markers: the next coordinator does."""
         self._markers.cancel(shard.index)
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Do nothing: markers look at the newest image whenever they are sent."""
+        """Do nothing: markers are sent by the newest image."""
 
     def _write_soon(self, index: int, message: object) -> None:
-        """Write markers in the next turn of the loop: the client, who waits, is answered first."""
+        """Write markers in the next iteration of the event loop: the client is answered first."""
         if not isinstance(message, WriteMarkers):
-            raise TypeError(f"nobody sends {message}")
+            raise TypeError(f"unknown message {message}")
         asyncio.get_running_loop().call_soon(self._write, index, message)
 
     def _write(self, index: int, message: WriteMarkers) -> None:
         """Write the markers of a transaction that has been decided."""
         shard = self._shards.at(index)
         if shard is None or not shard.runtime.is_active:
-            return  # led elsewhere, or loading again: whoever has loaded it writes them
+            return  # led elsewhere, or loading again: the markers are written after loading
         runtime = shard.runtime
 
         def done(written: WriteMarkers) -> None:

@@ -8,7 +8,7 @@ from tests.unit.coordinator.transaction_table import ID, A, B, TransactionTable
 
 from ottla.common.clock import ManualClock
 from ottla.coordinator.runtime import Runtime
-from ottla.coordinator.transaction.machine import AT_ONCE, PREPARED, TransactionMachine
+from ottla.coordinator.transaction.machine import MAX_PER_EVENT, PREPARED, TransactionMachine
 from ottla.coordinator.transaction.requests import EndRequest, ListFilter
 from ottla.coordinator.transaction.transaction import Producer, State
 from ottla.protocol.errors import (
@@ -216,11 +216,11 @@ def test_a_failover_to_a_clock_that_is_behind_gives_little_more_time(table: Tran
 
 def test_many_timeouts_are_worked_off_a_part_at_a_time() -> None:
     table = TransactionTable()
-    count = AT_ONCE + 10
+    count = MAX_PER_EVENT + 10
     for each in range(count):
         table.add(table.producer(f"t{each}", timeout_ms=1_000), A, key=f"t{each}")
     table.pass_time(10_000)
-    assert len(table.sent) == AT_ONCE
+    assert len(table.sent) == MAX_PER_EVENT
     table.pass_time(100)
     assert len(table.sent) == count
 

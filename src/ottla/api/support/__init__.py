@@ -8,7 +8,7 @@ Reading order:
     brief_wait                  bounds how long a request may block its connection
     produce_scheduler, first_sequence_guard, transaction_verification    used by Produce
     fetch_sessions, replica_fetch, read_replica                          used by Fetch
-    group_calls, transaction_calls                                       calls to coordinators
+    coordinator_calls, transaction_checks                                calls to coordinators
     yielding                                                             long work in slices
     request_times, slow_requests                                         latency metrics and log
     recently_fenced_brokers, leader_hints, authorized_operations         fields of responses

@@ -1,9 +1,9 @@
 """Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, as they know them.
 
-To such a member its epoch is the generation. When there is something new for it, its heartbeat says that the
-group rebalances. It joins again, says what it has, and is answered at once: nobody waits for anybody else.
-Then it collects what it may have, which leaves out what others have not given up yet; and when they have,
-there is something new for it.
+To such a member its epoch is the generation. When its assignment is to change, the response to its heartbeat
+is REBALANCE_IN_PROGRESS. It joins again, with the partitions that it owns, and is answered at once: no member
+waits for another. SyncGroup returns its assignment without the partitions that others have not revoked yet;
+when they have, its assignment changes again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def join(update: ConsumerGroupUpdate, token: int, request: JoinRequest) -> None:
     predecessor = update.group.members.get(update.group.instances.get(request.instance_id or "", ""))
     member = _admit(update, request, member_id)
     if subscription.owned and member_id not in update.group.members:
-        # It was removed without noticing. What it believes to have may be somebody else's by now.
+        # It was removed without noticing. The partitions that it claims may be assigned to others by now.
         raise UnknownMemberId(f"{member_id} is not a member of {update.group.group_id} any more")
     updated = replace(member, subscription=_member_value(member, request, subscription))
     owned = by_topic_id(subscription.owned, update.image.topics)
@@ -94,7 +94,7 @@ def sync(update: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
 def heartbeat(
     update: ConsumerGroupUpdate, token: int, member_id: str, instance_id: str | None, generation_id: int
 ) -> None:
-    """Extend a classic member's session, and tell it to join again if there is something new for it."""
+    """Extend a classic member's session; reply RebalanceInProgress if its assignment is to change."""
     member = _check(update.group, member_id, instance_id, generation_id)
     update.set_session_timer(member)
     if _must_rejoin(update.group, member):
@@ -192,7 +192,7 @@ def _member_value(
 
 
 def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Tell whether a member would be told something else if it joined now."""
+    """Return whether a member would get another assignment if it joined now."""
     current = member.current
     if current.epoch < group.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
         return True

@@ -6,8 +6,10 @@ A group has two sides, and each protocol implements both:
     GroupEvents  one request or timer on it: joins, syncs, heartbeats, departures, ends of sessions
 
     classic   ClassicGroup (classic/group.py)    ClassicGroupEvents (classic/events.py)
-    consumer  ConsumerGroup (consumer/group.py)  ConsumerGroupEvents (migration_classic.py), for those of its
-              members that use the classic protocol; the others send heartbeats (consumer/heartbeat.py)
+    consumer  ConsumerGroup (consumer/group.py)  ConsumerGroupEvents (classic_in_consumer_group.py)
+
+The events of consumer groups are for those of its members that use the classic protocol; the others send
+heartbeats (consumer/heartbeat.py).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the group has no members."""
+        """Return whether the group has no members."""
         ...
 
     def check_commit(self, request: CommitRequest) -> None:
@@ -60,7 +62,7 @@ class Group(Protocol):
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members use the offsets of this topic."""
+        """Return whether members use the offsets of this topic."""
         ...
 
     def retention_start_ms(self, offset: OffsetValue) -> int | None:

@@ -99,7 +99,7 @@ class GroupMachine:
     # Offsets
 
     def commit(self, now_ms: int, token: int, request: CommitRequest) -> Step[Committed]:
-        """Keep offsets; the reply is a `Committed`. To a classic group it is also a sign of life."""
+        """Commit offsets. In a classic group this also extends the member's session."""
         group = self.groups.get(request.group_id)
         if group is not None:
             group.check_commit(request)
@@ -114,20 +114,20 @@ class GroupMachine:
         return Step(records, replies=(Reply(token, committed),), timers=timers)
 
     def fetch(self, now_ms: int, token: int, request: FetchRequest) -> Step[FetchedOffsets]:
-        """Tell a group's offsets; the reply is `FetchedOffsets`. A group that does not exist has none."""
+        """Return a group's offsets; a group that does not exist has none."""
         group = self.groups.get(request.group_id)
         if group is not None:
             group.check_fetch(request.member_id, request.member_epoch)
         return reply_only(token, self.offsets.fetch(request))
 
     def end_transaction(self, now_ms: int, token: int, marker: Marker) -> Step[None]:
-        """Let what a producer has committed in its transaction count, or forget it; the reply is None."""
+        """Commit or drop the offsets that a producer has pending in its transaction."""
         return Step((marker,), replies=(Reply(token, None),))
 
     def delete_offsets(
         self, now_ms: int, token: int, group_id: str, partitions: tuple[tuple[str, int], ...]
     ) -> Step[tuple[KafkaError | None, ...]]:
-        """Forget offsets that nobody uses; the reply is what stands against it, one by one."""
+        """Delete offsets that no member uses; the reply has the error of each that cannot be deleted."""
         group = self._group(group_id)
         group.check_delete_offsets()
         records, results = self.offsets.delete(group, partitions)
@@ -143,7 +143,7 @@ class GroupMachine:
         return Step(records, replies=(Reply(token, None),))
 
     def describe(self, now_ms: int, token: int, group_id: str) -> Step[DescribedGroup]:
-        """Tell everything about a classic group; the reply is a `DescribedGroup`."""
+        """Describe a classic group."""
         group = self._group(group_id)
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFound(f"{group_id} is not a classic group")
@@ -163,7 +163,7 @@ class GroupMachine:
     # Time, and the rest of the cluster
 
     def loaded(self, now_ms: int) -> Step[None]:
-        """Begin to coordinate: every member's session starts anew."""
+        """Begin to coordinate: all sessions start anew."""
         check_ms = now_ms + self.config.offsets_retention_check_interval_ms
         timers = [SetTimer(offsets.EXPIRE_TIMER, check_ms)]
         for group in self.groups.values():
@@ -174,7 +174,7 @@ class GroupMachine:
         return Step(timers=tuple(timers))
 
     def new_image(self, now_ms: int, image: ClusterImage, difference: ImageChanges) -> Step[None]:
-        """Follow the cluster: offsets of deleted topics are forgotten."""
+        """Apply a new cluster image: offsets of deleted topics are deleted."""
         timers = tuple(offsets.deleted_topic_timer(topic.name, now_ms) for topic in difference.deleted)
         return Step(changes=(image,), timers=timers)
 
@@ -224,12 +224,12 @@ class GroupMachine:
                 self.offsets.pending.add(pending.producer_id, key, value)
 
     def _keep_offsets_of(self, group_id: str) -> None:
-        """Let a group exist, be it of somebody who assigns partitions without one."""
+        """Create the group of offsets, if a client commits without being a member of one."""
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id)
 
     def apply(self, change: object) -> None:
-        """Put something changed in its place that need not survive."""
+        """Apply one change that is not written to the log."""
         match change:
             case ClassicGroup() | ConsumerGroup():
                 self.groups[change.group_id] = change
@@ -254,7 +254,7 @@ class GroupMachine:
         return group
 
     def _events(self, now_ms: int, group: Group) -> GroupEvents:
-        """Return what handles requests and timers of a group: the one place that tells protocols apart."""
+        """Return what handles requests and timers of a group: the one place that distinguishes protocols."""
         if isinstance(group, ClassicGroup):
             return ClassicGroupEvents(group, now_ms, self.config)
         assert isinstance(group, ConsumerGroup)

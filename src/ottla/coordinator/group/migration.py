@@ -1,9 +1,9 @@
-"""From one protocol to the other, while the group is at work.
+"""Converts groups from one protocol to the other, while their members consume.
 
-A classic group of consumers becomes a consumer group when the first member joins that speaks the consumer
+A classic group of consumers becomes a consumer group when the first member joins that uses the consumer
 protocol. Its classic members stay, with what they have, and notice nothing but a rebalance; from then on
-migration_classic.py serves them. When the last member leaves that speaks the consumer protocol, those who
-are left become a classic group again. `group.consumer.migration.policy` allows either, both or none of it.
+classic_in_consumer_group.py serves them. When the last member leaves that uses the consumer protocol, the
+rest become a classic group again. `group.consumer.migration.policy` allows either, both or none of it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Kafka refuses to upgrade a group that has any such addition."""
 def upgrade(
     group: ClassicGroup, now_ms: int, config: BrokerConfig, image: ClusterImage
 ) -> ConsumerGroupUpdate:
-    """Begin a turn on the consumer group that a classic group becomes; raise if it cannot become one."""
+    """Return the update that makes a consumer group of a classic group; raise if that cannot be done."""
     _check_upgrade(group, config)
     update = ConsumerGroupUpdate(ConsumerGroup(group.group_id), now_ms, config, image, group.tombstones())
     members = [_converted(each, group, image) for each in group.members.values()]
@@ -160,7 +160,7 @@ def _write_members(update: ConsumerGroupUpdate, members: list[ConsumerMember], e
 
 
 def can_downgrade(update: ConsumerGroupUpdate) -> bool:
-    """Tell whether those who are in the group can, and may, go on as a classic group."""
+    """Return whether those who are in the group can, and may, go on as a classic group."""
     group = update.group
     return (
         bool(group.members)

@@ -1,4 +1,4 @@
-"""Committed offsets: what is kept, who may change it, and when it is forgotten."""
+"""Committed offsets: storage, offsets pending in transactions, and expiry."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ _UNSTABLE = UnstableOffsetCommit("a transaction that is still open has committed
 # Forgetting offsets: those that outlived their retention, and those of topics that were deleted.
 #
 # Both may concern a great many, so they are done in slices, each a step of its own that sets the timer for
-# the next; other events get their turn in between.
+# the next; other events run in between.
 
 EXPIRE_TIMER = ("expire",)
 GROUPS_PER_SLICE = 500

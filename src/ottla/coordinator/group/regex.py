@@ -57,7 +57,7 @@ def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def _known(name: str, named: frozenset[str]) -> str:
-    """Return the name with one character for all those that the pattern cannot tell apart."""
+    """Return the name with one character for all those that the pattern does not distinguish."""
     return name if name.isascii() else "".join(char if char in named else OTHER for char in name)
 
 
@@ -83,7 +83,7 @@ class Program:
         self._states: dict[tuple[frozenset[int], str], _State] = {}
 
     def matches(self, name: str) -> bool:
-        """Tell whether the whole name matches."""
+        """Return whether the whole name matches."""
         state = self._first
         for char in name:
             state = state.moves.get(char) or self._move(state, char)

@@ -130,7 +130,7 @@ class _Parser:
 
     @property
     def at_end(self) -> bool:
-        """Tell whether all has been read."""
+        """Return whether all has been read."""
         return self._at == len(self._pattern)
 
     def error(self, why: str) -> InvalidRegularExpression:

@@ -1,4 +1,4 @@
-"""What a group machine can be asked, and what it answers; versions of the protocol are the API's affair."""
+"""Requests to a group machine and their replies, independent of the versions of the Kafka protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A wish to be in the next generation. `fresh_id` is what a new member's id is made unique with."""
+    """JoinGroup. `fresh_id` makes the id of a new member unique."""
 
     group_id: str
     member_id: str
@@ -26,7 +26,7 @@ class JoinRequest:
     protocols: Protocols
     fresh_id: str
     requires_member_id: bool = True
-    """Whether a new member is first told its id, and only then joins (JoinGroup v4)."""
+    """Whether a new member first gets an id, and joins with it in a second request (JoinGroup v4)."""
     can_skip_assignment: bool = True
     """Whether a leader understands that it is not to assign anything (JoinGroup v9)."""
 
@@ -42,7 +42,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The generation that a member is in; only the leader is told who else is."""
+    """The generation that a member is in; `members` only for the leader."""
 
     member_id: str
     generation_id: int
@@ -55,7 +55,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """A wish for one's assignment; the leader's brings everybody's."""
+    """SyncGroup; the leader sends the assignments of all members."""
 
     group_id: str
     member_id: str
@@ -77,7 +77,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """One who is to leave; without a member id, whoever has the instance id."""
+    """A member to remove; without a member id, the one with the instance id."""
 
     member_id: str
     instance_id: str | None = None
@@ -85,7 +85,7 @@ class Leaver:
 
 
 Left = tuple[KafkaError | None, ...]
-"""Why each of the leavers could not leave."""
+"""The error of each member that could not be removed, in the order of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Offsets to keep. Without group membership the generation is -1 and the member id empty."""
+    """OffsetCommit. Without group membership the generation is -1 and the member id empty."""
 
     group_id: str
     member_id: str
@@ -129,7 +129,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A question for offsets, of some partitions by topic, or of all."""
+    """OffsetFetch, of some partitions by topic, or of all."""
 
     group_id: str
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -147,7 +147,7 @@ FetchedOffsets = tuple[tuple[str, tuple[tuple[int, FetchedOffset], ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member, for whoever watches groups."""
+    """A member in DescribeGroups."""
 
     member_id: str
     instance_id: str | None
@@ -159,7 +159,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """A classic group, for whoever watches groups."""
+    """A classic group in DescribeGroups."""
 
     group_id: str
     state: str
@@ -170,7 +170,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A line in a list of groups; `type` is classic or consumer."""
+    """An entry of ListGroups; `type` is classic or consumer."""
 
     group_id: str
     protocol_type: str

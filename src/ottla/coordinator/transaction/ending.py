@@ -12,7 +12,7 @@ What EndTxn answers when no transaction is open (`retry` is a request with the e
       CompleteCommit               INVALID_TXN_STATE a new epoch       ok                 INVALID_TXN_STATE
       CompleteAbort                INVALID_TXN_STATE a new epoch       INVALID_TXN_STATE  ok
 
-The classic protocol cannot tell a late request of the last transaction from one of the next: the epoch
+The classic protocol cannot distinguish a late request of the last transaction from one of the next: the epoch
 is the same. (docs/transactions.md has what can happen.) With version 2 it can.
 
 A transaction that the coordinator aborts itself, because it has timed out or a new producer has come,
@@ -43,9 +43,9 @@ BUMPS_EPOCH = 2
 
 
 def check_holder(found: Transaction, producer: Producer) -> None:
-    """Refuse whoever does not hold the transactional id; while a transaction ends, everybody has to wait."""
+    """Refuse a producer that does not hold the transactional id, and every one while a transaction ends."""
     if producer.epoch >= LAST_EPOCH:
-        # Nobody was ever given it. A transaction in it could not be aborted: there is no higher epoch.
+        # No producer is ever given it. A transaction in it could not be aborted: there is no higher epoch.
         raise ProducerFenced(f"{producer} has an epoch that is for fencing only")
     holder, is_ending = found.holder, found.state in ENDING
     if producer == holder or (is_ending and producer == found.producer):
@@ -58,7 +58,7 @@ def check_holder(found: Transaction, producer: Producer) -> None:
 
 
 def check_principal(found: Transaction, principal: str) -> None:
-    """Refuse to let others than those who began a two-phase transaction decide what becomes of it."""
+    """Refuse to end a two-phase transaction of another principal."""
     if found.is_two_phase and found.principal != principal:
         raise TransactionalIdAuthorizationFailed(f"the transaction belongs to {found.principal}")
 
@@ -79,7 +79,7 @@ def end(found: Transaction, request: EndRequest, now_ms: int, new_id: int | None
         _check_direction(found, request)
         return found
     if request.bumps_epoch and not request.is_commit:
-        # The client cannot know whether its last request has reached us; a new epoch tells them apart.
+        # The client cannot know whether its last request has reached us; a new epoch distinguishes them.
         return _aborted_without_begin(found, now_ms, new_id)
     raise InvalidTxnState(f"there is no transaction to end in state {found.state.title}")
 
@@ -115,13 +115,13 @@ def retired(found: Transaction, producer_id: int) -> Transaction:
 
 
 def _is_retry(found: Transaction, producer: Producer) -> bool:
-    """Tell whether the producer has missed the answer to the EndTxn by which it got its epoch."""
+    """Return whether the producer has missed the answer to the EndTxn by which it got its epoch."""
     has_ended = found.state not in (State.EMPTY, State.ONGOING)
     return has_ended and found.version == BUMPS_EPOCH and producer == found.last != NO_PRODUCER
 
 
 def _is_repeated(found: Transaction, request: EndRequest) -> bool:
-    """Tell whether a classic client asks again while its transaction is being ended."""
+    """Return whether a classic client asks again while its transaction is being ended."""
     return not request.bumps_epoch and found.state.is_ending and request.producer == found.holder
 
 

@@ -49,8 +49,8 @@ from ottla.protocol.errors import (
 )
 
 ABORT, EXPIRE = ("abort",), ("expire",)
-AT_ONCE = 500
-"""How many transactions one timer aborts or forgets; if there are more it goes on soon."""
+MAX_PER_EVENT = 500
+"""How many transactions one timer aborts or deletes; the rest follow in SOON_MS."""
 SOON_MS = 10
 PREPARED = "Prepared"
 """A name to list transactions by, beside those of the states: the ongoing ones that are prepared."""
@@ -109,7 +109,7 @@ class TransactionMachine:
         producer: Producer,
         partitions: Iterable[TopicPartition],
     ) -> Step[Verdicts]:
-        """Tell which partitions are in the ongoing transaction; the reply is what stands against each."""
+        """Check that partitions are in the ongoing transaction; the reply has the error of each, or None."""
         found = self._held(transactional_id, producer)
         verdicts: Verdicts = {
             each: None if each in found.partitions else TransactionAbortable(f"{each} is not in it")
@@ -123,8 +123,8 @@ class TransactionMachine:
         try:
             made = end(found, request, now_ms, new_id)
         except (InvalidTxnState, ProducerFenced) as refusal:
-            # Clients give up for good when they hear this. A coordinator that has been replaced and does not
-            # know it must not say so by what it knew: only one that can still write may refuse.
+            # These errors are fatal for clients. A coordinator that has been replaced and does not know it
+            # must not send them by its old state: only one that can still write may refuse.
             unchanged = Record(request.transactional_id, found)
             return Step((unchanged,), replies=(Reply(token, refusal),))
         if made is found:
@@ -134,7 +134,7 @@ class TransactionMachine:
     def prepare(
         self, now_ms: int, token: int, transactional_id: str, producer: Producer, principal: str
     ) -> Step[None]:
-        """Let a two-phase transaction wait for its end, however long; the reply is None."""
+        """Prepare a two-phase transaction: from then on it does not time out."""
         found = self._held(transactional_id, producer)
         check_principal(found, principal)
         if found.state != State.ONGOING:
@@ -146,7 +146,7 @@ class TransactionMachine:
         return _step(token, transactional_id, found.changed(now_ms, is_prepared=True), None)
 
     def describe(self, now_ms: int, token: int, transactional_id: str) -> Step[Transaction]:
-        """Tell everything about a transactional id; the reply is its `Transaction`."""
+        """Describe a transactional id."""
         found = self.transactions.get(transactional_id)
         if found is None:
             raise TransactionalIdNotFound(f"nothing is known of {transactional_id}")
@@ -188,7 +188,7 @@ class TransactionMachine:
         return Step(timers=timers, sends=tuple(_markers(*each) for each in ending))
 
     def on_timer(self, now_ms: int, key: TimerKey) -> Step[None]:
-        """Abort transactions that have timed out, or forget ids that have expired."""
+        """Abort transactions that have timed out, or delete ids that have expired."""
         if key == ABORT:
             records = tuple(_first(self._timed_out(now_ms)))
             every_ms = self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -202,7 +202,7 @@ class TransactionMachine:
             sends = ()
         else:
             raise ValueError(f"unknown timer {key}")
-        next_ms = now_ms + (SOON_MS if len(records) == AT_ONCE else every_ms)
+        next_ms = now_ms + (SOON_MS if len(records) == MAX_PER_EVENT else every_ms)
         return Step(records, timers=(SetTimer(key, next_ms),), sends=sends)
 
     def _timed_out(self, now_ms: int) -> Iterator[Record]:
@@ -243,7 +243,7 @@ class TransactionMachine:
     def _known(self, transactional_id: str) -> Transaction:
         found = self.transactions.get(transactional_id)
         if found is None:
-            raise InvalidProducerIdMapping(f"nobody holds {transactional_id}")
+            raise InvalidProducerIdMapping(f"no producer holds {transactional_id}")
         return found
 
     def _held(self, transactional_id: str, producer: Producer) -> Transaction:
@@ -286,4 +286,4 @@ def _markers(transactional_id: str, ending: Transaction) -> WriteMarkers:
 
 
 def _first(records: Iterator[Record]) -> Iterator[Record]:
-    return islice(records, AT_ONCE)
+    return islice(records, MAX_PER_EVENT)

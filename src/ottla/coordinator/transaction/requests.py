@@ -10,7 +10,7 @@ from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 
 
 class NewProducerIdNeeded(Exception):
-    """The same event has to be tried again, with a producer id that nobody ever had."""
+    """The same event has to be tried again, with an unused producer id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """InitProducerId: who may begin to speak for a transactional id, and with which epoch.
 
 A new producer takes the next epoch, which fences the one before; if that one has left a transaction open,
-it is aborted first and the new producer told to try again. A producer that goes on after an error says
-what it is now (KIP-360): it gets the next epoch only if nobody has come in between. If it asks twice,
+it is aborted first, and the new producer has to retry. A producer that goes on after an error says
+what it is now (KIP-360): it gets the next epoch only if no other producer came in between. If it asks twice,
 because the answer was lost, it gets the same answer twice.
 """
 

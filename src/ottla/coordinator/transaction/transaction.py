@@ -13,10 +13,11 @@ transaction ends with a higher epoch too, so a late request of the last one cann
 The epochs of one producer id end at 32,767, which no producer is ever given: it is there to fence the last
 one with. Then a new producer id takes over. Its place is `next`: while the markers are written, `producer`
 is still the old id, whose records are in the partitions. `next` serves two-phase commits as well
-(KIP-939): whoever takes over a prepared transaction gets a new epoch, and the transaction keeps its own.
+(KIP-939): a producer that takes over a prepared transaction gets a new epoch; the transaction keeps its own.
 
 **`last`** is what the holder had before its last change of epoch, if that change was an answer to the holder
-itself. A request with it is a retry: the answer was lost. After a change that fenced somebody it is nobody.
+itself. A request with it is a retry: the answer was lost. After a change that fenced a producer it is
+NO_PRODUCER.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class State(IntEnum):
 
     @property
     def is_ending(self) -> bool:
-        """Tell whether its markers are being written."""
+        """Return whether its markers are being written."""
         return self in ENDING
 
 
@@ -68,7 +69,7 @@ class Producer(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """Tell whether the next epoch could not be given to a producer."""
+        """Return whether the next epoch could not be given to a producer."""
         return self.epoch >= LAST_EPOCH - 1
 
     def bumped(self) -> Producer:
@@ -104,11 +105,11 @@ class Transaction(NamedTuple):
 
     @property
     def is_taken_over(self) -> bool:
-        """Tell whether somebody else than its producer is to end the ongoing transaction."""
+        """Return whether another producer than its own is to end the ongoing transaction."""
         return self.state == State.ONGOING and self.next != NO_PRODUCER
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Tell whether its time is over; a prepared transaction has all the time of the world."""
+        """Return whether its time is over; a prepared transaction never does."""
         is_waiting = self.state == State.ONGOING and not self.is_prepared
         return is_waiting and self.start_ms + self.timeout_ms <= now_ms
 
@@ -118,7 +119,7 @@ class Transaction(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record of `__transaction_state`; without a value the id is forgotten."""
+    """One record of `__transaction_state`; without a value it is a tombstone."""
 
     transactional_id: str
     value: Transaction | None

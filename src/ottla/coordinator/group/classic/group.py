@@ -5,10 +5,10 @@
       ^                 Rebalance <------------ Rebalance                        |
       |                  |  ^      join, leave,                                  |
       +------------------+  +---------------- session expired -------------------+
-        nobody is left
+        no member is left
 
-Only Empty and Stable are written to the log, as the value of one record; whoever was on the way between
-them when a coordinator failed is found at the last of the two, and its members join again by themselves.
+Only Empty and Stable are written to the log, as the value of one record. A group that was in between when its
+coordinator failed is restored from the last of these; its members join again by themselves.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from ottla.protocol.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-
-# A member of a classic group, and the states that a group can be in.
 
 
 class State(Enum):
@@ -89,7 +87,7 @@ class ClassicGroup:
     instances: dict[str, str] = field(default_factory=dict)
     """The ids of static members by their instance ids."""
     pending: set[str] = field(default_factory=set)
-    """Members that were told their id and have not joined with it yet."""
+    """Ids that were given to new members, which have not joined with them yet."""
     unsynced: set[str] = field(default_factory=set)
     """Members of this generation that have not asked for their assignment yet."""
     initial: InitialDelay | None = None
@@ -117,13 +115,13 @@ class ClassicGroup:
             self.leader_id = member.member_id
 
     def put(self, member: Member) -> None:
-        """Take over what changed about a member."""
+        """Add or replace a member."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Let go of a member, pending or not; another one leads if it was the leader."""
+        """Remove a member, pending or not; another one becomes the leader if it was."""
         self.pending.discard(member_id)
         self.unsynced.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -152,7 +150,7 @@ class ClassicGroup:
 
     @property
     def has_all_joined(self) -> bool:
-        """Tell whether nobody is missing for the next generation."""
+        """Return whether all members have joined the next generation."""
         return not self.pending and len(self.awaiting_join) == len(self.members)
 
     @property
@@ -172,7 +170,7 @@ class ClassicGroup:
         return common or set()
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Tell whether a member with these protocols can be in the group."""
+        """Return whether a member with these protocols can be in the group."""
         if self.state is State.EMPTY:
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type:
@@ -207,13 +205,13 @@ class ClassicGroup:
         self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics that all members together subscribe to, as far as the broker can tell."""
+        """Return the topics that all members together subscribe to, as far as the broker knows."""
         if self.protocol_type != PROTOCOL_TYPE:
             return None
         try:
             parsed = [subscribed_topics(each.metadata(self.protocol_name)) for each in self.members.values()]
         except KafkaError:
-            return None  # not what a consumer sends: then all topics count as subscribed
+            return None  # not a consumer's metadata: all topics count as subscribed
         return frozenset().union(*parsed)
 
     @property
@@ -228,7 +226,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the group has no members."""
+        """Return whether the group has no members."""
         return self.state is State.EMPTY
 
     def check_commit(self, request: CommitRequest) -> None:
@@ -259,7 +257,7 @@ class ClassicGroup:
         """Allow every fetch: clients send no generation with it."""
 
     def check_delete_offsets(self) -> None:
-        """Refuse if there are members that are not consumers: then nobody knows what they use."""
+        """Refuse if there are members that are not consumers: it is not known what they use."""
         if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
             raise NonEmptyGroup(f"{self.group_id} has members")
 
@@ -269,7 +267,7 @@ class ClassicGroup:
             raise NonEmptyGroup(f"{self.group_id} has members")
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members use the offsets of this topic."""
+        """Return whether members use the offsets of this topic."""
         if self.topics is None:
             return self.protocol_type == PROTOCOL_TYPE
         return topic in self.topics

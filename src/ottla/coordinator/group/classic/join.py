@@ -1,4 +1,4 @@
-"""JoinGroup in a classic group: who may join, and what the others notice of it."""
+"""JoinGroup in a classic group."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ottla.protocol.errors import (
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long a new member's first JoinGroup may be parked. It cannot send heartbeats before that is answered,
-and if its client has gone away nobody would notice."""
+and there is no other way to notice that its client is gone."""
 
 
 def join(update: GroupUpdate, token: int, request: JoinRequest) -> None:
-    """Let a member into the next generation, or tell it about the current one."""
+    """Let a member into the next generation, or return the current one."""
     group = update.group
     if not _has_room_for(group, request, update.config.group_max_size):
         _reject_member(update, token, request.member_id)
@@ -41,12 +41,11 @@ def join(update: GroupUpdate, token: int, request: JoinRequest) -> None:
 
 
 def _has_room_for(group: ClassicGroup, request: JoinRequest, max_size: int) -> bool:
-    """Tell whether a member may join; those who are in may stay, and in a rebalance the first to join."""
+    """Return whether a member may join; those who are in may stay, and in a rebalance the first to join."""
     member_id = request.member_id or group.instances.get(request.instance_id or "")
     if group.state is not State.PREPARING_REBALANCE:
         return member_id in group.members or len(group.members) < max_size
-    # Not all members will be in the next generation. So whoever is faster takes the place of one who does not
-    # come back, and a group shrinks if the limit was lowered.
+    # Not all members rejoin: the first to join take the places. So a group shrinks if the limit was lowered.
     staying = [
         each
         for each in group.members.values()
@@ -56,7 +55,7 @@ def _has_room_for(group: ClassicGroup, request: JoinRequest, max_size: int) -> b
 
 
 def _reject_member(update: GroupUpdate, token: int, member_id: str) -> None:
-    """Refuse a member, which then is none any more."""
+    """Refuse a member, and remove it if it was one."""
     group = update.group
     update.reply(token, GroupMaxSizeReached(f"{group.group_id} is full"))
     if member_id in group.members:

@@ -1,4 +1,4 @@
-"""Members of a classic group between rebalances: signs of life, and the end of them."""
+"""SyncGroup, LeaveGroup and session timeouts in a classic group."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from ottla.protocol.errors import (
     UnknownMemberId,
 )
 
-# SyncGroup in a classic group: the leader's assignment comes in, everybody's own goes out.
-
 
 def sync(update: GroupUpdate, token: int, request: SyncRequest) -> None:
-    """Give a member its assignment, as soon as the leader has made it."""
+    """Return a member's assignment, as soon as the leader has sent it."""
     group = update.group
     member = _check(group, request)
     if group.state is State.PREPARING_REBALANCE:
@@ -53,7 +51,7 @@ def _check(group: ClassicGroup, request: SyncRequest) -> Member:
 
 
 def _assign(update: GroupUpdate, assignments: dict[str, bytes]) -> None:
-    """Keep the leader's assignment, and give it to those who wait for it."""
+    """Store the leader's assignment, and answer the members that wait for theirs."""
     group = update.group
     waiting = [each for each in group.members.values() if each.sync_token is not None]
     group.members = {
@@ -72,7 +70,7 @@ def _synced(group: ClassicGroup, member: Member) -> Synced:
 
 
 def leave(update: GroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
-    """Take members out at their own wish, or at an administrator's."""
+    """Remove members that leave, or that an administrator removes."""
     group = update.group
     results: list[KafkaError | None] = []
     has_lost_member = False
@@ -102,7 +100,7 @@ def _find(group: ClassicGroup, leaver: Leaver) -> Member:
 
 
 def end_session(update: GroupUpdate, member_id: str) -> None:
-    """Remove a member that gave no sign of life for too long."""
+    """Remove a member whose session has expired."""
     group = update.group
     if member_id in group.pending:
         group.remove(member_id)
@@ -112,13 +110,13 @@ def end_session(update: GroupUpdate, member_id: str) -> None:
     if member is None:
         return
     if not member.is_new and (member.join_token is not None or member.sync_token is not None):
-        return  # a parked request is a sign of life; its answer starts the session anew
+        return  # a parked request keeps it alive; its reply restarts the session
     remove_member(update, member)
     _rebalance_without(update, has_lost_member=True)
 
 
 def _rebalance_without(update: GroupUpdate, has_lost_member: bool) -> None:
-    """Rebalance if a member is gone; in a rebalance, see whether it waited for the one who is gone."""
+    """Rebalance if a member is gone; complete a rebalance that waited only for that member."""
     state = update.group.state
     if state is State.PREPARING_REBALANCE or (has_lost_member and state is not State.EMPTY):
         prepare_or_complete(update)

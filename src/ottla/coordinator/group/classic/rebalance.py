@@ -1,4 +1,4 @@
-"""The way from one generation to the next: ask everybody to join, wait, begin the generation."""
+"""Rebalance of a classic group: ask all members to join, wait for them, begin the next generation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def prepare(update: GroupUpdate) -> None:
 
 
 def prepare_or_complete(update: GroupUpdate) -> None:
-    """Go on after the members changed: begin a rebalance, or end one that waited for nobody else."""
+    """Begin a rebalance after the members changed, or complete one that waits for no other member."""
     group = update.group
     if group.state is not State.PREPARING_REBALANCE:
         prepare(update)
@@ -50,7 +50,7 @@ def complete_join(update: GroupUpdate) -> None:
             update.cancel_session_timer(member.member_id)
     joined = group.awaiting_join
     if group.members and not joined:
-        # Nobody could lead. Sessions end, or somebody joins, before the time is over once more.
+        # No member can lead. Sessions expire, or a member joins, before the next deadline.
         update.set_join_timer(group.rebalance_timeout_ms)
         return
     if joined and group.leader_id not in {member.member_id for member in joined}:
@@ -108,7 +108,7 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
 
 
 def _announce(update: GroupUpdate) -> None:
-    """Tell everybody about the new generation; now they have to ask for their assignments."""
+    """Answer JoinGroup of all members with the new generation; each has to send SyncGroup next."""
     group = update.group
     for member in group.members.values():
         update.reply(member.join_token, joined(group, member.member_id))

@@ -1,4 +1,4 @@
-"""A classic group as the log keeps it, and as those see it who watch groups."""
+"""A classic group as a record, and as DescribeGroups returns it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.coordinator.group.requests import DescribedGroup, DescribedMember
 
 
 def record_of(group: ClassicGroup) -> Record:
-    """Return the record that keeps this generation."""
+    """Return the record that stores this generation."""
     members = tuple(
         StoredMember(
             each.member_id,
@@ -34,7 +34,7 @@ def record_of(group: ClassicGroup) -> Record:
 
 
 def restore(group_id: str, value: GroupValue) -> ClassicGroup:
-    """Return the group that a record keeps."""
+    """Return the group that a record stores."""
     group = ClassicGroup(
         group_id,
         State.STABLE if value.members else State.EMPTY,
@@ -62,7 +62,7 @@ def restore(group_id: str, value: GroupValue) -> ClassicGroup:
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Return the group for whoever watches groups; metadata only while it is Stable."""
+    """Return the group for DescribeGroups; metadata only while it is Stable."""
     is_stable = group.state is State.STABLE
     members = tuple(
         DescribedMember(

@@ -12,7 +12,7 @@ from ottla.coordinator.group.records import Record
 
 
 class GroupUpdate:
-    """What a handler works on. Nothing of it has happened before the step is taken."""
+    """The group that a handler changes, a copy, and its effects. They happen when the step is applied."""
 
     __slots__ = ("_replies", "_timers", "config", "group", "now_ms", "records")
 
@@ -26,17 +26,17 @@ class GroupUpdate:
 
     @classmethod
     def of_new_group(cls, group_id: str, now_ms: int, config: BrokerConfig) -> GroupUpdate:
-        """Start with a group that does not exist yet; its first record says that it does."""
+        """Start with a group that does not exist yet, and write its first record."""
         update = cls(ClassicGroup(group_id, state_since_ms=now_ms), now_ms, config)
         update.write()
         return update
 
     def step(self) -> Step[Any]:
-        """Return all of it."""
+        """Return all effects."""
         return Step(tuple(self.records), (self.group,), tuple(self._replies), tuple(self._timers))
 
     def write(self) -> None:
-        """Keep the group as it is now."""
+        """Write the group as it is now."""
         self.records.append(record_of(self.group))
 
     def reply(self, token: int | None, response: object) -> None:
@@ -45,27 +45,27 @@ class GroupUpdate:
             self._replies.append(Reply(token, response))
 
     def set_session_timer(self, member: Member, timeout_ms: int | None = None) -> None:
-        """Expect the next sign of life within the member's session timeout, or within `timeout_ms`."""
+        """Restart the member's session, with its session timeout or `timeout_ms`."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         key = ("session", self.group.group_id, member.member_id)
         self._timers.append(SetTimer(key, self.now_ms + timeout_ms))
 
     def cancel_session_timer(self, member_id: str) -> None:
-        """Expect nothing any more."""
+        """Cancel the end of the session."""
         self._timers.append(CancelTimer(("session", self.group.group_id, member_id)))
 
     def set_join_timer(self, timeout_ms: int) -> None:
-        """End the time for joining after `timeout_ms`."""
+        """Set the deadline for JoinGroup."""
         self._timers.append(SetTimer(("join", self.group.group_id), self.now_ms + timeout_ms))
 
     def cancel_join_timer(self) -> None:
-        """Let the time for joining have no end: it is over."""
+        """Cancel the deadline for JoinGroup."""
         self._timers.append(CancelTimer(("join", self.group.group_id)))
 
     def set_sync_timer(self, timeout_ms: int) -> None:
-        """End the time for asking for assignments after `timeout_ms`."""
+        """Set the deadline for SyncGroup."""
         self._timers.append(SetTimer(("sync", self.group.group_id), self.now_ms + timeout_ms))
 
     def cancel_sync_timer(self) -> None:
-        """Let everybody have asked."""
+        """Cancel the deadline for SyncGroup."""
         self._timers.append(CancelTimer(("sync", self.group.group_id)))

@@ -1,11 +1,11 @@
 """The `range` assignor: every subscriber of a topic gets a range of its partitions.
 
 A topic with 7 partitions and 3 subscribers is cut into 3, 2 and 2. Members are taken in the same order for
-every topic, so that topics with equally many partitions and the same subscribers are co-partitioned: whoever
-has partition 5 of the one has partition 5 of the other, as a join of the two needs it.
+every topic, so that topics with equally many partitions and the same subscribers are co-partitioned: the
+member with partition 5 of the one has partition 5 of the other, as a join of the two needs it.
 
 Static members come first, by their instance ids, which unlike member ids outlive a restart: as long as there
-are as many members as before, everybody's ranges stay the same.
+are as many members as before, all ranges stay the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.coordinator.group.consumer.assign_types import Assignment, PartitionC
 
 
 def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Assignment:
-    """Return everybody's ranges."""
+    """Return the ranges of all members."""
     readers = Counter(topic_id for each in subscribers for topic_id in each.topic_ids)
     seen: Counter[UUID] = Counter()
     assignment: Assignment = {}

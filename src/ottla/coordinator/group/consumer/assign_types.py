@@ -29,5 +29,5 @@ Assignor = Callable[[Sequence[Subscriber], PartitionCounts], Assignment]
 
 
 def are_alike(subscribers: Sequence[Subscriber]) -> bool:
-    """Tell whether all members subscribe to the same topics."""
+    """Return whether all members subscribe to the same topics."""
     return all(each.topic_ids == subscribers[0].topic_ids for each in subscribers)

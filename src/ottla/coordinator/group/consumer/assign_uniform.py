@@ -1,10 +1,10 @@
-"""The `uniform` assignor: equally many partitions for everybody, and as few of them moved as possible.
+"""The `uniform` assignor: equally many partitions for every member, and as few moves as possible.
 
-If all members subscribe to the same topics, then everybody gets floor(partitions / members), and some get
+If all members subscribe to the same topics, then every member gets floor(partitions / members), and some get
 one more. Those that have more than the floor already are the ones to get it, so that no partition moves but
 those that have to: members keep what they have up to their share, and the rest fills the gaps.
 
-If subscriptions differ, there may be no equal shares. See assign_mixed.py.
+If subscriptions differ, there may be no equal shares; see `assign_mixed`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Plan:
         return sorted(self._readers, key=order)
 
     def assign_free(self, topic_id: UUID) -> None:
-        """Give away the partitions of a topic that nobody has."""
+        """Assign the partitions of a topic that no member has."""
         held = self._held[topic_id]
         taken = {index for indexes in held.values() for index in indexes}
         least = self._by_load(topic_id)
@@ -203,7 +203,7 @@ def _shares(held: dict[str, list[int]], partition_count: int) -> dict[str, int]:
 
 
 def _free(kept: dict[str, list[int]], partition_count: int) -> Iterator[int]:
-    """Return the partitions that nobody keeps."""
+    """Return the partitions that no member keeps."""
     is_taken = bytearray(partition_count)
     for own in kept.values():
         for number in own:

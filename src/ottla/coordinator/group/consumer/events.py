@@ -1,6 +1,6 @@
-"""The events of consumer groups, as far as they are not about one group only.
+"""Events of the consumer protocol, as functions of the machine.
 
-Each is a function of the machine, so that `groups.call(group_id, consumer_events.beat, request)` runs it.
+`groups.call(group_id, events.beat, request)` runs one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Machine(Protocol):
 
 
 def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -> Step[Heartbeat]:
-    """Handle a ConsumerGroupHeartbeat; the reply is a `Beat`."""
+    """Handle a ConsumerGroupHeartbeat; the reply is a `Heartbeat`."""
     check_heartbeat(request, machine.config.group_consumer_assignors)
     update = _update_for(machine, now_ms, request)
     if request.member_epoch < 0:
@@ -46,7 +46,7 @@ def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -
 
 
 def describe(machine: Machine, now_ms: int, token: int, group_id: str) -> Step[ConsumerGroupDescription]:
-    """Tell everything about a consumer group; the reply is a `ConsumerGroupDescription`."""
+    """Describe a consumer group; the reply is a `ConsumerGroupDescription`."""
     group = machine.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         raise GroupIdNotFound(f"there is no consumer group {group_id}")
@@ -68,7 +68,7 @@ def replay(groups: dict[str, Group], key: Key, value: Value | None) -> None:
 
 
 def _update_for(machine: Machine, now_ms: int, request: HeartbeatRequest) -> ConsumerGroupUpdate:
-    """Begin a turn on a group; a new member may make it, and may make it out of a classic group."""
+    """Return the update of a group; a new member may create it, or convert a classic group."""
     config, image, group_id = machine.config, machine.image, request.group_id
     group = machine.groups.get(group_id)
     if isinstance(group, ConsumerGroup):

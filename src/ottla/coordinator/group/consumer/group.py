@@ -1,8 +1,8 @@
 """A group of the consumer protocol (KIP-848): the broker assigns, and members follow at their own pace.
 
-Three epochs tell how far everybody is. The group's counts the changes of its members, subscriptions and
-topics. The target's tells for which of these the assignment was made: the group's epoch, or an older one.
-A member's tells up to which target it has come (consumer_reconcile.py).
+Three epochs show the progress of a group. The group's counts the changes of its members, subscriptions and
+topics. The target's is the group epoch for which the assignment was computed, the newest or an older one.
+A member's is the target that it has reached (reconcile.py).
 
 All of a group is in the log. What is not (`seen_topics`, `rejoining`) is found out again after a failover.
 """
@@ -78,15 +78,15 @@ class ConsumerGroup:
     owners: dict[tuple[UUID, int], str] = field(default_factory=dict)
     """Who has a partition, be it only until it is given up."""
     has_topics_record: bool = False
-    """Whether Kafka before 4.1 wrote the subscribed topics, which nobody needs any more."""
+    """Whether Kafka before 4.1 wrote the subscribed topics, which are not needed any more."""
 
     seen_topics: Topics | None = None
     """The topics of the cluster that the group has last been compared with."""
     rejoining: frozenset[str] = frozenset()
-    """The classic members that were told to join again, and have a limited time for it."""
+    """The classic members that were asked to join again, and have a deadline for it."""
 
     _names: frozenset[str] | None = None
-    """All subscribed topics, once somebody asked."""
+    """All subscribed topics, computed on first use."""
 
     def copy(self) -> ConsumerGroup:
         """Return a group that can be changed without changing this one."""
@@ -102,7 +102,7 @@ class ConsumerGroup:
     # Members
 
     def member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
-        """Return a member; raise if there is none, or if somebody else has its instance id now."""
+        """Return a member; raise if there is none, or if another one has its instance id now."""
         if instance_id is not None:
             current = self.instances.get(instance_id)
             if current is None:
@@ -115,7 +115,7 @@ class ConsumerGroup:
         return member
 
     def is_free(self, topic_id: UUID, index: int) -> bool:
-        """Tell whether nobody has a partition."""
+        """Return whether no member has a partition."""
         return (topic_id, index) not in self.owners
 
     def assignor(self, default: str) -> str:
@@ -234,7 +234,7 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the group has no members."""
+        """Return whether the group has no members."""
         return not self.members
 
     def check_commit(self, request: CommitRequest) -> None:
@@ -271,7 +271,7 @@ class ConsumerGroup:
             raise NonEmptyGroup(f"{self.group_id} has members")
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members use the offsets of this topic."""
+        """Return whether members use the offsets of this topic."""
         return topic in self.subscribed_topics()
 
     def retention_start_ms(self, offset: OffsetValue) -> int | None:

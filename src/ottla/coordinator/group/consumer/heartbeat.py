@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: join, stay, learn what changed, and say what one has.
 
-One heartbeat goes all the way: the member's wishes are written, the group's epoch goes up if they changed
+One heartbeat does all steps: the member's subscription is written, the group's epoch goes up if they changed
 the subscription, the assignment is made for that epoch, and this member (no other) takes its next step
-towards it. Others learn of the new epoch when they are heard of next.
+towards it. Other members learn of the new epoch with their next heartbeat.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def heartbeat(update: ConsumerGroupUpdate, token: int, request: HeartbeatRequest
 def follow(
     update: ConsumerGroupUpdate, member: ConsumerMember, updated: ConsumerMember, owned: Partitions | None
 ) -> ConsumerMember:
-    """Write a member's wishes and draw all consequences; return the member after its next step."""
+    """Write a member's subscription and all that follows from it; return the member after its next step."""
     if updated.subscription != member.subscription or updated.member_id not in update.group.members:
         update.write(subscription_record(update.group.group_id, updated))
     has_new_wishes = subscribe(update, member, updated)

@@ -1,4 +1,4 @@
-"""The end of a membership: by the member's own wish, or because its time for something is over."""
+"""The end of a membership: a member leaves, or misses a deadline."""
 
 from __future__ import annotations
 

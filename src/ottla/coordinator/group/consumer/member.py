@@ -27,7 +27,7 @@ class MemberState(IntEnum):
     STABLE = 0
     """It has all that it is to have, as of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has been told to give partitions up, and has not said yet that it did."""
+    """It has been asked to revoke partitions, and has not confirmed it yet."""
     UNRELEASED_PARTITIONS = 2
     """It waits for partitions that others have not given up yet."""
     UNKNOWN = 127
@@ -43,7 +43,7 @@ class AssignmentState:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = field(default_factory=dict)
     revoking: Partitions = field(default_factory=dict)
-    """What it has been told to give up; until it says that it did, it has them."""
+    """The partitions that it was asked to revoke; it owns them until it confirms."""
 
     def moved_to(
         self, epoch: int, state: MemberState, assigned: Partitions, revoking: Partitions = NO_PARTITIONS
@@ -53,12 +53,12 @@ class AssignmentState:
         return AssignmentState(epoch, previous_epoch, state, assigned, revoking)
 
     def is_settled(self, epoch: int) -> bool:
-        """Tell whether all is done for an epoch of the target assignment."""
+        """Return whether all is done for an epoch of the target assignment."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     @property
     def held(self) -> Partitions:
-        """All that nobody else may have meanwhile."""
+        """All partitions that no other member may be assigned meanwhile."""
         return union(self.assigned, self.revoking)
 
 
@@ -77,7 +77,7 @@ class ConsumerMember:
 
     @property
     def is_classic(self) -> bool:
-        """Tell whether it speaks the classic protocol, in a group that was upgraded."""
+        """Return whether it speaks the classic protocol, in a group that was upgraded."""
         return self.subscription.classic is not None
 
     @property

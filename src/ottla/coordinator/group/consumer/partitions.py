@@ -85,7 +85,7 @@ def of_topics(partitions: Partitions, topic_ids: frozenset[UUID]) -> Partitions:
 
 
 def unclaimed(partitions: Partitions, claimed: set[tuple[UUID, int]]) -> Partitions:
-    """Return what nobody has claimed before, and claim it."""
+    """Return the partitions that are not claimed yet, and claim them."""
     pairs = set(each_of(partitions))
     if not claimed.isdisjoint(pairs):
         pairs -= claimed

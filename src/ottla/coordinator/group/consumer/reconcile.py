@@ -1,6 +1,6 @@
 r"""From what a member has to what it is to have, without two members ever having the same partition.
 
-              told to give up                     said that it gave up
+              asked to revoke                     confirmed the revocation
     STABLE --------------------> UNREVOKED ---------------------------+
       ^  \                                                            |
       |   +--- others still have what it is to get ---> UNRELEASED <--+
@@ -45,15 +45,15 @@ class Target:
     ) -> None:
         self.epoch = epoch
         self.partitions = of_topics(partitions, subscribed)
-        """Without topics that the member does not want any more: the target may be older than its wish."""
+        """Without topics that the member has unsubscribed from: the target may be older."""
         self.subscribed = subscribed
         self.owned = owned
-        """What the member says that it has; None if it says nothing new."""
+        """The partitions that the member reports; None if it reports no change."""
         self.is_free = is_free
-        """Tells whether nobody has a partition."""
+        """Return whether no member has a partition."""
 
     def may_still_have(self, revoking: Partitions) -> bool:
-        """Tell whether the member has not given up all of this, as far as anybody knows."""
+        """Return whether the member has not given up all of this, as far as anybody knows."""
         return self.owned is None or bool(common(revoking, self.owned))
 
 
@@ -79,7 +79,7 @@ def _next(current: AssignmentState, target: Target) -> AssignmentState:
     free = grouped(
         (topic_id, index)
         for topic_id, index in each_of(missing)
-        # What it was told to give up, and did, it may have back.
+        # A partition that it was asked to revoke, and did, may be assigned to it again.
         if index in current.revoking.get(topic_id, ()) or target.is_free(topic_id, index)
     )
     is_complete = free == missing

@@ -1,4 +1,4 @@
-"""What members of consumer groups ask for, and what they are told."""
+"""Requests of the consumer protocol (ConsumerGroupHeartbeat, ConsumerGroupDescribe) and their replies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ottla.coordinator.group.consumer.partitions import Partitions, SortedPartit
 from ottla.protocol.errors import InvalidRequest, UnsupportedAssignor
 
 LEAVING = -1
-"""The epoch by which a member says that it leaves."""
+"""The member epoch with which a member leaves."""
 
 LEAVING_FOR_A_WHILE = -2
-"""The epoch by which a static member says that it will be back within its session."""
+"""The member epoch with which a static member leaves temporarily, to be back within its session."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """A sign of life, a wish to join (epoch 0) or to leave (-1, -2), with what changed since the last one.
+    """A heartbeat, also to join (epoch 0) or to leave (-1, -2), with what changed since the last one.
 
     None, and a rebalance timeout of -1, mean that it is as before.
     """
@@ -39,13 +39,13 @@ class HeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether it says everything, as clients do after an error: then it is told everything."""
+        """Return whether it has all fields, as after a client's error: then the reply has the assignment."""
         has_subscription = self.subscribed_topics is not None or self.subscribed_regex is not None
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
 
 
 def check_heartbeat(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
-    """Refuse a request that contradicts itself, in Kafka's words."""
+    """Refuse an inconsistent request, with Kafka's error texts."""
     for name, value in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():
             raise InvalidRequest(f"{name} can't be empty.")
@@ -86,7 +86,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMemberDescription:
-    """A member, for whoever watches groups."""
+    """A member in ConsumerGroupDescribe."""
 
     member_id: str
     instance_id: str | None
@@ -103,7 +103,7 @@ class ConsumerMemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescription:
-    """A consumer group, for whoever watches groups."""
+    """A consumer group in ConsumerGroupDescribe."""
 
     group_id: str
     state: str

@@ -1,4 +1,4 @@
-"""What a group subscribes to, and when its epoch goes up.
+"""The subscription of a consumer group, and when its epoch is bumped.
 
 It goes up when a member comes, goes or changes its subscription, when a regular expression matches other
 topics than before, and when the subscribed topics themselves change: one is created, deleted, or gets more
@@ -27,7 +27,7 @@ from ottla.coordinator.group.regex import matching
 from ottla.protocol.errors import InvalidRegularExpression
 
 NAMES_PER_EVENT = 50_000
-"""How often a regular expression is compared with a name before somebody else gets a turn."""
+"""How many names are compared with regular expressions in one event."""
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
@@ -43,7 +43,7 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
 
 
 def bump_epoch(update: ConsumerGroupUpdate) -> None:
-    """Begin a new epoch of the group; the next member to be heard of makes the assignment for it."""
+    """Begin a new epoch of the group; the next heartbeat computes the assignment for it."""
     group = update.group
     names = group.subscribed_topics()
     value = ConsumerGroupValue(group.epoch + 1, metadata_hash(names, update.image.topics))
@@ -53,7 +53,7 @@ def bump_epoch(update: ConsumerGroupUpdate) -> None:
 
 
 def subscribe(update: ConsumerGroupUpdate, old: ConsumerMember, new: ConsumerMember) -> bool:
-    """Follow a member's new wishes, which are written already; tell whether they change the subscription."""
+    """Apply a member's new subscription, which is written already; return whether it differs."""
     is_changed = set(old.subscription.subscribed_topics) != set(new.subscription.subscribed_topics)
     if old.regex != new.regex:
         is_changed = True
@@ -64,7 +64,7 @@ def subscribe(update: ConsumerGroupUpdate, old: ConsumerMember, new: ConsumerMem
 
 
 def delete_unused_regexes(update: ConsumerGroupUpdate) -> None:
-    """Drop the regular expressions that nobody subscribes to any more."""
+    """Delete the regular expressions that no member subscribes to any more."""
     if not update.group.regexes:
         return
     used = {each.regex for each in update.group.members.values()}
@@ -73,7 +73,7 @@ def delete_unused_regexes(update: ConsumerGroupUpdate) -> None:
 
 
 def have_topics_changed(update: ConsumerGroupUpdate) -> bool:
-    """Tell whether the group has to follow a change of the cluster's topics."""
+    """Return whether the group has to follow a change of the cluster's topics."""
     topics = update.image.topics
     seen = update.group.seen_topics
     if seen is topics:
@@ -87,7 +87,7 @@ def have_topics_changed(update: ConsumerGroupUpdate) -> bool:
 
 
 def _refresh_regexes(update: ConsumerGroupUpdate) -> bool:
-    """Compare regular expressions with the topics anew; tell whether all are done, or some are left."""
+    """Match regular expressions with the topics again; return whether all are done."""
     version = update.image.version
     stale = [regex for regex, value in update.group.regexes.items() if value.version < version]
     at_once = max(NAMES_PER_EVENT // max(len(update.image.topics), 1), 1)

@@ -46,10 +46,10 @@ def _subscribers(group: ConsumerGroup, topics: Topics) -> list[Subscriber]:
     subscribers = []
     for member in group.members.values():
         # Mostly all members want the same.
-        wish = (member.subscription.subscribed_topics, member.regex)
-        topic_ids = known.get(wish)
+        key = (member.subscription.subscribed_topics, member.regex)
+        topic_ids = known.get(key)
         if topic_ids is None:
-            topic_ids = known[wish] = group.topic_ids_of(member.subscription, topics)
+            topic_ids = known[key] = group.topic_ids_of(member.subscription, topics)
         partitions = group.targets.get(member.member_id, NO_PARTITIONS)
         subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, partitions))
     return subscribers

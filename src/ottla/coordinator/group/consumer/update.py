@@ -14,12 +14,12 @@ from ottla.coordinator.group.records import Record
 from ottla.metadata.image import ClusterImage
 
 MEMBER_TIMERS = ("session", "revoke", "rejoin", "collect")
-"""What members have a limited time for: a sign of life, and giving partitions up; and for classic members,
-joining again, and collecting their assignment. Who does not do it in time is removed."""
+"""The deadlines of members: for a heartbeat and for revoking partitions; for classic members also for
+JoinGroup and SyncGroup. A member that misses one is removed."""
 
 
 class ConsumerGroupUpdate:
-    """What a handler works on. Nothing of it has happened before the step is taken.
+    """The group that a handler changes, and its effects. They happen when the step is applied.
 
     A record that a handler writes changes `group` at once, which is a copy from then on. So whatever is
     decided next sees what has been decided before, and most heartbeats, which decide nothing, copy nothing.
@@ -58,7 +58,7 @@ class ConsumerGroupUpdate:
         self._successor = NOTHING
 
     def step(self) -> Step[Any]:
-        """Return all of it."""
+        """Return all effects."""
         after = self._successor
         changes = (self.group,) if self._has_volatile_change else ()
         return Step(
@@ -76,13 +76,13 @@ class ConsumerGroupUpdate:
             self.group.replay(key, value)
 
     def mutable(self) -> ConsumerGroup:
-        """Return the group for a change that need not survive."""
+        """Return the group for a change that is not written to the log."""
         self._copy()
         self._has_volatile_change = True
         return self.group
 
     def continue_with(self, step: Step[Any]) -> None:
-        """Add the step that goes on where this group ends, as a group of another protocol."""
+        """Add the step of the group of the other protocol that this one becomes."""
         self._has_volatile_change = False
         self._successor = step
 
@@ -98,13 +98,13 @@ class ConsumerGroupUpdate:
     # Members
 
     def remove(self, member_id: str) -> None:
-        """Take a member out; what becomes of the group is the caller's affair."""
+        """Remove a member; the caller decides what follows for the group."""
         self.write(*member_tombstones(self.group.group_id, member_id))
         for timer in MEMBER_TIMERS:
             self.cancel_timer(timer, member_id)
 
     def put_current(self, member: ConsumerMember) -> None:
-        """Write what a member has; it gets its rebalance timeout to give up what it is to give up."""
+        """Write a member's current assignment; it has its rebalance timeout to revoke partitions."""
         before = self.group.members[member.member_id].current
         if member.current == before:
             return
@@ -124,16 +124,16 @@ class ConsumerGroupUpdate:
     # Timers
 
     def set_session_timer(self, member: ConsumerMember) -> None:
-        """Expect the next sign of life within the member's session timeout."""
+        """Restart the member's session."""
         timeout_ms = member.session_timeout_ms(self.group_config.consumer_session_timeout_ms)
         self.set_timer("session", member.member_id, timeout_ms)
 
     def set_timer(self, name: str, member_id: str, timeout_ms: int) -> None:
-        """Remove the member when the time is over."""
+        """Set a deadline, after which the member is removed."""
         self._timers.append(SetTimer(self._key(name, member_id), self.now_ms + timeout_ms))
 
     def cancel_timer(self, name: str, member_id: str) -> None:
-        """Expect nothing any more."""
+        """Cancel a deadline."""
         self._timers.append(CancelTimer(self._key(name, member_id)))
 
     def cancel_group_timers(self) -> None:
