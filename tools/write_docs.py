@@ -1,10 +1,12 @@
 """Write the pages of docs/ that are made from the code. Run it with: make docs."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tools.cli_reference import cli_page
 from tools.decisions_index import decisions_page
 
 from ottla.api.support.table_docs import api_page
@@ -18,16 +20,21 @@ from ottla.spark.options_docs import spark_options_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-for name, page in (
-    ("apis.md", api_page),
-    ("client-options.md", options_page),
-    ("client-api.md", client_api_page),
-    ("configuration.md", configuration_page),
-    ("errors.md", error_page),
-    ("metrics.md", metrics_page),
-    ("problems.md", problems_page),
-    ("decisions/README.md", decisions_page),
-    ("spark-options.md", spark_options_page),
-):
-    (DOCS / name).write_text(page())
-    print(f"docs/{name}")
+PAGES: dict[str, Callable[[], str]] = {
+    "apis.md": api_page,
+    "cli.md": cli_page,
+    "client-options.md": options_page,
+    "client-api.md": client_api_page,
+    "configuration.md": configuration_page,
+    "errors.md": error_page,
+    "metrics.md": metrics_page,
+    "problems.md": problems_page,
+    "decisions/README.md": decisions_page,
+    "spark-options.md": spark_options_page,
+}
+"""Each generated page, and the function that returns its text."""
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page())
+        print(f"docs/{name}")

@@ -135,7 +135,7 @@ def _machine(folder: Path) -> Iterator[str]:
 def _goals(folder: Path) -> Iterator[str]:
     """One line for each goal: its worst case, and the ratios of all."""
     yield "### The goals\n"
-    yield "| | goal | worst case | Ottla | Kafka 4.1 | Ottla : Kafka | all cases | met | full was the |"
+    yield "| | goal | worst case | Ottla | Kafka 4.1 | Ottla : Kafka | all cases | met | limited by |"
     yield "|---|---|---|---:|---:|---:|---:|---|---|"
     for goal in GOALS:
         if found := outcomes(goal, results.read(goal.workload, folder)):

@@ -440,3 +440,19 @@ def test_what_one_process_writes_the_other_reads_at_once(
             assert reader.ask("GET", f"/schemas/ids/{written['id']}").status == 200
         assert register(other, "names%2Fwith%20slashes", '"int"')["version"] == 1
         assert "names/with slashes" in registry.ask("GET", "/subjects").body
+
+
+def test_a_schema_is_registered_with_tags(registry: RunningRegistry) -> None:
+    entity = {"entityPath": "User.name", "entityType": "sr_field"}
+    found = register(
+        registry,
+        "tags-on-register",
+        record("User", "name"),
+        schemaTagsToAdd=[{"schemaEntity": entity, "tags": ["PII", "GONE"]}],
+        schemaTagsToRemove=[{"schemaEntity": entity, "tags": ["GONE"]}],
+    )
+    assert json.loads(found["schema"])["fields"][0]["confluent:tags"] == ["PII"]
+    wrong = [{"schemaEntity": {**entity, "entityPath": "User.nobody"}, "tags": ["PII"]}]
+    body = {"schema": record("User", "name"), "schemaTagsToAdd": wrong}
+    answer = registry.ask("POST", "/subjects/tags-on-register/versions", body)
+    assert error(answer)[:2] == (422, 42201)

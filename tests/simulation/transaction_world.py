@@ -249,7 +249,7 @@ class World:
             else:
                 self.network.after(MARKER_RETRY_MS, lambda: attempt(place))
             if not missing and epoch == self.coordinator.epoch and not self.coordinator.is_loading:
-                self.coordinator.tell(TransactionMachine.complete, message)
+                self.coordinator.run_event(TransactionMachine.complete, message)
 
         for place in sorted(missing):
             attempt(place)

@@ -12,10 +12,10 @@ import ottla.client as public
 from ottla.client import admin, metadata, offsets
 
 HEAD = """\
-# The clients' classes
+# Client API
 
-Made from the code by `make docs`. [clients.md](clients.md) is where to begin. Everything here that is not of
-`ottla.client.admin` is imported from `ottla.client`.
+Every class and method of the Python clients. Guide: [Python clients](clients.md). Import from `ottla.client`,
+and types of the admin client from `ottla.client.admin`. Made from the code by `make docs`.
 """
 TWINS = (("Producer", "AsyncProducer"), ("Consumer", "AsyncConsumer"), ("Admin", "AsyncAdmin"))
 SEEN_IN_ANSWERS = (metadata.TopicInfo, metadata.PartitionInfo, offsets.OffsetAndTime)
@@ -30,10 +30,10 @@ def client_api_page() -> str:
     rest = [getattr(public, name) for name in public.__all__ if name not in twins]
     answers = [getattr(admin, name) for name in admin.__all__ if name not in twins]
     types = [each for each in dict.fromkeys([*rest, *answers, *SEEN_IN_ANSWERS]) if not _is_error(each)]
-    parts += ["## What they take and return\n", *(_type(each) for each in _sorted(types))]
+    parts += ["## Parameters and results\n", *(_type(each) for each in _sorted(types))]
     errors = [each for each in rest if _is_error(each)]
     parts += ["## Errors\n", *(f"- **{each.__name__}**: {_first_line(each)}" for each in _sorted(errors))]
-    parts.append("\nWhat brokers answer is raised as the error of its code: [errors.md](errors.md).")
+    parts.append("\nA protocol error is raised as the class of its code: [protocol errors](errors.md).")
     return "\n".join(parts).rstrip() + "\n"
 
 

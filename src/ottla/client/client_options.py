@@ -1,4 +1,4 @@
-"""The options that all clients share: where the cluster is, how patient to be, how to prove who one is."""
+"""The options that all clients share: bootstrap servers, timeouts, retries, security."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _addresses(value: Any) -> tuple[Address, ...]:
 
 
 def _check_hostname(value: Any) -> bool:
-    """Read a truth value, or Java's word for it: `https`, or nothing at all to check nothing."""
+    """Parse a boolean, or Java's values: `https` for true, an empty string for false."""
     if isinstance(value, str) and value.strip().lower() in ("https", "none", ""):
         return value.strip().lower() == "https"
     return yes_or_no(value)
@@ -51,7 +51,7 @@ def _check_hostname(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class ClientOptions(Options):
-    """What a producer, a consumer and an admin client have in common."""
+    """The options of every client."""
 
     bootstrap_servers: str | Sequence[str] | Sequence[Address] = option(
         "localhost:9092",
@@ -164,12 +164,12 @@ class ClientOptions(Options):
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether one logs in on each connection."""
+        """Whether connections authenticate by SASL."""
         return self.security_protocol.startswith("SASL")
 
     @property
     def socket_options(self) -> tuple[tuple[int, int, int], ...]:
-        """What to set on each socket."""
+        """The socket options of each connection."""
         sizes = ((socket.SO_SNDBUF, self.send_buffer_bytes), (socket.SO_RCVBUF, self.receive_buffer_bytes))
         return tuple((socket.SOL_SOCKET, name, size) for name, size in sizes if size >= 0)
 

@@ -26,9 +26,13 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Observer = Callable[[str, str, int, float], None]
+"""Takes the method, the path with the names of its parameters, the status, and the seconds it took."""
 FastPath = Callable[[Scope], "Response | None"]
 
 JSON = "application/json"
+ROUTE = "ottla.route"
+UNKNOWN_ROUTE = "none"
 
 
 @dataclass(slots=True)
@@ -94,6 +98,8 @@ class HttpApp:
         """Changes the segments and the query of a request before it is routed."""
         self.around: Callable[[Request, Handler], Awaitable[Any]] | None = None
         """Called in place of the handler, with it: it may answer by itself."""
+        self.observe: Observer | None = None
+        """Called after each request that is not answered by the fast path."""
         self._server = (b"server", server.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,7 +119,10 @@ class HttpApp:
         except TimeoutError:
             response = self._error(HttpError(408, 408, "The request took too long"))
         await self._write(send, response)
-        self._log(scope, response, loop.time() - started)
+        seconds = loop.time() - started
+        if self.observe is not None:
+            self.observe(scope["method"], scope.get(ROUTE, UNKNOWN_ROUTE), response.status, seconds)
+        self._log(scope, response, seconds)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         try:
@@ -132,6 +141,7 @@ class HttpApp:
                 self.rewrite(request)
             match = self.routes.match(method, request.segments)
             request.params = match.params
+            scope[ROUTE] = match.path
             request.body = await self._read_body(request.headers, receive)
             if self.around is None:
                 found = await match.handler(request)

@@ -21,6 +21,8 @@ class Match(NamedTuple):
 
     handler: Handler
     params: dict[str, str]
+    path: str
+    """The path with the names of its parameters, as it was added."""
 
 
 @dataclass(slots=True)
@@ -28,7 +30,7 @@ class _Node:
     fixed: dict[str, _Node] = field(default_factory=dict)
     variable: _Node | None = None
     name: str = ""
-    handlers: dict[str, tuple[Handler, tuple[str, ...]]] = field(default_factory=dict)
+    handlers: dict[str, tuple[Handler, tuple[str, ...], str]] = field(default_factory=dict)
 
 
 class Routes:
@@ -49,7 +51,7 @@ class Routes:
                 node = node.fixed.setdefault(segment, _Node())
         if method in node.handlers:
             raise ValueError(f"{method} {path} has a handler already")
-        node.handlers[method] = (handler, tuple(names))
+        node.handlers[method] = (handler, tuple(names), path)
 
     def match(self, method: str, segments: list[str]) -> Match:
         """Return the handler of a path; raise 404 or 405 if there is none."""
@@ -62,7 +64,7 @@ class Routes:
             handler = node.handlers.get("GET")
         if handler is None:
             raise HttpError(405)
-        return Match(handler[0], dict(zip(handler[1], values, strict=True)))
+        return Match(handler[0], dict(zip(handler[1], values, strict=True)), handler[2])
 
 
 def segments_of(path: str) -> list[str]:

@@ -10,6 +10,7 @@
     service        all of it together
     rest           Confluent's REST API
     server         one process
+    serdes         serializers and deserializers for clients, commands and Spark
 
 docs/registry-api.md lists the paths; docs/decisions/0105 says why there is no leader.
 """

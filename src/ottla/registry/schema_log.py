@@ -70,6 +70,16 @@ class SchemaLog:
         """Whether to catch up before every decision to write."""
         return self._topic.reads_before_writes
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the reader ended, if it has; nothing is read from then on."""
+        return self._failure
+
+    async def lag(self, timeout_s: float) -> int:
+        """Return how many records are not replayed; raise TimeoutError or Unavailable if nobody tells."""
+        async with asyncio.timeout(timeout_s):
+            return max(0, await self._end_offset() - self.state.position)
+
     # Reading
 
     async def _read_on(self) -> None:

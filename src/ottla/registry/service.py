@@ -183,6 +183,13 @@ class Registry:
         """Return a stored schema's text with other tags on its records and fields."""
         return str(await self._process(ChangeTags(_source(state, schema), add, remove)))
 
+    async def with_tags(
+        self, subject: str, request: RegisterRequest, add: Tags, remove: Tags
+    ) -> RegisterRequest:
+        """Return a request to register a schema with other tags on its records and fields."""
+        source = registration.prepare_lookup(await self.fresh(), subject, request, normalize=False).source
+        return replace(request, schema=str(await self._process(ChangeTags(source, add, remove))))
+
     async def find_tags(self, state: RegistryState, schema: StoredSchema) -> Tags:
         """Return the tags of the records and fields of a stored schema."""
         found: Tags = await self._process(FindTags(_source(state, schema)))

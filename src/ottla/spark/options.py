@@ -100,15 +100,25 @@ OPTIONS = (
         "deserialize",
         (SOURCE,),
         "",
-        "Make columns of the values: `json`, `avro`, or `registry` (Avro with a schema registry).",
+        "Make columns of the values: `json`, `avro`, or `registry` (Avro, JSON Schema or Protobuf, by the "
+        "schema that each value names).",
     ),
     Declared(
         "valueSchema",
-        (SOURCE,),
+        (SOURCE, SINK),
         "",
-        "For `json`: columns as in SQL (`id INT, name STRING`); for `avro`: the schema, as JSON.",
+        "For `json`: columns as in SQL (`id INT, name STRING`); for `avro`: the schema, as JSON; for "
+        "`registry` either, or nothing: the latest of the topic.",
     ),
-    Declared("schemaRegistryUrl", (SOURCE,), "", "Where the registry is: `http://localhost:8081`."),
+    Declared(
+        "serialize",
+        (SINK,),
+        "",
+        "`registry`: the column `value` is a struct, and is written with `valueSchema` or the latest schema "
+        "of the topic.",
+    ),
+    Declared("schemaType", (SINK,), "avro", "The type of `valueSchema`: `avro`, `json` or `protobuf`."),
+    Declared("schemaRegistryUrl", (SOURCE, SINK), "", "Where the registry is: `http://localhost:8081`."),
     Declared(
         "badRecords",
         (SOURCE,),

@@ -1,4 +1,6 @@
-"""The page about the options of the format `ottla`, made from their declarations: docs/spark-options.md."""
+"""The reference page of the options of the data source, generated from their declarations:
+docs/spark-options.md.
+"""
 
 from __future__ import annotations
 

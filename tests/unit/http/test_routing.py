@@ -29,7 +29,7 @@ def made() -> Routes:
     ],
 )
 def test_paths_lead_to_handlers(path: str, handler: Any, params: dict[str, str]) -> None:
-    assert made().match("GET", segments_of(path)) == (handler, params)
+    assert made().match("GET", segments_of(path))[:2] == (handler, params)
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/no", 404), ("PUT", "/schemas/types", 405)])

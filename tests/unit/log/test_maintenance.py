@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import pytest
+from tests.waiting import until
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
@@ -58,15 +59,6 @@ class House:
 
     def files(self, topic: str) -> set[str]:
         return {entry.name for entry in self.disk.list_dir(f"/data/{topic}-0")}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for `condition`, for twenty seconds at most."""
-    for _ in range(20_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came")
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.project import open_project
+from ottla.spark.pipelines.run.storage import open_storage
 from ottla.spark.pipelines.spec import Spec, read_spec
-from ottla.spark.pipelines.storage import open_storage
 
 
 def test_a_spec_of_spark_pipelines_is_read():
@@ -83,5 +83,5 @@ def test_storage_is_under_the_root_unless_the_spec_names_a_folder(tmp_path):
     assert str(declared.checkpoint("f")) == "/data/s/checkpoints/f"
     assert declared.state_file == plain.state_file
     assert open_storage(tmp_path, "shop", tmp_path, "store").data == tmp_path / "store"
-    with pytest.raises(PipelineProblem, match="not on a file system"):
+    with pytest.raises(PipelineProblem, match="not on a local file system"):
         open_storage(tmp_path, "shop", tmp_path, "s3://bucket/x")

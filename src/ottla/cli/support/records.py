@@ -11,7 +11,8 @@ JSON, one object per line; what `consume` writes, `produce` reads:
     {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000,
      "key": "k", "value": "v", "headers": [["name", "value"]]}
 
-Bytes that are UTF-8 are JSON strings, others are {"base64": "..."}; null is null.
+Values that were decoded with a schema are JSON of their own. Bytes that are UTF-8 are JSON strings, others
+are {"base64": "..."}; null is null.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from ottla.client.consumer import ConsumerRecord
@@ -40,6 +41,10 @@ class NewRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
     partition: int | None = None
+
+
+class JsonText(bytes):
+    """Bytes that are JSON: a value that was decoded with its schema."""
 
 
 def _size(data: bytes | None) -> bytes:
@@ -106,18 +111,23 @@ def to_json(record: ConsumerRecord) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def bytes_as_json(data: bytes | None) -> str | dict[str, str] | None:
-    """Return bytes as JSON: text where they are UTF-8, else base64."""
+def bytes_as_json(data: bytes | None) -> Any:
+    """Return bytes as JSON: text where they are UTF-8, else base64; what is JSON already, as that."""
     if data is None:
         return None
+    if isinstance(data, JsonText):
+        return json.loads(data)
     try:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def from_json(line: bytes) -> NewRecord:
-    """Return the record that a line of JSON describes; ValueError says what is wrong with it."""
+def from_json(line: bytes, decoded: Collection[str] = ()) -> NewRecord:
+    """Return the record that a line of JSON describes; ValueError says what is wrong with it.
+
+    `decoded` names the fields, key or value, that are data rather than bytes: they stay JSON.
+    """
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -127,9 +137,13 @@ def from_json(line: bytes) -> NewRecord:
     headers = fields.get("headers") or []
     if not isinstance(headers, list) or not all(_is_header(each) for each in headers):
         raise ValueError('"headers" must be a list of ["name", "value"] pairs')
+    key, value = (
+        _to_json(fields.get(name)) if name in decoded else _to_bytes(fields.get(name), name)
+        for name in ("key", "value")
+    )
     return NewRecord(
-        _to_bytes(fields.get("key"), "key"),
-        _to_bytes(fields.get("value"), "value"),
+        key,
+        value,
         tuple((name, _to_bytes(value, f"header {name}")) for name, value in headers),
         _to_int(fields.get("timestamp"), "timestamp"),
         _to_int(fields.get("partition"), "partition"),
@@ -151,6 +165,10 @@ def _to_bytes(value: Any, name: str) -> bytes | None:
     except (TypeError, UnicodeEncodeError, binascii.Error) as error:
         raise ValueError(f'"{name}" cannot be turned into bytes: {error}') from None
     raise ValueError(f'"{name}" must be text, null or {{"base64": "..."}}')
+
+
+def _to_json(value: Any) -> bytes | None:
+    return None if value is None else JsonText(json.dumps(value).encode())
 
 
 def _to_int(value: Any, name: str) -> int | None:

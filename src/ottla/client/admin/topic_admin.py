@@ -1,4 +1,4 @@
-"""Topics, partitions and the records in them: what an operator changes.
+"""Topics, partitions and deletion of records.
 
 Changes are asked for once, as config_admin.py explains.
 """
@@ -32,11 +32,9 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, NotController
 from ottla.protocol.types import BrokerId, TopicName, i16, i32, i64
 
-# Deleting the oldest records of partitions.
-
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete the records before these offsets (-1: all that are committed); return where each starts now.
+    """Delete the records before these offsets (-1: the high watermark); return the new start offsets.
 
     Doing it twice does no harm, so it is repeated while leaders move.
     """
@@ -127,7 +125,7 @@ class TopicAdmin(ConfigAdmin):
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTime]:
-        """Return, for each partition, the offset that its timestamp asks for.
+        """Return the offset of a timestamp for each partition.
 
         The timestamp is in milliseconds, for the first record at or after it (offset -1 if there is none);
         or EARLIEST (-2), or LATEST (-1).
@@ -150,7 +148,7 @@ class TopicAdmin(ConfigAdmin):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics; return what became of each, or why it was refused."""
+        """Create topics; return each, or its error."""
         request = CreateTopicsRequest(
             topics=tuple(map(_creatable, topics)),
             timeout=self.cluster.broker_timeout,
@@ -171,11 +169,11 @@ class TopicAdmin(ConfigAdmin):
         return await self._change(attempt, "the topics were not created")
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic and everything in it."""
+        """Delete a topic and its records."""
         _only(await self.delete_topics([name]))
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Delete topics and everything in them; return why each was refused, or None."""
+        """Delete topics and their records; return the error of each, or None."""
         request = DeleteTopicsRequest(
             topic_names=tuple(map(TopicName, names)), timeout=self.cluster.broker_timeout
         )
@@ -204,7 +202,7 @@ class TopicAdmin(ConfigAdmin):
         replicas: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Grow a topic to `total` partitions; `replicas` says which brokers hold each new one."""
+        """Increase a topic to `total` partitions; `replicas` places each new one on brokers."""
         new = tuple(
             CreatePartitionsAssignment(broker_ids=tuple(map(BrokerId, each))) for each in replicas or ()
         )

@@ -23,6 +23,7 @@ from ottla.client.producer.partitioners import (
     partitioner_of,
     positive_murmur2,
 )
+from ottla.client.record_serdes import KEY, VALUE, serialize
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import MessageTooLarge, UnknownTopicOrPartition
@@ -178,10 +179,11 @@ class RecordPreparer:
             given = ProducerRecord(topic, value, key, partition, timestamp_ms, _pairs(headers))
             topic, value, key, partition, timestamp_ms, headers = self.interceptors.on_send(given)
             callback = _both(callback, self.interceptors.on_acknowledgement)
-        if self._key_serializer is not None:
-            key = self._key_serializer(key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(value)
+        if self._key_serializer is not None or self._value_serializer is not None:
+            added = list(_pairs(headers))
+            key = serialize(self._key_serializer, topic, KEY, key, added)
+            value = serialize(self._value_serializer, topic, VALUE, value, added)
+            headers = added
         if partition is not None and type(partition) is not int:
             partition = as_number(partition)
         if key is not None and type(key) is not bytes:

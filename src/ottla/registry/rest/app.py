@@ -16,6 +16,7 @@ from ottla.http.app import HttpApp, Request, Response, Scope
 from ottla.http.errors import HttpError
 from ottla.http.limits import HttpLimits
 from ottla.http.routing import Routes
+from ottla.registry.rest.metrics import RegistryMetrics
 from ottla.registry.rest.requests import V1_JSON
 from ottla.registry.rest.schemas import SchemaRoutes
 from ottla.registry.rest.settings import SettingRoutes
@@ -35,9 +36,13 @@ def make_app(
     SchemaRoutes(registry).add_to(routes)
     SubjectRoutes(registry).add_to(routes)
     SettingRoutes(registry, cluster_id).add_to(routes)
+    kept = KeptAnswers(registry)
+    metrics = RegistryMetrics(registry, lambda: kept.served)
+    metrics.add_to(routes)
     app = HttpApp(routes, limits, error_type=V1_JSON)
     app.rewrite = enter_context
-    app.fast_path = KeptAnswers(registry)
+    app.fast_path = kept
+    app.observe = metrics.observe
     return app
 
 
@@ -90,6 +95,8 @@ class KeptAnswers:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._kept: dict[str, tuple[object, Response]] = {}
+        self.served = 0
+        """How many requests were answered."""
 
     def __call__(self, scope: Scope) -> Response | None:
         """Return the answer, or None if the request must go the usual way."""
@@ -103,6 +110,7 @@ class KeptAnswers:
         if found is None:
             return None
         kept = self._kept.get(name)
+        self.served += 1
         if kept is not None and kept[0] is found:
             return kept[1]
         shown = found.as_json(with_id=False, with_place=False)

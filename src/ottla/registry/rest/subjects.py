@@ -8,7 +8,7 @@ from ottla.registry import decisions, errors
 from ottla.registry.entities import Json, StoredSchema
 from ottla.registry.registration import RegisterRequest
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, body_of, page, register_request, version_of
-from ottla.registry.rest.tags import shown_tags, tagged
+from ottla.registry.rest.tags import read_tags, shown_tags, tagged
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
 from ottla.registry.scopes import resolve_alias
 from ottla.registry.service import Registry
@@ -145,7 +145,11 @@ class SubjectRoutes:
 
     async def register(self, request: Request) -> Response:
         """Register a schema as the next version of a subject."""
-        return await self._register(request, register_request(request))
+        wanted, body = register_request(request), body_of(request)
+        add, remove = read_tags(body.get("schemaTagsToAdd")), read_tags(body.get("schemaTagsToRemove"))
+        if add or remove:
+            wanted = await self._registry.with_tags(self._subject(request), wanted, add, remove)
+        return await self._register(request, wanted)
 
     async def _register(self, request: Request, wanted: RegisterRequest) -> Response:
         if not is_valid(request.params["subject"]):

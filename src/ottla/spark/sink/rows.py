@@ -1,4 +1,14 @@
-"""From Arrow to encoded record batches, by topic and partition; layout.py says what the columns mean."""
+"""Encode Arrow rows as record batches, by topic and partition.
+
+The columns of a write:
+
+    value      string or binary   required
+    key        string or binary   null: any partition
+    topic      string             unless the option `topic` names one for all records
+    partition  int                null: by the key, or any
+    headers    array<struct<key: string, value: binary>>
+    timestamp  timestamp          with the option `includeTimestamp`
+"""
 
 from __future__ import annotations
 
@@ -16,13 +26,7 @@ from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.protocol.records.record_encoder import NewRecord, encode_new_batch
 from ottla.spark.errors import SparkError, WrongOption
-
-# The columns of a write: which there are, and what each means.
-#
-# value      string or binary   the only one that must be there key        string or binary   null: any
-# partition topic      string             unless the option `topic` says where all records go partition  int
-# null: by the key, or any headers    array<struct<key: string, value: binary>> timestamp  timestamp
-# with the option `includeTimestamp`
+from ottla.spark.sink.serializing import SerializeOptions, serialized
 
 COLUMNS = {
     "value": ("string", "binary"),
@@ -36,13 +40,20 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of a write are used, by their place."""
+    """The columns of a write, by their position."""
 
     places: Mapping[str, int]
     topic: str | None
 
 
-def layout_of(schema: Any, topic: str | None, *, with_headers: bool, with_timestamp: bool) -> Layout:
+def layout_of(
+    schema: Any,
+    topic: str | None,
+    *,
+    with_headers: bool,
+    with_timestamp: bool,
+    is_serialized: bool = False,
+) -> Layout:
     """Return the columns of a write; raise if one has the wrong type, or is missing."""
     places: dict[str, int] = {}
     for place, field in enumerate(schema.fields):
@@ -52,25 +63,28 @@ def layout_of(schema: Any, topic: str | None, *, with_headers: bool, with_timest
         if (name == "timestamp" and not with_timestamp) or (name == "topic" and topic is not None):
             continue
         kind = field.dataType.simpleString()
-        if kind not in COLUMNS[name]:
+        if is_serialized and name == "value":
+            if not kind.startswith("struct<"):
+                raise WrongOption("serialize", f"needs a struct in the column value, not {kind}: {STRUCT}")
+        elif kind not in COLUMNS[name]:
             wanted = " or ".join(COLUMNS[name])
             raise SparkError(f"the column {field.name} must be {wanted}, not {kind}; use CAST, or to_json")
         places[name] = place
     if "value" not in places:
         raise SparkError(
-            "there is no column `value`: what is in it becomes the records. "
-            "For whole rows: df.select(to_json(struct('*')).alias('value'))"
+            "there is no column `value`. To write whole rows: df.select(to_json(struct('*')).alias('value'))"
         )
     if topic is None and "topic" not in places:
-        raise WrongOption("topic", "must say where the records go, or there must be a column `topic`")
+        raise WrongOption("topic", "must name the topic, or there must be a column `topic`")
     return Layout(places, topic)
 
 
+STRUCT = "df.select(struct('*').alias('value'))"
 Encoded = tuple[TopicPartition, bytearray, int]
 
 
 class RowEncoder:
-    """Collects rows into batches of a good size."""
+    """Encodes rows into batches."""
 
     def __init__(
         self,
@@ -80,18 +94,20 @@ class RowEncoder:
         clock: Clock,
         *,
         transactional: bool,
+        serialize: SerializeOptions | None = None,
     ) -> None:
         self._layout = layout
         self._options = options
         self._clock = clock
         self._transactional = transactional
+        self._serialize = serialize
         self._open: dict[TopicPartition, list[NewRecord]] = {}
         self._sizes: dict[TopicPartition, int] = {}
-        self._spread = _Spread(options, partition_count)
+        self._spread = _Partitioner(options, partition_count)
         self.rows = 0
 
     def add(self, batch: Any) -> Iterator[Encoded]:
-        """Take the rows of an Arrow record batch; yield what has become full."""
+        """Add the rows of an Arrow record batch; yield full batches."""
         self.rows += batch.num_rows
         limit, most = self._options.batch_size, self._options.max_request_size
         opened, sizes, spread = self._open, self._sizes, self._spread
@@ -99,7 +115,7 @@ class RowEncoder:
             size = size_of(*record[1:])
             if size > most:
                 raise SparkError(
-                    f"a record for {topic} has {size} bytes; the largest may have {most} "
+                    f"a record for {topic} has {size} bytes; the limit is {most} "
                     "(kafka.max.request.size, and max.message.bytes of the topic)"
                 )
             at = spread.place(topic, partition, record[1])
@@ -117,7 +133,7 @@ class RowEncoder:
             sizes[at] = held + size
 
     def rest(self) -> Iterator[Encoded]:
-        """Yield what is left."""
+        """Yield the remaining batches."""
         for at in list(self._open):
             yield self._close(at)
 
@@ -128,7 +144,9 @@ class RowEncoder:
         return at, encoded, len(records)
 
     def _records(self, batch: Any) -> Iterator[tuple[str, int | None, NewRecord]]:
-        values = _bytes_column(batch, self._layout, "value")
+        values: Any = None
+        if self._serialize is None:
+            values = _bytes_column(batch, self._layout, "value")
         keys = _bytes_column(batch, self._layout, "key")
         now = self._clock.wall_ms()
         times = self._times(batch, now)
@@ -143,6 +161,8 @@ class RowEncoder:
         partitions: Any = repeat(None)
         if "partition" in self._layout.places:
             partitions = batch.column(self._layout.places["partition"]).to_pylist()
+        if self._serialize is not None:
+            values = serialized(self._serialize, batch.column(self._layout.places["value"]), topics)
         return zip(topics, partitions, zip(times, keys, values, headers, strict=False), strict=False)
 
     def _times(self, batch: Any, now: int) -> Any:
@@ -174,8 +194,8 @@ def _bytes_column(batch: Any, layout: Layout, name: str) -> Sequence[bytes | Non
     return found
 
 
-class _Spread:
-    """Chooses partitions: the one that is named, by the key, or one for all until its batch is full."""
+class _Partitioner:
+    """Chooses partitions: the given one, by the key, or one for all records until its batch is full."""
 
     def __init__(self, options: ProducerOptions, partition_count: Callable[[str], int]) -> None:
         self._count_of = partition_count
@@ -187,7 +207,7 @@ class _Spread:
         self._choose = partitioner_of(partitioner) if isinstance(partitioner, str) else partitioner
 
     def place(self, topic: str, partition: int | None, key: bytes | None) -> TopicPartition:
-        """Return where a record goes."""
+        """Return the partition of a record."""
         places = self._places.get(topic)
         if places is None:
             places = self._places[topic] = [
@@ -195,7 +215,9 @@ class _Spread:
             ]
         if partition is not None:
             if not 0 <= partition < len(places):
-                raise SparkError(f"{topic} has no partition {partition}: it has {len(places)}, from 0 on")
+                raise SparkError(
+                    f"{topic} has no partition {partition}: it has {len(places)}, numbered from 0"
+                )
             return places[partition]
         if not self._is_sticky:
             every = range(len(places))
@@ -208,7 +230,7 @@ class _Spread:
         return current
 
     def was_full(self, at: TopicPartition) -> None:
-        """Go on with another partition."""
+        """Switch to another partition."""
         if self._current.get(at.topic) == at:
             places = self._places[at.topic]
             self._current[at.topic] = places[(at.partition + 1) % len(places)]

@@ -1,8 +1,8 @@
-"""Values into columns: JSON, Avro, or Avro with a schema registry.
+"""Deserialize values into columns: JSON, Avro, or Avro, JSON Schema and Protobuf with a schema registry.
 
-The fields of the values become columns beside those of the records. A value that does not fit fails the
-query, with its place; or, with `badRecords` = `keep`, its columns are empty, and the columns `value` and
-`error` say what came and what is wrong with it.
+The fields of the values become columns beside those of the records. An invalid value fails the query, with
+its topic, partition and offset; or, with `badRecords` = `keep`, its columns are null, and the columns `value`
+and `error` contain the bytes and the reason.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow.json as pa_json
 
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.options import Given
-from ottla.spark.source.schema_registry import WIRE_HEADER_BYTES, latest_schema, schema_by_id, schema_id_of
+from ottla.spark.source.schema_registry import latest_avro, registry_decoder
 
-# The columns that an Avro record has, in the types of SQL.
+# The columns of an Avro record, in SQL types.
 
 SIMPLE = {
     "null": "void",
@@ -43,7 +43,7 @@ LOGICAL = {
 
 
 def columns_of_avro(schema: Any) -> dict[str, str]:
-    """Return the fields of an Avro record with their SQL types; raise WrongOption if it is something else."""
+    """Return the fields of an Avro record with their SQL types; raise WrongOption for another schema."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise WrongOption("valueSchema", "must be an Avro record: its fields become columns")
     named: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def _type(schema: Any, named: dict[str, Any]) -> str:
         raise WrongOption("valueSchema", f"does not say what {schema} is")
     kind = schema["type"]
     if "name" in schema:
-        named[schema["name"]] = schema
+        named[schema["name"]] = named[f"{schema.get('namespace', '')}.{schema['name']}"] = schema
     logical = schema.get("logicalType")
     if logical == "decimal":
         return f"decimal({schema['precision']},{schema.get('scale', 0)})"
@@ -82,11 +82,12 @@ def _type(schema: Any, named: dict[str, Any]) -> str:
 
 JSON, AVRO, REGISTRY = "json", "avro", "registry"
 ERROR = "error"
+HEADERS = "headers"
 PLACE = ("topic", "partition", "offset")
 
 
 class BadValue(SparkError):
-    """A value that cannot be made into columns."""
+    """A value that cannot be deserialized."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,9 @@ class Deserializer:
     avro_schema: Any = None
     registry_url: str = ""
     columns: tuple[str, ...] = ()
-    """The columns that are wanted, in order."""
+    """The requested columns, in order."""
     schema: Any = None
-    """Their Arrow types, as Spark wants them."""
+    """Their Arrow types, as Spark expects them."""
 
     @property
     def fields(self) -> list[str]:
@@ -111,27 +112,30 @@ class Deserializer:
 
     @property
     def needed(self) -> list[str]:
-        """The columns of the records that are needed to begin with."""
+        """The columns of the records that are needed as input."""
         mine = set(self.types)
-        return [each for each in dict.fromkeys((*self.columns, "value", *PLACE)) if each not in mine]
+        headers = (HEADERS,) if self.kind == REGISTRY else ()
+        return [
+            each for each in dict.fromkeys((*self.columns, "value", *headers, *PLACE)) if each not in mine
+        ]
 
     def available(self, columns: Sequence[str]) -> list[str]:
-        """Return all the columns that there are."""
+        """Return all available columns."""
         kept = [each for each in columns if each != "value" or self.keeps_bad]
         twice = sorted({each.lower() for each in self.types} & {each.lower() for each in kept})
         fresh = [each for each in self.types if each.lower() not in twice]
         if twice:
-            # A field hides the column of the record of that name: what users ask for is in the values.
+            # A field hides the record's column of the same name.
             kept = [each for each in kept if each.lower() not in twice]
             fresh = list(self.types)
         return kept + fresh
 
     def choosing(self, columns: Sequence[str]) -> Deserializer:
-        """Return the same for these columns only."""
+        """Return a copy for these columns only."""
         return replace(self, columns=tuple(columns))
 
     def typed(self, schema: Any) -> Deserializer:
-        """Return the same with the Arrow types of its columns."""
+        """Return a copy with the Arrow types of its columns."""
         return replace(self, schema=schema)
 
     def apply(self, rows: Any) -> Any:
@@ -144,7 +148,7 @@ class Deserializer:
             place = {each: rows.column(each)[row].as_py() for each in PLACE if each in rows.schema.names}
             raise BadValue(
                 f"the value of {place.get('topic')}-{place.get('partition')} at offset {place.get('offset')} "
-                f"is not {self.kind} as expected: {reason}. To keep such records, set badRecords to keep"
+                f"is not valid {self.kind}: {reason}. To keep such records, set badRecords to keep"
             )
         arrays = []
         for name in self.columns:
@@ -162,10 +166,10 @@ class Deserializer:
                 return fast, {}
         found: list[dict[str, Any]] = []
         errors: dict[int, str] = {}
-        decode = self._decoder()
+        decode = self._decoder(rows)
         for row, value in enumerate(values.to_pylist()):
             try:
-                found.append({} if value is None else _fitting(decode(value), wanted))
+                found.append({} if value is None else _fitting(decode(value, row), wanted))
             except SparkError:
                 raise
             except Exception as error:
@@ -173,33 +177,36 @@ class Deserializer:
                 found.append({})
         return pa.RecordBatch.from_pylist(found, schema=wanted), errors
 
-    def _decoder(self) -> Callable[[bytes], Any]:
+    def _decoder(self, rows: Any) -> Callable[[bytes, int], Any]:
+        """Return what reads the value of a row."""
         if self.kind == JSON:
-            return json.loads
+            return lambda value, row: json.loads(value)
+        if self.kind == REGISTRY:
+            read, headers = registry_decoder(self.registry_url, self.avro_schema), _headers(rows)
+            return lambda value, row: read(value, headers[row])
         from fastavro import schemaless_reader
 
-        if self.kind == AVRO:
-            return lambda value: schemaless_reader(io.BytesIO(value), self.avro_schema, None)
+        return lambda value, row: schemaless_reader(io.BytesIO(value), self.avro_schema, None)
 
-        def decode(value: bytes) -> Any:
-            written = schema_by_id(self.registry_url, schema_id_of(value))
-            stream = io.BytesIO(memoryview(value)[WIRE_HEADER_BYTES:])
-            return schemaless_reader(stream, written, self.avro_schema)
 
-        return decode
+def _headers(rows: Any) -> Sequence[Sequence[tuple[str, bytes | None]]]:
+    """Return the headers of each row, which may name the schema."""
+    if HEADERS not in rows.schema.names:
+        return [()] * rows.num_rows
+    return [[(each["key"], each["value"]) for each in row or ()] for row in rows.column(HEADERS).to_pylist()]
 
 
 def _fitting(value: Any, wanted: Any) -> dict[str, Any]:
     """Return the fields of one value; raise if one of them does not fit its type."""
     if not isinstance(value, dict):
-        raise ValueError(f"it is no object but {type(value).__name__}")
+        raise ValueError(f"it is not an object but {type(value).__name__}")
     found = {name: value.get(name) for name in wanted.names}
     pa.RecordBatch.from_pylist([found], schema=wanted)
     return found
 
 
 def _json_at_once(values: Any, wanted: Any) -> Any | None:
-    """Return JSON values as columns, all in one go; None if one of them needs a closer look."""
+    """Return JSON values as columns, parsed at once; None if one of them needs a closer look."""
     raw = values.to_pylist()
     if not raw or not wanted.names or any(each is None or b"\n" in each or not each for each in raw):
         return None
@@ -219,11 +226,11 @@ def _json_at_once(values: Any, wanted: Any) -> Any | None:
 
 
 def read_deserializer(given: Given) -> Deserializer:
-    """Return what the options say of values."""
+    """Return the deserializer of the options."""
     if given.text("deserialize") is None:
         for name in ("valueSchema", "schemaRegistryUrl", "badRecords"):
             if given.text(name) is not None:
-                raise WrongOption(name, "says how values become columns: write also deserialize")
+                raise WrongOption(name, "needs the option deserialize")
     kind = given.choice("deserialize", JSON, AVRO, REGISTRY)
     keeps_bad = given.choice("badRecords", "fail", "keep") == "keep"
     schema = given.text("valueSchema")
@@ -231,7 +238,9 @@ def read_deserializer(given: Given) -> Deserializer:
     types, avro_schema = _types(kind, schema, url, given)
     if keeps_bad:
         if ERROR in types:
-            raise WrongOption("badRecords", f"keep needs a column {ERROR}, and the values have one already")
+            raise WrongOption(
+                "badRecords", f"keep needs a column {ERROR}, but the values have a field of that name"
+            )
         types = {**types, ERROR: "string"}
     return Deserializer(kind, types, keeps_bad, avro_schema, url)
 
@@ -243,19 +252,33 @@ def _types(kind: str, schema: str | None, url: str, given: Given) -> tuple[dict[
         return split_columns(schema), None
     if kind == REGISTRY:
         if not url:
-            raise WrongOption("schemaRegistryUrl", "must say where the registry is: http://localhost:8081")
+            raise WrongOption(
+                "schemaRegistryUrl", "must be the address of the registry: http://localhost:8081"
+            )
         topics = (given.text("subscribe") or "").split(",")
         if schema is None and (len(topics) != 1 or not topics[0]):
-            raise WrongOption("valueSchema", "is needed unless one topic is subscribed to by its name")
-        avro: Any = json.loads(schema) if schema is not None else latest_schema(url, topics[0].strip())
+            raise WrongOption("valueSchema", "is needed unless one topic is subscribed by name")
+        if schema is not None and not schema.lstrip().startswith("{"):
+            return split_columns(schema), None
+        avro: Any = None
+        if schema is None:
+            avro, columns = latest_avro(url, topics[0].strip())
+            if columns:
+                return columns, None
+        else:
+            avro = _avro(schema)
     else:
         if schema is None:
             raise WrongOption("valueSchema", "must be the Avro schema of the values, as JSON")
-        try:
-            avro = json.loads(schema)
-        except ValueError:
-            raise WrongOption("valueSchema", "is not JSON; an Avro schema is") from None
+        avro = _avro(schema)
     return columns_of_avro(avro), avro
+
+
+def _avro(schema: str) -> Any:
+    try:
+        return json.loads(schema)
+    except ValueError:
+        raise WrongOption("valueSchema", "is not JSON; an Avro schema is") from None
 
 
 def split_columns(text: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What to read, from where to where, and how: the options of the source, read and checked."""
+"""The options of the source: what to read, from where to where, and how."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ EARLIEST, LATEST = -2, -1
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 POLL_TIMEOUT_MS = 120_000
 LONGEST_WAIT_MS = 100
-"""How long `latestOffset` waits for news: other sources of the query, and its stop, wait with it."""
+"""How long `latestOffset` waits for new records: other sources of the query, and its stop, wait with it."""
 PARTITION_FETCH_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Topics:
-    """What to read: one of three."""
+    """What to read: exactly one of three."""
 
     names: frozenset[str] = frozenset()
     pattern: str | None = None
     partitions: frozenset[TopicPartition] = frozenset()
 
     def include(self, at: TopicPartition) -> bool:
-        """Return whether a partition is to be read, if there is such a one."""
+        """Return whether a partition is to be read, if it exists."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, at.topic) is not None
         return at.topic in self.names or at in self.partitions
@@ -39,7 +39,7 @@ class Topics:
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to begin or to end: the same for all (an offset or a time), or partition by partition."""
+    """Where to start or to end: the same for all (an offset or a time), or by partition."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -49,7 +49,7 @@ class Bound:
 
     @property
     def is_latest(self) -> bool:
-        """Whether it is simply the end."""
+        """Whether it is the end of the log."""
         return self.offset == LATEST
 
 
@@ -76,7 +76,7 @@ class SourceOptions:
 
     @property
     def isolation_level(self) -> int:
-        """1 if only committed records are read, else 0."""
+        """1 (read committed) or 0 (read uncommitted)."""
         return int(self.consumer.reads_committed)
 
     @property
@@ -93,12 +93,12 @@ class SourceOptions:
 
 
 def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Return the options of a read; raise WrongOption for the first that does not fit."""
+    """Return the options of a read; raise WrongOption for the first invalid one."""
     given = Given(options, SOURCE)
     if is_stream:
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if given.text(name) is not None:
-                raise WrongOption(name, "a stream does not end; read a batch instead")
+                raise WrongOption(name, "is for batches only: a stream does not end")
     min_offsets, max_offsets = given.number("minOffsetsPerTrigger"), given.number("maxOffsetsPerTrigger")
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
         raise WrongOption("minOffsetsPerTrigger", f"must not be above maxOffsetsPerTrigger ({max_offsets})")
@@ -134,7 +134,7 @@ def _topics(given: Given) -> Topics:
         what = (
             "is given together with " + ways[1] if ways else "or assign, or subscribePattern, must be given"
         )
-        raise WrongOption(ways[0] if ways else "subscribe", f"{what}: one of the three says what to read")
+        raise WrongOption(ways[0] if ways else "subscribe", f"{what}: exactly one of the three must be given")
     text = given.text(ways[0]) or ""
     if ways[0] == "assign":
         try:
@@ -154,7 +154,7 @@ def _topics(given: Given) -> Topics:
 
 
 def _bound(given: Given, which: str, default: int) -> Bound:
-    """Return where to begin or end; of the three ways to say it, the most precise one counts."""
+    """Return where to start or to end; of the three ways to say it, the most precise one is used."""
     name = f"{which}Timestamp"
     if (time_ms := given.number(name, 0)) is not None:
         return Bound(time_ms=time_ms, option=name)

@@ -1,57 +1,88 @@
-"""Schemas from a registry (Confluent's HTTP interface), each asked for once per process.
+"""Values of a schema registry in Spark: their columns, and how to deserialize and serialize them.
 
-value on the wire   byte 0, int32 schema id, the value in Avro
+The client and the serdes are the registry's own (`ottla.registry.serdes`), one per process: each schema is
+asked for once.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from struct import Struct
-from typing import Any
-from urllib.error import URLError
-from urllib.parse import quote
-from urllib.request import Request, urlopen
+from typing import TYPE_CHECKING, Any
 
-from ottla.spark.errors import SparkError
+from ottla.spark.errors import SparkError, WrongOption
+from ottla.spark.source.registry_columns import columns_of_json_schema, columns_of_protobuf
 
-_HEADER = Struct(">bI")
-WIRE_HEADER_BYTES = 5
-TIMEOUT_S = 10
-MAX_SCHEMAS = 1_000
+if TYPE_CHECKING:
+    from ottla.registry.serdes import RegistryClient, RegistryDeserializer, RegistrySerializer
+
+Headers = Iterable[tuple[str, bytes | None]]
 
 
 class RegistryUnreachable(SparkError):
-    """The schema registry does not answer, or does not know the schema."""
+    """The schema registry does not answer, or has no schema for a topic."""
 
 
-def schema_id_of(value: bytes) -> int:
-    """Return the id of the schema that a value was written with."""
-    if len(value) < WIRE_HEADER_BYTES:
-        raise ValueError("it is too short for a value of a schema registry")
-    magic, schema_id = _HEADER.unpack_from(value)
-    if magic != 0:
-        raise ValueError("it does not begin with byte 0, as values of a schema registry do")
-    return int(schema_id)
+@lru_cache(64)
+def _client(url: str) -> RegistryClient:
+    from ottla.registry.serdes import RegistryClient, SerdeError
 
-
-@lru_cache(MAX_SCHEMAS)
-def schema_by_id(url: str, schema_id: int) -> Any:
-    """Return the schema with an id."""
-    return json.loads(_get(url, f"schemas/ids/{schema_id}")["schema"])
-
-
-def latest_schema(url: str, topic: str) -> Any:
-    """Return the newest schema of the values of a topic."""
-    return json.loads(_get(url, f"subjects/{quote(topic, safe='')}-value/versions/latest")["schema"])
-
-
-def _get(url: str, path: str) -> Any:
-    address = f"{url.rstrip('/')}/{path}"
-    if not address.startswith(("http://", "https://")):
-        raise SparkError(f"schemaRegistryUrl: must begin with http:// or https://, unlike {url!r}")
     try:
-        with urlopen(Request(address), timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
-    except (URLError, OSError, ValueError) as error:
-        raise RegistryUnreachable(f"{address} does not answer with a schema: {error}") from None
+        return RegistryClient(url)
+    except SerdeError as error:
+        raise WrongOption("schemaRegistryUrl", str(error)) from None
+
+
+def latest_avro(url: str, topic: str) -> tuple[Any, dict[str, str]]:
+    """Return the newest schema of a topic's values, if it is Avro, or else the columns that it has."""
+    from ottla.registry.formats import parse
+    from ottla.registry.serdes import SerdeError
+
+    client = _client(url)
+    try:
+        schema = client.latest(f"{topic}-value").schema
+        if schema.schema_type == "PROTOBUF":
+            from ottla.registry.serdes.protobuf_codec import file_of
+
+            return None, columns_of_protobuf(file_of(client, schema))
+        if schema.schema_type == "JSON":
+            return None, columns_of_json_schema(json.loads(schema.text))
+        references = {name: each.text for name, each in client.referenced(schema).items()}
+    except SerdeError as error:
+        raise RegistryUnreachable(f"no schema for the values of {topic}: {error}") from None
+    parsed = parse("AVRO", schema.text, references, validate=False)
+    return json.loads(parsed.formatted("resolved")), {}
+
+
+@lru_cache(64)
+def _deserializer(url: str, reader_schema: str | None) -> RegistryDeserializer:
+    from ottla.registry.serdes import RegistryDeserializer
+
+    return RegistryDeserializer(_client(url), reader_schema=reader_schema, as_dict=True)
+
+
+def registry_decoder(url: str, avro_schema: Any) -> Callable[[bytes, Headers], Any]:
+    """Return what reads a value by the schema that it names, into an Avro schema if there is one.
+
+    A value that cannot be read raises ValueError; a registry that does not answer, RegistryUnreachable.
+    """
+    from ottla.registry.serdes import RegistryUnavailable
+
+    deserializer = _deserializer(url, None if avro_schema is None else json.dumps(avro_schema))
+
+    def decode(value: bytes, headers: Headers) -> Any:
+        try:
+            return deserializer.deserialize_record("", "value", value, headers)
+        except RegistryUnavailable as error:
+            raise RegistryUnreachable(str(error)) from None
+
+    return decode
+
+
+@lru_cache(64)
+def registry_serializer(url: str, schema: str | None, schema_type: str) -> RegistrySerializer:
+    """Return what writes values with a schema, or with the latest one of the topic."""
+    from ottla.registry.serdes import RegistrySerializer
+
+    return RegistrySerializer(_client(url), schema, schema_type=schema_type)

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ottla.client.errors import ClientError
+from ottla.client.record_serdes import KEY, VALUE, deserialize, takes_records
 from ottla.common.ids import TopicPartition
 from ottla.protocol.records import record_decoder
 from ottla.protocol.records.batch import BatchHeader, Buffer
@@ -77,7 +78,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class DeserializationFailed(ClientError):
-    """A deserializer raised; `seek` past the record to go on without it."""
+    """A deserializer raised; `seek` past the record to skip it."""
 
     def __init__(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         super().__init__(f"the record at offset {offset} of {partition} cannot be deserialized: {error!r}")
@@ -94,6 +95,7 @@ class Decoder:
     def __init__(self, key: Deserializer | None = None, value: Deserializer | None = None) -> None:
         self._key = key
         self._value = value
+        self._needs_records = takes_records(key) or takes_records(value)
 
     def decode(
         self, partition: TopicPartition, batches: Sequence[Batch], not_before: int
@@ -115,7 +117,8 @@ class Decoder:
     def _decode(
         self, partition: TopicPartition, batches: Sequence[Batch], count: int, not_before: int, tidied: int
     ) -> list[ConsumerRecord]:
-        if ROWS.IS_COMPILED or count < FEW_RECORDS or (columns := _columns()) is None:
+        one_by_one = ROWS.IS_COMPILED or count < FEW_RECORDS or self._needs_records
+        if one_by_one or (columns := _columns()) is None:
             return self._in_a_row(partition, batches, not_before, tidied)
         return self._together(columns, partition, batches, not_before)
 
@@ -160,9 +163,9 @@ class Decoder:
         key, value = record.key, record.value
         try:
             if key is not None and self._key is not None:
-                key = self._key(key)
+                key = deserialize(self._key, record.topic, KEY, key, record.headers)
             if value is not None and self._value is not None:
-                value = self._value(value)
+                value = deserialize(self._value, record.topic, VALUE, value, record.headers)
         except Exception as error:
             partition = TopicPartition(record.topic, record.partition)
             raise DeserializationFailed(partition, record.offset, error) from error

@@ -1,0 +1,66 @@
+"""Writes and reads Avro with fastavro; a reader schema makes old and new records look alike."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+
+from ottla.registry.formats import ParsedSchema, parse
+from ottla.registry.serdes.codecs import AVRO, CodecOptions
+from ottla.registry.serdes.errors import SerdeError
+from ottla.registry.serdes.framing import Frame
+from ottla.registry.serdes.plain_json import avro_from_json
+
+
+class AvroCodec:
+    """Data of one Avro schema: dicts, or what the schema's type is in Python."""
+
+    def __init__(self, text: str, references: Mapping[str, str], options: CodecOptions) -> None:
+        parsed = parse(AVRO, text, references, validate=False)
+        self.record_name = parsed.name
+        self._schema = _resolved(parsed)
+        self._is_bytes = parsed.canonical == '"bytes"'
+        self._reader: Any = None
+        if options.reader_schema is not None:
+            self._reader = _resolved(parse(AVRO, options.reader_schema, references, validate=False))
+
+    def encode(self, data: Any) -> tuple[bytes, bytes]:
+        """Write data; bytes of the schema `bytes` are written as they are, as Confluent does."""
+        if self._is_bytes:
+            return b"", bytes(data)
+        stream = io.BytesIO()
+        try:
+            schemaless_writer(stream, self._schema, data)
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+            raise SerdeError(f"it does not fit the schema {self.record_name}: {_text(error)}") from None
+        return b"", stream.getvalue()
+
+    def from_json(self, data: Any) -> Any:
+        """Return data with the types that JSON lacks: bytes, decimals, times."""
+        return avro_from_json(self._schema, data)
+
+    def decode(self, frame: Frame) -> Any:
+        """Read data into the reader schema, if there is one."""
+        if self._is_bytes:
+            return frame.data
+        stream = io.BytesIO(frame.data)
+        try:
+            found = schemaless_reader(stream, self._schema, self._reader)
+        except Exception as error:  # whatever bytes can make of a decoder
+            raise SerdeError(f"it is not Avro of the schema {self.record_name}: {_text(error)}") from None
+        if stream.read(1):
+            raise SerdeError(f"bytes are left after the Avro data of the schema {self.record_name}")
+        return found
+
+
+def _resolved(parsed: ParsedSchema) -> Any:
+    """Return the schema for fastavro, with all that it refers to within it."""
+    return parse_schema(json.loads(parsed.formatted("resolved")))
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
