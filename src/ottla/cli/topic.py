@@ -20,12 +20,14 @@ from ottla.cli.support.problems import Problem
 from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster, PartitionInfo, TopicInfo
+from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import uuid_text
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidConfig, TopicAlreadyExists
 
 # The output of `ottla topic describe`.
 
+MIN_INSYNC_REPLICAS = TopicConfig.min_insync_replicas.name
 COLUMNS = ("partition", "leader", "replicas", "isr", "start", "end")
 
 
@@ -183,7 +185,11 @@ def create(
             )
         verb = "can be created" if dry_run else "created"
         partition_count = count(created.partition_count, "partition")
-        echo_err(f"{name}: {verb}, {partition_count}, replication factor {created.replication_factor}")
+        minimum = created.configs.get(MIN_INSYNC_REPLICAS)
+        in_sync = f", {MIN_INSYNC_REPLICAS} {minimum}" if minimum and created.replication_factor > 1 else ""
+        echo_err(
+            f"{name}: {verb}, {partition_count}, replication factor {created.replication_factor}{in_sync}"
+        )
 
     session.run(bootstrap, command, topic=name)
 

@@ -110,9 +110,7 @@ def last_stable_offset(log: Log, high_watermark: int) -> int:
 
 
 class LogMaintenance:
-    """Runs the tasks of one log directory; an `async with` service. `settings` may be replaced at any
-    time.
-    """
+    """Runs the tasks of one log directory; an `async with` service."""
 
     def __init__(
         self,
@@ -139,6 +137,10 @@ class LogMaintenance:
         self._clock = clock
         self._high_watermark = high_watermark
         self._stopping = asyncio.Event()
+        self._wake_cleaners = asyncio.Event()
+        self._cleaners: set[int] = set()
+        """The cleaner tasks that run, by number: those below `cleaner_threads`, and others until they end."""
+        self._tasks: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> LogMaintenance:
@@ -155,12 +157,22 @@ class LogMaintenance:
     async def stop(self) -> None:
         """Stop all tasks; a running compaction is cancelled, and what it swapped in stays."""
         self._stopping.set()
+        self._wake_cleaners.set()
         self.cleaner.stop()
         if self._task is not None:
             await self._task
 
+    def change_settings(self, settings: MaintenanceSettings) -> None:
+        """Use other settings from now on: cleaners start, end and wake accordingly."""
+        self.settings = settings
+        self.cleaner.settings = settings.cleaner
+        if self._stopping.is_set():
+            return
+        self._start_cleaners()
+        woken, self._wake_cleaners = self._wake_cleaners, asyncio.Event()
+        woken.set()
+
     async def _run(self) -> None:
-        settings = self.settings
         async with asyncio.TaskGroup() as tasks:
 
             def every(task: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
@@ -172,27 +184,52 @@ class LogMaintenance:
             every(self.expire_producers, lambda: _EXPIRY_CHECK_MS)
             every(self.remove_files, lambda: _TICK_MS)
             every(self.purge_deleted, lambda: _PURGE_MS)
-            if settings.cleaner_enabled:
-                for _ in range(settings.cleaner_threads):
-                    every(self.compact, lambda: self.settings.cleaner_backoff_ms)
+            self._tasks = tasks
+            self._start_cleaners()
+
+    def _start_cleaners(self) -> None:
+        """Start the cleaner tasks that are missing; those that are too many end by themselves."""
+        if self._tasks is None or not self.settings.cleaner_enabled:
+            return
+        for number in range(self.settings.cleaner_threads):
+            if number not in self._cleaners:
+                self._cleaners.add(number)
+                self._tasks.create_task(self._clean(number), name=f"log cleaner {number}")
+
+    async def _clean(self, number: int) -> None:
+        """Compact logs until the cleaner threads are reduced to `number` or fewer, or maintenance stops."""
+        wait_ms = min(self.settings.cleaner_backoff_ms, _FIRST_RUN_MS)
+        while True:
+            await self._wait_for(self._wake_cleaners, wait_ms)
+            if self._stopping.is_set() or number >= self.settings.cleaner_threads:
+                break
+            await self._run_once(self.compact)
+            wait_ms = self.settings.cleaner_backoff_ms
+        self._cleaners.discard(number)
 
     async def _repeat(self, task: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
         """Run `task` repeatedly; it may return the time until its next run."""
         wait_ms = min(interval(), _FIRST_RUN_MS)
-        while not await self._stops_within(wait_ms):
+        while not await self._wait_for(self._stopping, wait_ms):
             wait_ms = interval()
-            if self._directory.storage.offline_reason is not None:
-                continue
-            try:
-                wait_ms = await task() or wait_ms
-            except (KafkaError, OSError) as error:
-                logger.error("%s failed: %s", task.__name__, error)
-            except Exception:
-                logger.exception("%s failed", task.__name__)
+            wait_ms = await self._run_once(task) or wait_ms
 
-    async def _stops_within(self, wait_ms: int) -> bool:
+    async def _run_once(self, task: Callable[[], Awaitable[int | None]]) -> int | None:
+        """Run `task` once, unless the directory is offline; log a failure."""
+        if self._directory.storage.offline_reason is not None:
+            return None
         try:
-            await asyncio.wait_for(self._stopping.wait(), max(wait_ms, 0) / 1000)
+            return await task()
+        except (KafkaError, OSError) as error:
+            logger.error("%s failed: %s", task.__name__, error)
+        except Exception:
+            logger.exception("%s failed", task.__name__)
+        return None
+
+    async def _wait_for(self, event: asyncio.Event, wait_ms: int) -> bool:
+        """Wait for `event`, `wait_ms` at most; return whether it came."""
+        try:
+            await asyncio.wait_for(event.wait(), max(wait_ms, 0) / 1000)
             return True
         except TimeoutError:
             return False
@@ -219,7 +256,6 @@ class LogMaintenance:
 
     async def compact(self) -> None:
         """Compact logs until none is due."""
-        self.cleaner.settings = self.settings.cleaner
         while await self.cleaner.clean_dirtiest():
             pass
 

@@ -39,6 +39,11 @@ class ProducerLimit:
         self._counted_ms: int | None = None
         self._logged_ms: int | None = None
 
+    def change_limit(self, max_producers: int) -> None:
+        """Use another limit from now on; producers that are known already stay."""
+        self.max_producers = max_producers
+        self._room, self._counted_ms = 0, None
+
     def admit(self, producer_id: int) -> None:
         """Make room for a producer that a log does not know; KafkaStorageError if there is none."""
         if self._room <= 0:

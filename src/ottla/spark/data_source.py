@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
 )
 
-from ottla.spark.options import SOURCE, Given
+from ottla.spark.options import INCLUDE_HEADERS, SOURCE, Given
 from ottla.spark.source.columns import COLUMN_TYPES, HEADERS, choose_columns
 from ottla.spark.worker import skip_hypothesis_import
 
@@ -78,7 +78,7 @@ class OttlaSource(DataSource):
     def _columns(self, schema: Any = None) -> tuple[list[str], Deserializer | None]:
         given = Given(self.options, SOURCE)
         available = [name for name in COLUMN_TYPES if name != HEADERS]
-        if given.yes_or_no("includeHeaders", False):
+        if given.value(INCLUDE_HEADERS):
             available.append(HEADERS)
         if not any(given.text(name) for name in VALUE_OPTIONS):
             return choose_columns(given.text("columns"), available), None

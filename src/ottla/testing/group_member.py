@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 
 from kio.schema.errors import ErrorCode
@@ -142,7 +142,3 @@ def check(code: int, also: Iterable[ErrorCode] = ()) -> ErrorCode:
     if known is ErrorCode.none or known in RETRIABLE or known in also:
         return known
     raise error_for(known)
-
-
-MakeMember = Callable[[str, Address, str, str, Ownership], GroupMember]
-"""From name, address, group id, topic and history to a member."""

@@ -42,8 +42,9 @@ from ottla.client.errors import (
     TimedOut,
     TlsFailed,
 )
-from ottla.client.options import ConfigError, Options
 from ottla.client.producer import ProducerOptions
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.options import Options
 from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
 from ottla.wire.address import Address, parse_addresses
@@ -127,7 +128,7 @@ def connection_settings() -> dict[str, str]:
 def _knows(kind: type[Options], key: str) -> bool:
     name = key.replace(".", "_")
     declared = kind.declared()
-    return name in declared or name in kind.REFUSED or any(name in each.also for each in declared.values())
+    return name in declared or name in kind.REFUSED or any(name in each.aliases for each in declared.values())
 
 
 def run(

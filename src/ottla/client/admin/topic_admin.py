@@ -99,6 +99,8 @@ class CreatedTopic:
     topic_id: uuid.UUID | None
     partition_count: int
     replication_factor: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """All of its configs, defaults included; empty where the broker does not say."""
 
 
 class TopicAdmin(ConfigAdmin):
@@ -162,7 +164,7 @@ class TopicAdmin(ConfigAdmin):
             return {
                 each.name: error_for(each.error_code, _creation_error(each, is_lost))
                 if each.error_code
-                else CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
+                else _created(each)
                 for each in response.topics
             }
 
@@ -235,6 +237,13 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             for index, brokers in enumerate(topic.replicas)
         ),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()),
+    )
+
+
+def _created(result: CreatableTopicResult) -> CreatedTopic:
+    configs = {each.name: each.value for each in result.configs or () if each.value is not None}
+    return CreatedTopic(
+        result.name, result.topic_id, result.num_partitions, result.replication_factor, configs
     )
 
 

@@ -53,7 +53,6 @@ class CannotCompact(Exception):
 class CleaningStats:
     """What a job did."""
 
-    records_mapped: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     undecodable_batches: int = 0
@@ -224,7 +223,6 @@ class CompactionJob:
         for record in throttled(records, self._throttle):
             if record.key is not None and record.offset >= first_dirty and not put(record.key, record.offset):
                 return False
-        self.stats.records_mapped += len(records)
         return True
 
     def _copy_segment(self, segment: Segment, cleaned: Segment, *, is_last: bool) -> bool:

@@ -31,6 +31,8 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError
 logger = logging.getLogger(__name__)
 
 _YIELD_S = 0.0002
+_LONGEST_PAUSE_S = 1.0
+"""How soon a change of log.cleaner.io.max.bytes.per.second is noticed by a cleaner that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +52,11 @@ class CleaningStopped(Exception):
 class Throttle:
     """Limits the copying thread, which calls it after every batch."""
 
-    def __init__(self, clock: Clock, stopping: Event, max_bytes_per_second: float) -> None:
+    def __init__(self, clock: Clock, stopping: Event, max_bytes_per_second: Callable[[], float]) -> None:
         self._clock = clock
         self._stopping = stopping
-        self._rate = max_bytes_per_second / 1000
+        self._max_bytes_per_second = max_bytes_per_second
+        self._rate = max_bytes_per_second()
         self._started_ms = self._last_ms = clock.mono_ms()
         self._bytes = 0
 
@@ -63,10 +66,23 @@ class Throttle:
         now_ms = self._clock.mono_ms()
         if now_ms == self._last_ms:
             return
-        ahead_ms = self._bytes / self._rate - (now_ms - self._started_ms)
-        if self._stopping.wait(max(_YIELD_S, ahead_ms / 1000)):
-            raise CleaningStopped
+        ahead_s = self._ahead_s()
+        while ahead_s > _LONGEST_PAUSE_S:
+            self._pause(_LONGEST_PAUSE_S)
+            ahead_s = self._ahead_s()
+        self._pause(max(_YIELD_S, ahead_s))
         self._last_ms = self._clock.mono_ms()
+
+    def _ahead_s(self) -> float:
+        """Return how long to pause to keep to the rate, which may have changed since the last call."""
+        rate, now_ms = self._max_bytes_per_second(), self._clock.mono_ms()
+        if rate != self._rate:
+            self._rate, self._started_ms, self._bytes = rate, now_ms, 0
+        return self._bytes / rate - (now_ms - self._started_ms) / 1000
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise CleaningStopped
 
 
 class LogCleaner:
@@ -170,7 +186,7 @@ class LogCleaner:
             now_ms=self._clock.wall_ms(),
             map_bytes=settings.dedupe_buffer_bytes,
             load_factor=settings.load_factor,
-            throttle=Throttle(self._clock, self._stopping, settings.max_bytes_per_second),
+            throttle=Throttle(self._clock, self._stopping, lambda: self.settings.max_bytes_per_second),
         )
         await asyncio.to_thread(job.prepare)
         for group in list(job.groups()):

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
-SOURCE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 REASON, SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET = (
     "ottla.error",

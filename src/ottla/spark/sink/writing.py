@@ -12,7 +12,14 @@ from ottla.client.producer.options import ProducerOptions
 from ottla.common.clock import SystemClock
 from ottla.spark.cluster_session import cluster_session
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import SINK, Given
+from ottla.spark.options import (
+    DELIVERY_GUARANTEE,
+    EXACTLY_ONCE,
+    INCLUDE_HEADERS,
+    INCLUDE_TIMESTAMP,
+    SINK,
+    Given,
+)
 from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import decision_log
 from ottla.spark.sink.decisions import MAIN, Prepared, SinkKey, is_decided
@@ -24,7 +31,6 @@ from ottla.spark.worker import TaskInfo, freeze_modules
 
 # The options of the sink.
 
-EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 TRANSACTION_TIMEOUT_MS = 15 * 60_000
 
 
@@ -54,10 +60,10 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         topic=given.text("topic"),
         producer=given.client(ProducerOptions, **fixed),
-        is_exactly_once=given.choice("deliveryGuarantee", EXACTLY_ONCE, AT_LEAST_ONCE) == EXACTLY_ONCE,
+        is_exactly_once=given.value(DELIVERY_GUARANTEE) == EXACTLY_ONCE,
         sink=sink,
-        with_headers=given.yes_or_no("includeHeaders", True),
-        with_timestamp=given.yes_or_no("includeTimestamp", False),
+        with_headers=given.value(INCLUDE_HEADERS) is not False,
+        with_timestamp=given.value(INCLUDE_TIMESTAMP),
         serialize=read_serialize_options(given),
     )
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import Given
+from ottla.spark.options import BAD_RECORDS, DESERIALIZE, JSON, REGISTRY, Given
 from ottla.spark.source.schema_registry import latest_avro, registry_decoder
 
 # The columns of an Avro record, in SQL types.
@@ -80,7 +80,6 @@ def _type(schema: Any, named: dict[str, Any]) -> str:
     return _type(kind, named)
 
 
-JSON, AVRO, REGISTRY = "json", "avro", "registry"
 ERROR = "error"
 HEADERS = "headers"
 PLACE = ("topic", "partition", "offset")
@@ -231,8 +230,8 @@ def read_deserializer(given: Given) -> Deserializer:
         for name in ("valueSchema", "schemaRegistryUrl", "badRecords"):
             if given.text(name) is not None:
                 raise WrongOption(name, "needs the option deserialize")
-    kind = given.choice("deserialize", JSON, AVRO, REGISTRY)
-    keeps_bad = given.choice("badRecords", "fail", "keep") == "keep"
+    kind = given.value(DESERIALIZE) or JSON
+    keeps_bad = given.value(BAD_RECORDS) == "keep"
     schema = given.text("valueSchema")
     url = given.text("schemaRegistryUrl") or ""
     types, avro_schema = _types(kind, schema, url, given)

@@ -16,9 +16,6 @@ from ottla.spark.source.range_reader import Piece, RangeReader
 from ottla.spark.source.topic_watch import TopicWatch
 from ottla.spark.worker import freeze_modules
 
-PREFETCH = 1
-"""How many responses are prefetched while the previous one is converted."""
-
 
 def read_ranges(
     ranges: Sequence[OffsetRange],

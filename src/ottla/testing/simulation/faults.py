@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.broker.stores import network_limits
+from ottla.broker.settings import network_limits
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.testing.simulation.client import PORT, SimClient

@@ -44,9 +44,6 @@ class Restarts:
         self.failures = 0
 
 
-MAX_REPORTS = 100
-"""The number of reports that Spark keeps; of more batches between two polls, the oldest are missed."""
-
 LAG_EVERY_MS, LAG_AFTER_BATCH_MS = 2_000, 500
 
 MeasureLag = Callable[[dict[tuple[str, int], int]], int | None]

@@ -13,15 +13,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.spark.pipelines.problems import PipelineProblem
 
-ROOT_VARIABLE = "OTTLA_PIPELINES"
-DEFAULT_ROOT = "ottla-pipelines"
 CURRENT = "current"
 
 
@@ -103,11 +100,6 @@ def open_storage(root: Path, name: str, folder: Path, declared: str = "") -> Sto
         )
     path = Path(rest if separator else declared.removeprefix("file:"))
     return Storage(home, path if path.is_absolute() else (folder / path).absolute())
-
-
-def default_root() -> Path:
-    """Return the root of all pipelines: $OTTLA_PIPELINES, else ./ottla-pipelines."""
-    return Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
 
 
 def write_atomically(file: Path, text: str) -> None:

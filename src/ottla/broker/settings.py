@@ -1,4 +1,8 @@
-"""Which metadata store the configuration asks for."""
+"""What each part of the broker takes from the configuration: network limits, log maintenance, the store.
+
+The parts declare settings classes of their own, below `common.config`; here they are filled in. `*_KEYS` are
+the dynamic keys of each: the broker subscribes to them, so that a change builds the settings anew.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,15 @@ from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import MetadataStore
 from ottla.network.limits import NetworkLimits
 
-# The configuration as each part of the broker takes it.
+NETWORK_KEYS = (BrokerConfig.max_connections, BrokerConfig.max_connections_per_ip)
+MAINTENANCE_KEYS = (
+    BrokerConfig.producer_id_expiration_ms,
+    BrokerConfig.log_cleaner_threads,
+    BrokerConfig.log_cleaner_backoff_ms,
+    BrokerConfig.log_cleaner_dedupe_buffer_size,
+    BrokerConfig.log_cleaner_io_buffer_load_factor,
+    BrokerConfig.log_cleaner_io_max_bytes_per_second,
+)
 
 OTHER_DESCRIPTORS = 64
 """For what is neither a log file nor a client's connection: listeners, ZooKeeper, connections to brokers."""
@@ -58,7 +70,7 @@ def connection_places(descriptors: int, *, is_alone: bool) -> tuple[int, int]:
     return places - reserve, reserve
 
 
-def janitor_settings(config: BrokerConfig) -> MaintenanceSettings:
+def maintenance_settings(config: BrokerConfig) -> MaintenanceSettings:
     """Return the share of the log's background work."""
     threads = max(1, config.log_cleaner_threads)
     return MaintenanceSettings(
