@@ -133,7 +133,7 @@ def recover(
         if segment.size_bytes:
             if 0 <= end < segment.base_offset:
                 path, last = segment.files.path(LOG), segment.base_offset - 1
-                logger.warning("%s: offsets %d to %d before this segment are missing", path, end, last)
+                logger.warning("%s: offsets %d to %d are missing before this segment", path, end, last)
                 holes.append(Hole(end, segment.base_offset))
             end = segment.next_offset
         if is_cut:
