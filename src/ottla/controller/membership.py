@@ -198,4 +198,4 @@ class Membership:
         try:
             await self._store.resign(session)
         except MetadataError:
-            pass  # whoever lost the session cannot be in office
+            pass  # without a session this broker is not the controller

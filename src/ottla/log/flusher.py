@@ -84,4 +84,4 @@ class Flusher:
             done.set_result(None)
         else:
             done.set_exception(KafkaStorageError(f"flushing {log.path}: {error}"))
-            done.exception()  # whoever waits has it; nobody may be waiting
+            done.exception()  # waiters have it; without waiters, it must not be reported as never retrieved

@@ -336,7 +336,7 @@ class MemoryStore:
         except BaseException:
             elected.cancel()
             if self.server.cut_until(self.node_id) is None:
-                self.server.resign(session)  # nobody is there to take office
+                self.server.resign(session)  # the candidate is gone
             raise
 
     async def resign(self, session: Session) -> None:

@@ -11,5 +11,5 @@ Reading order:
     limits             the configured limits, and the network's counters
     peer_log           rate-limited log lines about peers
 
-Nothing here knows what a request means. The other direction, connections that this broker opens, is wire/.
+Nothing here knows what a request means.
 """

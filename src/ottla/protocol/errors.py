@@ -37,7 +37,7 @@ class KafkaError(Exception):
 
 
 class UnknownServerError(KafkaError, code=ErrorCode.unknown_server_error):
-    """A bug of ours."""
+    """An internal error of the broker."""
 
 
 class OffsetOutOfRange(KafkaError, code=ErrorCode.offset_out_of_range):
@@ -45,7 +45,7 @@ class OffsetOutOfRange(KafkaError, code=ErrorCode.offset_out_of_range):
 
 
 class CorruptMessage(KafkaError, code=ErrorCode.corrupt_message):
-    """A batch fails its checksum, or its lengths lie."""
+    """A batch fails its checksum, or its lengths are wrong."""
 
 
 class UnknownTopicOrPartition(KafkaError, code=ErrorCode.unknown_topic_or_partition):
@@ -53,7 +53,7 @@ class UnknownTopicOrPartition(KafkaError, code=ErrorCode.unknown_topic_or_partit
 
 
 class InvalidFetchSize(KafkaError, code=ErrorCode.invalid_fetch_size):
-    """A fetch asked for a nonsensical size."""
+    """A fetch requested an invalid size."""
 
 
 class LeaderNotAvailable(KafkaError, code=ErrorCode.leader_not_available):
@@ -89,11 +89,11 @@ class NetworkException(KafkaError, code=ErrorCode.network_exception):
 
 
 class CoordinatorLoadInProgress(KafkaError, code=ErrorCode.coordinator_load_in_progress):
-    """The coordinator reads its partition; it answers soon."""
+    """The coordinator is loading its partition; retry soon."""
 
 
 class CoordinatorNotAvailable(KafkaError, code=ErrorCode.coordinator_not_available):
-    """The coordinator is not there yet."""
+    """The coordinator is not available yet."""
 
 
 class NotCoordinator(KafkaError, code=ErrorCode.not_coordinator):
@@ -113,7 +113,7 @@ class InvalidRequiredAcks(KafkaError, code=ErrorCode.invalid_required_acks):
 
 
 class IllegalGeneration(KafkaError, code=ErrorCode.illegal_generation):
-    """The group has moved on to another generation."""
+    """The group has another generation."""
 
 
 class InconsistentGroupProtocol(KafkaError, code=ErrorCode.inconsistent_group_protocol):
@@ -125,7 +125,7 @@ class InvalidGroupId(KafkaError, code=ErrorCode.invalid_group_id):
 
 
 class UnknownMemberId(KafkaError, code=ErrorCode.unknown_member_id):
-    """The group has no such member (any more); it joins anew."""
+    """The group does not have this member (any more); it must join again."""
 
 
 class InvalidSessionTimeout(KafkaError, code=ErrorCode.invalid_session_timeout):
@@ -133,7 +133,7 @@ class InvalidSessionTimeout(KafkaError, code=ErrorCode.invalid_session_timeout):
 
 
 class RebalanceInProgress(KafkaError, code=ErrorCode.rebalance_in_progress):
-    """The group rebalances; its members are to join again."""
+    """The group is rebalancing; its members must join again."""
 
 
 class NotEnoughReplicas(KafkaError, code=ErrorCode.not_enough_replicas):
@@ -205,7 +205,7 @@ class InvalidTxnState(KafkaError, code=ErrorCode.invalid_txn_state):
 
 
 class InvalidProducerIdMapping(KafkaError, code=ErrorCode.invalid_producer_id_mapping):
-    """The producer id is not the one that the transactional id has now, or nobody has it."""
+    """The producer id is not the one of the transactional id, or is not assigned."""
 
 
 class InvalidTransactionTimeout(KafkaError, code=ErrorCode.invalid_transaction_timeout):
@@ -253,11 +253,11 @@ class UnknownProducerId(KafkaError, code=ErrorCode.unknown_producer_id):
 
 
 class FetchSessionIdNotFound(KafkaError, code=ErrorCode.fetch_session_id_not_found):
-    """The fetch session is gone; the client starts a new one."""
+    """The fetch session does not exist any more; the client starts a new one."""
 
 
 class InvalidFetchSessionEpoch(KafkaError, code=ErrorCode.invalid_fetch_session_epoch):
-    """The fetch session and the client have lost step; the client starts a new one."""
+    """The fetch session is out of sync with the client, which starts a new one."""
 
 
 class TopicDeletionDisabled(KafkaError, code=ErrorCode.topic_deletion_disabled):
@@ -273,7 +273,7 @@ class UnknownLeaderEpoch(KafkaError, code=ErrorCode.unknown_leader_epoch):
 
 
 class OffsetNotAvailable(KafkaError, code=ErrorCode.offset_not_available):
-    """A new leader does not know yet how far the partition is committed."""
+    """A new leader does not know its high watermark yet."""
 
 
 class UnsupportedCompressionType(KafkaError, code=ErrorCode.unsupported_compression_type):
@@ -341,7 +341,7 @@ class ThrottlingQuotaExceeded(KafkaError, code=ErrorCode.throttling_quota_exceed
 
 
 class InvalidUpdateVersion(KafkaError, code=ErrorCode.invalid_update_version):
-    """The partition has changed since the leader looked."""
+    """The partition has changed since the leader read it."""
 
 
 class UnknownTopicId(KafkaError, code=ErrorCode.unknown_topic_id):
@@ -377,7 +377,7 @@ class UnsupportedEndpointType(KafkaError, code=ErrorCode.unsupported_endpoint_ty
 
 
 class FencedMemberEpoch(KafkaError, code=ErrorCode.fenced_member_epoch):
-    """The member's epoch is not the one that the coordinator knows; it has to give up all and join again."""
+    """The member's epoch is not the coordinator's; it must give up its partitions and join again."""
 
 
 class UnreleasedInstanceId(KafkaError, code=ErrorCode.unreleased_instance_id):
@@ -389,15 +389,15 @@ class UnsupportedAssignor(KafkaError, code=ErrorCode.unsupported_assignor):
 
 
 class StaleMemberEpoch(KafkaError, code=ErrorCode.stale_member_epoch):
-    """The member's epoch has changed; it has to learn the new one by a heartbeat, and try again."""
+    """The member's epoch has changed; it gets the new one with a heartbeat, and retries."""
 
 
 class TransactionAbortable(KafkaError, code=ErrorCode.transaction_abortable):
-    """The transaction cannot go on; the producer may abort it and begin another."""
+    """The transaction cannot continue; the producer may abort it and begin another."""
 
 
 class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expression):
-    """The regular expression cannot be understood, or would cost too much."""
+    """The regular expression is invalid, or too expensive."""
 
 
 HEAD = """# Errors

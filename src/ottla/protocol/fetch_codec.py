@@ -151,38 +151,38 @@ class FetchRequest(NamedTuple):
     cluster_id: str | None
 
 
-def decode_fetch_request(frame: memoryview, at: int, version: int) -> FetchRequest:
+def decode_fetch_request(frame: memoryview, position: int, version: int) -> FetchRequest:
     """Return the request whose body starts at the position; raise InvalidRequest if it is malformed."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
     try:
-        return _read_request(frame, at, version)[0]
+        return _read_request(frame, position, version)[0]
     except (IndexError, error):
         raise truncated() from None
 
 
-def _read_request(frame: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
+def _read_request(frame: memoryview, position: int, version: int) -> tuple[FetchRequest, int]:
     flexible = version >= FLEXIBLE_FROM
     replica_id, replica_epoch, session_id, session_epoch = -1, -1, 0, -1
     if version < REPLICA_STATE_FROM:
-        (replica_id,) = _INT32.unpack_from(frame, at)
-        at += 4
-    max_wait_ms, min_bytes, max_bytes, isolation_level = _LIMITS.unpack_from(frame, at)
-    at += 13
+        (replica_id,) = _INT32.unpack_from(frame, position)
+        position += 4
+    max_wait_ms, min_bytes, max_bytes, isolation_level = _LIMITS.unpack_from(frame, position)
+    position += 13
     if version >= SESSIONS_FROM:
-        session_id, session_epoch = _SESSION.unpack_from(frame, at)
-        at += 8
-    topics, allowed, at = _read_topics(frame, at, version)
+        session_id, session_epoch = _SESSION.unpack_from(frame, position)
+        position += 8
+    topics, allowed, position = _read_topics(frame, position, version)
     forgotten: list[ForgottenTopic] = []
     if version >= SESSIONS_FROM:
-        forgotten, at = _read_forgotten(frame, at, version, allowed)
+        forgotten, position = _read_forgotten(frame, position, version, allowed)
     rack_id, cluster_id = "", None
     if version >= RACKS_FROM:
-        rack_id, at = read_compact_string(frame, at) if flexible else read_string(frame, at)
+        rack_id, position = read_compact_string(frame, position) if flexible else read_string(frame, position)
     if flexible:
-        if frame[at] == 0:
-            at += 1
+        if frame[position] == 0:
+            position += 1
         else:
-            cluster_id, state, at = _read_tags(frame, at, version >= REPLICA_STATE_FROM)
+            cluster_id, state, position = _read_tags(frame, position, version >= REPLICA_STATE_FROM)
             if state is not None:
                 replica_id, replica_epoch = state
     return (
@@ -200,35 +200,39 @@ def _read_request(frame: memoryview, at: int, version: int) -> tuple[FetchReques
             rack_id,
             cluster_id,
         ),
-        at,
+        position,
     )
 
 
-def _read_topics(frame: memoryview, at: int, version: int) -> tuple[list[FetchTopic], int, int]:
+def _read_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], int, int]:
     """Return the topics, how many elements are still allowed, and the position."""
     flexible, has_ids = version >= FLEXIBLE_FROM, version >= TOPIC_IDS_FROM
     smallest_partition = 33 if flexible else 16
     allowed = MAX_REQUEST_ELEMENTS
-    topic_count, at = read_count(frame, at, flexible, _smallest_topic(version), allowed // TOPIC_WEIGHT)
+    topic_count, position = read_count(
+        frame, position, flexible, _smallest_topic(version), allowed // TOPIC_WEIGHT
+    )
     allowed -= topic_count * TOPIC_WEIGHT
     topics = []
     for _ in range(topic_count):
-        name, topic_id, at = read_topic_key(frame, at, flexible, has_ids)
-        count, at = read_count(frame, at, flexible, smallest_partition, allowed)
+        name, topic_id, position = read_topic_key(frame, position, flexible, has_ids)
+        count, position = read_count(frame, position, flexible, smallest_partition, allowed)
         allowed -= count
         partitions = []
         for _ in range(count):
             if flexible:
-                partitions.append(FetchPartition._make(_PARTITION_V12.unpack_from(frame, at)))
-                at += 32
-                at, allowed = (at + 1, allowed) if frame[at] == 0 else skip_tags(frame, at, allowed)
+                partitions.append(FetchPartition._make(_PARTITION_V12.unpack_from(frame, position)))
+                position += 32
+                position, allowed = (
+                    (position + 1, allowed) if frame[position] == 0 else skip_tags(frame, position, allowed)
+                )
             else:
-                partition, at = _read_old_partition(frame, at, version)
+                partition, position = _read_old_partition(frame, position, version)
                 partitions.append(partition)
         if flexible:
-            at, allowed = skip_tags(frame, at, allowed)
+            position, allowed = skip_tags(frame, position, allowed)
         topics.append(FetchTopic(name, topic_id, partitions))
-    return topics, allowed, at
+    return topics, allowed, position
 
 
 def _smallest_topic(version: int) -> int:
@@ -237,56 +241,60 @@ def _smallest_topic(version: int) -> int:
     return 18 if version >= TOPIC_IDS_FROM else 3
 
 
-def _read_old_partition(frame: memoryview, at: int, version: int) -> tuple[FetchPartition, int]:
+def _read_old_partition(frame: memoryview, position: int, version: int) -> tuple[FetchPartition, int]:
     epoch, log_start = -1, -1
     if version >= LEADER_EPOCHS_FROM:
-        index, epoch, offset, log_start, max_bytes = _PARTITION_V9.unpack_from(frame, at)
-        at += 28
+        index, epoch, offset, log_start, max_bytes = _PARTITION_V9.unpack_from(frame, position)
+        position += 28
     elif version >= LOG_START_FROM:
-        index, offset, log_start, max_bytes = _PARTITION_V5.unpack_from(frame, at)
-        at += 24
+        index, offset, log_start, max_bytes = _PARTITION_V5.unpack_from(frame, position)
+        position += 24
     else:
-        index, offset, max_bytes = _PARTITION_V4.unpack_from(frame, at)
-        at += 16
-    return FetchPartition(index, epoch, offset, -1, log_start, max_bytes), at
+        index, offset, max_bytes = _PARTITION_V4.unpack_from(frame, position)
+        position += 16
+    return FetchPartition(index, epoch, offset, -1, log_start, max_bytes), position
 
 
 def _read_forgotten(
-    frame: memoryview, at: int, version: int, allowed: int
+    frame: memoryview, position: int, version: int, allowed: int
 ) -> tuple[list[ForgottenTopic], int]:
     flexible, has_ids = version >= FLEXIBLE_FROM, version >= TOPIC_IDS_FROM
-    topic_count, at = read_count(frame, at, flexible, _smallest_topic(version), allowed // TOPIC_WEIGHT)
+    topic_count, position = read_count(
+        frame, position, flexible, _smallest_topic(version), allowed // TOPIC_WEIGHT
+    )
     allowed -= topic_count * TOPIC_WEIGHT
     topics = []
     for _ in range(topic_count):
-        name, topic_id, at = read_topic_key(frame, at, flexible, has_ids)
-        count, at = read_count(frame, at, flexible, 4, allowed)
+        name, topic_id, position = read_topic_key(frame, position, flexible, has_ids)
+        count, position = read_count(frame, position, flexible, 4, allowed)
         allowed -= count
-        partitions = unpack_from(f">{count}i", frame, at)
-        at += 4 * count
+        partitions = unpack_from(f">{count}i", frame, position)
+        position += 4 * count
         if flexible:
-            at, allowed = skip_tags(frame, at, allowed)
+            position, allowed = skip_tags(frame, position, allowed)
         topics.append(ForgottenTopic(name, topic_id, partitions))
-    return topics, at
+    return topics, position
 
 
-def _read_tags(frame: memoryview, at: int, has_state: bool) -> tuple[str | None, tuple[int, int] | None, int]:
+def _read_tags(
+    frame: memoryview, position: int, has_state: bool
+) -> tuple[str | None, tuple[int, int] | None, int]:
     """Return the cluster id, the (id, epoch) of the replica, and the position."""
     cluster_id: str | None = None
     state: tuple[int, int] | None = None
-    count, at = read_tag_count(frame, at)
+    count, position = read_tag_count(frame, position)
     for _ in range(count):
-        tag, at, end = read_tag(frame, at)
+        tag, position, end = read_tag(frame, position)
         if tag == 0:
-            cluster_id, at = read_compact_nullable_string(frame, at)
+            cluster_id, position = read_compact_nullable_string(frame, position)
         elif tag == 1 and has_state:
-            state = _REPLICA_STATE.unpack_from(frame, at)
-            at = skip_tagged_fields(frame, at + 12)
+            state = _REPLICA_STATE.unpack_from(frame, position)
+            position = skip_tagged_fields(frame, position + 12)
         else:
-            at = end
-        if at != end:
+            position = end
+        if position != end:
             raise InvalidRequest(f"the tagged field {tag} lies about its size")
-    return cluster_id, state, at
+    return cluster_id, state, position
 
 
 class FetchPartitionResult(NamedTuple):

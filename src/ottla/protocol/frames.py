@@ -110,16 +110,16 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     flexible_from = FIRST_FLEXIBLE_VERSION.get(api_key)
     if flexible_from is None or version < 0:
         raise InvalidRequest(f"there is no API {api_key} in version {version}")
-    at = _FIXED_BYTES
+    position = _FIXED_BYTES
     client_id = None
     if size >= 0:
-        client_id = read_text(frame, at, size)
-        at += size
+        client_id = read_text(frame, position, size)
+        position += size
     elif size != -1:
         raise InvalidRequest(f"the client id has length {size}")
     if version >= flexible_from:
-        at = skip_tagged_fields(frame, at)
-    return RequestHeader(api_key, version, correlation_id, client_id), at
+        position = skip_tagged_fields(frame, position)
+    return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
 def encode_request_header(header: RequestHeader) -> bytes:

@@ -59,37 +59,39 @@ def check_version(version: int, first: int, last: int) -> None:
         raise UnsupportedVersion(f"version {version} is not served, only {first} to {last}")
 
 
-def read_count(frame: memoryview, at: int, flexible: bool, smallest: int, allowed: int) -> tuple[int, int]:
+def read_count(
+    frame: memoryview, position: int, flexible: bool, smallest: int, allowed: int
+) -> tuple[int, int]:
     """Read the number of elements; they must fit into the frame and be no more than `allowed`."""
     if flexible:
-        count = frame[at] - 1
+        count = frame[position] - 1
         if count < 0x7F:
-            at += 1
+            position += 1
         else:
-            count, at = read_uvarint(frame, at)
+            count, position = read_uvarint(frame, position)
             count -= 1
     else:
-        (count,) = _INT32.unpack_from(frame, at)
-        at += 4
+        (count,) = _INT32.unpack_from(frame, position)
+        position += 4
     if count < 0:
         raise InvalidRequest("an array is null that may not be")
-    if count * smallest > len(frame) - at:
+    if count * smallest > len(frame) - position:
         raise InvalidRequest(f"{count} elements cannot fit into the rest of the message")
     if count > allowed:
         raise _too_many()
-    return count, at
+    return count, position
 
 
-def skip_tags(frame: memoryview, at: int, allowed: int) -> tuple[int, int]:
+def skip_tags(frame: memoryview, position: int, allowed: int) -> tuple[int, int]:
     """Return the position after a section of tagged fields, and the number of elements that are still
     allowed.
     """
-    count, at = read_tag_count(frame, at)
+    count, position = read_tag_count(frame, position)
     if count > allowed:
         raise _too_many()
     for _ in range(count):
-        _, _, at = read_tag(frame, at)
-    return at, allowed - count
+        _, _, position = read_tag(frame, position)
+    return position, allowed - count
 
 
 def _too_many() -> InvalidRequest:
@@ -105,16 +107,16 @@ def uuid_of(raw: bytes) -> UUID:
 
 
 def read_topic_key(
-    frame: memoryview, at: int, flexible: bool, has_id: bool
+    frame: memoryview, position: int, flexible: bool, has_id: bool
 ) -> tuple[str | None, UUID | None, int]:
     """Read a topic's name or id; return both, one of them None, and the position after it."""
     if has_id:
-        end = at + 16
+        end = position + 16
         if end > len(frame):
             raise truncated()
-        return None, uuid_of(bytes(frame[at:end])), end
-    name, at = read_compact_string(frame, at) if flexible else read_string(frame, at)
-    return name, None, at
+        return None, uuid_of(bytes(frame[position:end])), end
+    name, position = read_compact_string(frame, position) if flexible else read_string(frame, position)
+    return name, None, position
 
 
 @lru_cache(maxsize=4096)
@@ -153,12 +155,12 @@ def encode_endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:
     return b"\x01" + encode_tag(0, bytes(value))
 
 
-def read_endpoints_section(frame: memoryview, at: int) -> list[NodeEndpoint]:
+def read_endpoints_section(frame: memoryview, position: int) -> list[NodeEndpoint]:
     """Return the node endpoints in the tagged fields at the end of a response."""
     endpoints = []
-    tags, at = read_tag_count(frame, at)
+    tags, position = read_tag_count(frame, position)
     for _ in range(tags):
-        tag, start, at = read_tag(frame, at)
+        tag, start, position = read_tag(frame, position)
         if tag != 0:
             continue
         count, start = read_count(frame, start, True, 11, MAX_REQUEST_ELEMENTS)
@@ -172,14 +174,14 @@ def read_endpoints_section(frame: memoryview, at: int) -> list[NodeEndpoint]:
     return endpoints
 
 
-def read_leader_section(frame: memoryview, at: int, leader_tag: int) -> tuple[Leader | None, int]:
+def read_leader_section(frame: memoryview, position: int, leader_tag: int) -> tuple[Leader | None, int]:
     """Return the current_leader in the tagged fields at the end of a partition, and where they end."""
-    if frame[at] == 0:
-        return None, at + 1
+    if frame[position] == 0:
+        return None, position + 1
     leader = None
-    count, at = read_tag_count(frame, at)
+    count, position = read_tag_count(frame, position)
     for _ in range(count):
-        tag, start, at = read_tag(frame, at)
+        tag, start, position = read_tag(frame, position)
         if tag == leader_tag:
             leader = Leader(*_TWO_INT32.unpack_from(frame, start))
-    return leader, at
+    return leader, position

@@ -30,137 +30,137 @@ def truncated() -> InvalidRequest:
     return InvalidRequest("the message ends in the middle of a field")
 
 
-def read_int16(buffer: Buffer, at: int) -> tuple[int, int]:
+def read_int16(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read a big-endian int16."""
     try:
-        return _INT16.unpack_from(buffer, at)[0], at + 2
+        return _INT16.unpack_from(buffer, position)[0], position + 2
     except error:
         raise truncated() from None
 
 
-def read_int32(buffer: Buffer, at: int) -> tuple[int, int]:
+def read_int32(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read a big-endian int32."""
     try:
-        return _INT32.unpack_from(buffer, at)[0], at + 4
+        return _INT32.unpack_from(buffer, position)[0], position + 4
     except error:
         raise truncated() from None
 
 
-def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits."""
     try:
-        byte = buffer[at]
+        byte = buffer[position]
         if byte < 0x80:
-            return byte, at + 1
+            return byte, position + 1
         value = byte & 0x7F
         for shift in (7, 14, 21, 28):
-            at += 1
-            byte = buffer[at]
+            position += 1
+            byte = buffer[position]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if value > 0xFFFFFFFF:
                     break
-                return value, at + 1
+                return value, position + 1
     except IndexError:
         raise truncated() from None
     raise InvalidRequest("a varint has more than 32 bits")
 
 
-def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read a zig-zag varint of at most 32 bits."""
-    value, at = read_uvarint(buffer, at)
-    return (value >> 1) ^ -(value & 1), at
+    value, position = read_uvarint(buffer, position)
+    return (value >> 1) ^ -(value & 1), position
 
 
-def read_varlong(buffer: Buffer, at: int) -> tuple[int, int]:
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read a zig-zag varint of at most 64 bits."""
     value = 0
     try:
         for shift in range(0, 70, 7):
-            byte = buffer[at]
-            at += 1
+            byte = buffer[position]
+            position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if value > 0xFFFFFFFFFFFFFFFF:
                     break
-                return (value >> 1) ^ -(value & 1), at
+                return (value >> 1) ^ -(value & 1), position
     except IndexError:
         raise truncated() from None
     raise InvalidRequest("a varlong has more than 64 bits")
 
 
-def read_text(buffer: Buffer, at: int, size: int) -> str:
+def read_text(buffer: Buffer, position: int, size: int) -> str:
     """Return `size` bytes at the position as text; they must be complete and UTF-8."""
-    end = at + size
+    end = position + size
     if end > len(buffer):
         raise truncated()
     try:
-        return str(buffer[at:end], "utf-8")
+        return str(buffer[position:end], "utf-8")
     except UnicodeDecodeError:
         raise InvalidRequest("a string is not UTF-8") from None
 
 
-def read_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
     """Read a string with an int16 length, -1 for null."""
-    size, at = read_int16(buffer, at)
+    size, position = read_int16(buffer, position)
     if size < 0:
         if size != -1:
             raise InvalidRequest(f"a string has length {size}")
-        return None, at
-    return read_text(buffer, at, size), at + size
+        return None, position
+    return read_text(buffer, position, size), position + size
 
 
-def read_string(buffer: Buffer, at: int) -> tuple[str, int]:
+def read_string(buffer: Buffer, position: int) -> tuple[str, int]:
     """Read a string with an int16 length."""
-    value, at = read_nullable_string(buffer, at)
+    value, position = read_nullable_string(buffer, position)
     if value is None:
         raise InvalidRequest("a string is null that may not be")
-    return value, at
+    return value, position
 
 
-def read_compact_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+def read_compact_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
     """Read a string whose length + 1 is a uvarint, 0 for null."""
-    size, at = read_uvarint(buffer, at)
+    size, position = read_uvarint(buffer, position)
     if size == 0:
-        return None, at
+        return None, position
     size -= 1
-    return read_text(buffer, at, size), at + size
+    return read_text(buffer, position, size), position + size
 
 
-def read_compact_string(buffer: Buffer, at: int) -> tuple[str, int]:
+def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
     """Read a string whose length + 1 is a uvarint."""
-    value, at = read_compact_nullable_string(buffer, at)
+    value, position = read_compact_nullable_string(buffer, position)
     if value is None:
         raise InvalidRequest("a string is null that may not be")
-    return value, at
+    return value, position
 
 
-def read_tag_count(buffer: Buffer, at: int) -> tuple[int, int]:
+def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read the number of tagged fields; reject more than MAX_TAGGED_FIELDS."""
-    count, at = read_uvarint(buffer, at)
+    count, position = read_uvarint(buffer, position)
     if count > MAX_TAGGED_FIELDS:
         raise InvalidRequest(f"{count} tagged fields in one struct; {MAX_TAGGED_FIELDS} are allowed")
-    return count, at
+    return count, position
 
 
-def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
+def read_tag(buffer: Buffer, position: int) -> tuple[int, int, int]:
     """Read the head of a tagged field; return its tag, and where its value starts and ends."""
-    tag, at = read_uvarint(buffer, at)
-    size, at = read_uvarint(buffer, at)
-    end = at + size
+    tag, position = read_uvarint(buffer, position)
+    size, position = read_uvarint(buffer, position)
+    end = position + size
     if end > len(buffer):
         raise truncated()
-    return tag, at, end
+    return tag, position, end
 
 
-def skip_tagged_fields(buffer: Buffer, at: int) -> int:
+def skip_tagged_fields(buffer: Buffer, position: int) -> int:
     """Return the position after a section of tagged fields."""
-    if at < len(buffer) and buffer[at] == 0:  # as a rule there are none
-        return at + 1
-    count, at = read_tag_count(buffer, at)
+    if position < len(buffer) and buffer[position] == 0:  # as a rule there are none
+        return position + 1
+    count, position = read_tag_count(buffer, position)
     for _ in range(count):
-        _, _, at = read_tag(buffer, at)
-    return at
+        _, _, position = read_tag(buffer, position)
+    return position
 
 
 _SMALL_UVARINTS = tuple(bytes((n,)) if n < 0x80 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1024))

@@ -106,71 +106,75 @@ class ProduceTopicResult(NamedTuple):
     partitions: Sequence[ProducePartitionResult]
 
 
-def decode_produce_request(frame: memoryview, at: int, version: int) -> ProduceRequest:
+def decode_produce_request(frame: memoryview, position: int, version: int) -> ProduceRequest:
     """Return the request whose body starts at the position; raise InvalidRequest if it is malformed."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
     flexible = version >= FLEXIBLE_FROM
     try:
-        return _read_request(frame, at, flexible, version >= TOPIC_IDS_FROM)[0]
+        return _read_request(frame, position, flexible, version >= TOPIC_IDS_FROM)[0]
     except (IndexError, error):
         raise truncated() from None
 
 
-def _read_request(frame: memoryview, at: int, flexible: bool, has_ids: bool) -> tuple[ProduceRequest, int]:
+def _read_request(
+    frame: memoryview, position: int, flexible: bool, has_ids: bool
+) -> tuple[ProduceRequest, int]:
     if flexible:
-        transactional_id, at = read_compact_nullable_string(frame, at)
+        transactional_id, position = read_compact_nullable_string(frame, position)
         smallest_topic, smallest_partition = (18 if has_ids else 3), 6
     else:
-        transactional_id, at = read_nullable_string(frame, at)
+        transactional_id, position = read_nullable_string(frame, position)
         smallest_topic, smallest_partition = 6, 8
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, at)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     allowed = MAX_REQUEST_ELEMENTS
-    topic_count, at = read_count(frame, at + 6, flexible, smallest_topic, allowed // TOPIC_WEIGHT)
+    topic_count, position = read_count(frame, position + 6, flexible, smallest_topic, allowed // TOPIC_WEIGHT)
     allowed -= topic_count * TOPIC_WEIGHT
     read_partition = _read_flexible_partition if flexible else _read_partition
     topics = []
     for _ in range(topic_count):
-        name, topic_id, at = read_topic_key(frame, at, flexible, has_ids)
-        count, at = read_count(frame, at, flexible, smallest_partition, allowed)
+        name, topic_id, position = read_topic_key(frame, position, flexible, has_ids)
+        count, position = read_count(frame, position, flexible, smallest_partition, allowed)
         allowed -= count
         partitions = []
         for _ in range(count):
-            partition, at = read_partition(frame, at)
+            partition, position = read_partition(frame, position)
             partitions.append(partition)
             if flexible:
-                at, allowed = (at + 1, allowed) if frame[at] == 0 else skip_tags(frame, at, allowed)
+                position, allowed = (
+                    (position + 1, allowed) if frame[position] == 0 else skip_tags(frame, position, allowed)
+                )
         if flexible:
-            at, allowed = skip_tags(frame, at, allowed)
+            position, allowed = skip_tags(frame, position, allowed)
         topics.append(ProduceTopic(name, topic_id, partitions))
     if flexible:
-        at, allowed = skip_tags(frame, at, allowed)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
+        position, allowed = skip_tags(frame, position, allowed)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
-def _read_partition(frame: memoryview, at: int) -> tuple[tuple[int, memoryview | None], int]:
-    index, size = _INDEX_AND_SIZE.unpack_from(frame, at)
-    at += 8
+def _read_partition(frame: memoryview, position: int) -> tuple[tuple[int, memoryview | None], int]:
+    index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
+    position += 8
     if size < 0:
         if size != -1:
             raise InvalidRequest(f"the records have length {size}")
-        return (index, None), at
-    end = at + size
+        return (index, None), position
+    end = position + size
     if end > len(frame):
         raise truncated()
-    return (index, frame[at:end]), end
+    return (index, frame[position:end]), end
 
 
-def _read_flexible_partition(frame: memoryview, at: int) -> tuple[tuple[int, memoryview | None], int]:
-    (index,) = _INT32.unpack_from(frame, at)
-    size, at = read_uvarint(frame, at + 4)
+def _read_flexible_partition(frame: memoryview, position: int) -> tuple[tuple[int, memoryview | None], int]:
+    (index,) = _INT32.unpack_from(frame, position)
+    size, position = read_uvarint(frame, position + 4)
     records = None
     if size:
-        end = at + size - 1
+        end = position + size - 1
         if end > len(frame):
             raise truncated()
-        records = frame[at:end]
-        at = end
-    return (index, records), at
+        records = frame[position:end]
+        position = end
+    return (index, records), position
 
 
 def _fast_tail(version: int) -> Struct:

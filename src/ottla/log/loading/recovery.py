@@ -133,7 +133,7 @@ def recover(
         if segment.size_bytes:
             if 0 <= end < segment.base_offset:
                 path, last = segment.files.path(LOG), segment.base_offset - 1
-                logger.warning("%s: offsets %d to %d before this segment are missing", path, end, last)
+                logger.warning("%s: offsets %d to %d are missing before this segment", path, end, last)
                 holes.append(Hole(end, segment.base_offset))
             end = segment.next_offset
         if is_cut:
@@ -160,7 +160,7 @@ def _remove_empty(segments: list[Segment]) -> None:
     """Remove empty segments; the last one stays if the log ends exactly where it starts."""
     for segment in segments[:-1]:
         if segment.size_bytes == 0:
-            logger.warning("removing the empty segment %s", segment.files.path(LOG))
+            logger.warning("%s is empty, removing it", segment.files.path(LOG))
             segment.remove()
     segments[:-1] = [segment for segment in segments[:-1] if segment.size_bytes]
     if len(segments) > 1 and segments[-1].size_bytes == 0:

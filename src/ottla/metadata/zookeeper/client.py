@@ -413,7 +413,7 @@ class ZooKeeperClient:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            pass  # the loop is closed: nobody is left to be told
+            pass  # the loop is closed
 
     def _handle_state(self, state: str, session_id: int) -> None:
         if self._kazoo is None:

@@ -90,7 +90,7 @@ class ZooKeeperSessions:
         try:
             await self._client.transact(operations)
         except (RolledBack, StoreUnavailable):
-            return False  # somebody was faster, or nobody knows: look again
+            return False  # another process was faster, or the result is unknown: retry
         return True
 
     async def update(self, session: Session, registration: BrokerRegistration) -> None:

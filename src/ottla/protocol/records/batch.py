@@ -129,10 +129,10 @@ _unpack_header = HEADER.unpack_from
 _make_header = BatchHeader._make
 
 
-def decode_header(buffer: Buffer, at: int = 0) -> BatchHeader:
+def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Return the header at the position; checks only that it is complete."""
     try:
-        return _make_header(_unpack_header(buffer, at))
+        return _make_header(_unpack_header(buffer, position))
     except error:
         raise CorruptMessage(f"a batch header takes {HEADER_BYTES} bytes") from None
 
@@ -230,15 +230,15 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     format, raises.
     """
     view = memoryview(buffer)
-    at, end = 0, len(view)
-    while at + HEADER_BYTES <= end:
-        header = _make_header(_unpack_header(view, at))
+    position, end = 0, len(view)
+    while position + HEADER_BYTES <= end:
+        header = _make_header(_unpack_header(view, position))
         size = header.size_bytes
         if header.magic != 2:
             _refuse_magic(header.magic)
         if size < HEADER_BYTES:
-            raise CorruptMessage(f"the batch at byte {at} says it has {size} bytes")
-        if at + size > end:
+            raise CorruptMessage(f"the batch at byte {position} says it has {size} bytes")
+        if position + size > end:
             return
-        yield header, view[at : at + size]
-        at += size
+        yield header, view[position : position + size]
+        position += size

@@ -118,8 +118,8 @@ def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, max
 
 def _compress_snappy(data: memoryview) -> bytes:
     out = bytearray(_XERIAL_HEADER)
-    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+    for position in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[position : position + _XERIAL_BLOCK_BYTES]))
         out += _BLOCK_SIZE.pack(len(block))
         out += block
     return bytes(out)
@@ -131,19 +131,19 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     if len(data) < len(_XERIAL_HEADER):
         raise CorruptMessage("snappy: the framing's header is cut off")
     out = bytearray()
-    at = len(_XERIAL_HEADER)
+    position = len(_XERIAL_HEADER)
     for _ in range(_XERIAL_MAX_BLOCKS):
-        if at == len(data):
+        if position == len(data):
             return bytes(out)
         try:
-            (size,) = _BLOCK_SIZE.unpack_from(data, at)
+            (size,) = _BLOCK_SIZE.unpack_from(data, position)
         except error:
             raise CorruptMessage("snappy: a block's size is cut off") from None
-        at += 4
-        if not 0 < size <= len(data) - at:
+        position += 4
+        if not 0 < size <= len(data) - position:
             raise CorruptMessage(f"snappy: a block says it has {size} bytes")
-        out += _decompress_raw_snappy(data[at : at + size], max_bytes, len(out))
-        at += size
+        out += _decompress_raw_snappy(data[position : position + size], max_bytes, len(out))
+        position += size
     raise CorruptMessage(f"snappy: more than {_XERIAL_MAX_BLOCKS} blocks")
 
 

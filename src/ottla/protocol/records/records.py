@@ -72,37 +72,37 @@ def iter_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iter
     """Yield the records of one whole batch, one at a time."""
     header, data = _open(batch, max_bytes)
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
-    at = 0
+    position = 0
     for _ in range(header.record_count):
         try:
-            end, timestamp, offset, at = _read_front(data, at, header)
-            key, at = _read_bytes(data, at, end)
-            value, at = _read_bytes(data, at, end)
-            headers, at = _read_headers(data, at, end)
+            end, timestamp, offset, position = _read_front(data, position, header)
+            key, position = _read_bytes(data, position, end)
+            value, position = _read_bytes(data, position, end)
+            headers, position = _read_headers(data, position, end)
         except (IndexError, InvalidRequest):
             raise InvalidRecord("a record ends in the middle of a field") from None
-        if at != end:
+        if position != end:
             raise InvalidRecord("a record's length does not fit what is in it")
         yield Record(offset, timestamp if fixed_timestamp is None else fixed_timestamp, key, value, headers)
-    if at != len(data):
-        raise InvalidRecord(f"{len(data) - at} bytes follow the last record")
+    if position != len(data):
+        raise InvalidRecord(f"{len(data) - position} bytes follow the last record")
 
 
 def iter_record_heads(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[RecordHead]:
     """Yield the beginning of each record of one whole batch, without decoding the rest."""
     header, data = _open(batch, max_bytes)
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
-    at = 0
+    position = 0
     for _ in range(header.record_count):
         try:
-            end, timestamp, offset, at = _read_front(data, at, header)
-            key_bytes, _ = read_varint(data, at)
+            end, timestamp, offset, position = _read_front(data, position, header)
+            key_bytes, _ = read_varint(data, position)
         except (IndexError, InvalidRequest):
             raise InvalidRecord("a record ends in the middle of a field") from None
-        at = end
+        position = end
         yield RecordHead(offset, timestamp if fixed_timestamp is None else fixed_timestamp, key_bytes)
-    if at != len(data):
-        raise InvalidRecord(f"{len(data) - at} bytes follow the last record")
+    if position != len(data):
+        raise InvalidRecord(f"{len(data) - position} bytes follow the last record")
 
 
 def _open(batch: Buffer, max_bytes: int) -> tuple[BatchHeader, bytes]:
@@ -123,65 +123,65 @@ def record_data(header: BatchHeader, batch: Buffer, max_bytes: int) -> bytes:
     return data
 
 
-def _read_front(data: bytes, at: int, header: BatchHeader) -> tuple[int, int, int, int]:
+def _read_front(data: bytes, position: int, header: BatchHeader) -> tuple[int, int, int, int]:
     """Return the record's end, timestamp and offset, and the position of its key."""
-    length = data[at]
+    length = data[position]
     if length < 0x80:
         length = (length >> 1) ^ -(length & 1)
-        at += 1
+        position += 1
     else:
-        length, at = read_varint(data, at)
-    end = at + length
+        length, position = read_varint(data, position)
+    end = position + length
     if length < SMALLEST_RECORD_BYTES - 1 or end > len(data):
         raise InvalidRecord(f"a record has length {length}")
-    at += 1
-    delta = data[at]
+    position += 1
+    delta = data[position]
     if delta < 0x80:
         timestamp = header.base_timestamp + ((delta >> 1) ^ -(delta & 1))
-        at += 1
+        position += 1
     else:
-        delta, at = read_varlong(data, at)
+        delta, position = read_varlong(data, position)
         timestamp = header.base_timestamp + delta
-    delta, at = read_varint(data, at)
+    delta, position = read_varint(data, position)
     if not 0 <= delta <= header.last_offset_delta:
         raise InvalidRecord(f"a record is {delta} offsets after its batch's first")
     if not INT64_MIN <= timestamp <= INT64_MAX:
         raise InvalidRecord("a record's timestamp has more than 64 bits")
-    return end, timestamp, header.base_offset + delta, at
+    return end, timestamp, header.base_offset + delta, position
 
 
-def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    size = data[at]
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size = data[position]
     if size < 0x80:
         size = (size >> 1) ^ -(size & 1)
-        at += 1
+        position += 1
     else:
-        size, at = read_varint(data, at)
+        size, position = read_varint(data, position)
     if size < 0:
         if size != -1:
             raise InvalidRecord(f"a field has length {size}")
-        return None, at
-    stop = at + size
+        return None, position
+    stop = position + size
     if stop > end:
         raise InvalidRecord(f"a field of {size} bytes does not fit into its record")
-    return data[at:stop], stop
+    return data[position:stop], stop
 
 
-def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
-    if data[at] == 0:
-        return (), at + 1
-    count, at = read_varint(data, at)
-    if count < 0 or count * 2 > end - at:
+def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    if data[position] == 0:
+        return (), position + 1
+    count, position = read_varint(data, position)
+    if count < 0 or count * 2 > end - position:
         raise InvalidRecord(f"a record has {count} headers")
     headers = []
     for _ in range(count):
-        key, at = _read_bytes(data, at, end)
-        value, at = _read_bytes(data, at, end)
+        key, position = _read_bytes(data, position, end)
+        value, position = _read_bytes(data, position, end)
         if key is None:
             raise InvalidRecord("a header has no key")
         # Keys ought to be UTF-8. Those that are not must still survive compaction, bit by bit.
         headers.append((key.decode(errors="surrogateescape"), value))
-    return tuple(headers), at
+    return tuple(headers), position
 
 
 def encode_batch(

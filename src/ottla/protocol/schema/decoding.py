@@ -56,9 +56,9 @@ def compile_decoder(wire: EntityType, target: EntityType, max_elements: int) -> 
     """
     read = _struct_reader(wire, target)
 
-    def decode(buffer: Buffer, at: int = 0) -> Any:
+    def decode(buffer: Buffer, position: int = 0) -> Any:
         # One copy into bytes: indexing and slicing bytes is twice as fast as memoryviews.
-        cursor = Cursor(bytes(memoryview(buffer)[at:]), max_elements)
+        cursor = Cursor(bytes(memoryview(buffer)[position:]), max_elements)
         try:
             return read(cursor)
         except (IndexError, error):
@@ -113,9 +113,9 @@ def _fixed_step(run: list[FieldSpec], wanted: dict[str, FieldSpec]) -> Step:
     dropped = tuple(name for name in names if name not in wanted)
 
     def step(cursor: Cursor, values: dict[str, Any]) -> None:
-        at = cursor.position
-        values.update(zip(names, unpack(cursor.buffer, at), strict=True))
-        cursor.position = at + size
+        position = cursor.position
+        values.update(zip(names, unpack(cursor.buffer, position), strict=True))
+        cursor.position = position + size
         for name, convert in converted:
             values[name] = convert(values[name])
         for name in dropped:
@@ -144,11 +144,11 @@ def _tags_step(specs: list[FieldSpec], wanted: dict[str, FieldSpec]) -> Step:
 
     def step(cursor: Cursor, values: dict[str, Any]) -> None:
         buffer = cursor.buffer
-        at = cursor.position
-        if buffer[at] == 0:
-            cursor.position = at + 1
+        position = cursor.position
+        if buffer[position] == 0:
+            cursor.position = position + 1
             return
-        count, cursor.position = read_tag_count(buffer, at)
+        count, cursor.position = read_tag_count(buffer, position)
         cursor.spend(count, 2)
         for _ in range(count):
             tag, cursor.position, end = read_tag(buffer, cursor.position)
@@ -217,13 +217,13 @@ def _sized_reader(flexible: bool, spec: FieldSpec) -> Read:
         if size < 0:
             _check_null(size, nullable)
             return None
-        at = cursor.position
-        end = at + size
+        position = cursor.position
+        end = position + size
         buffer = cursor.buffer
         if end > len(buffer):
             raise truncated()
         cursor.position = end
-        return buffer[at:end].decode() if is_text else buffer[at:end]
+        return buffer[position:end].decode() if is_text else buffer[position:end]
 
     return read_sized
 
@@ -232,20 +232,20 @@ def _length_reader(flexible: bool, legacy: Struct) -> Callable[[Cursor], int]:
     """Return a reader of lengths and counts, which gives -1 for null."""
 
     def read_compact(cursor: Cursor) -> int:
-        at = cursor.position
-        length = cursor.buffer[at]
+        position = cursor.position
+        length = cursor.buffer[position]
         if length < 0x80:
-            cursor.position = at + 1
+            cursor.position = position + 1
         else:
-            length, cursor.position = read_uvarint(cursor.buffer, at)
+            length, cursor.position = read_uvarint(cursor.buffer, position)
         return length - 1
 
     unpack, size = legacy.unpack_from, legacy.size
 
     def read_legacy(cursor: Cursor) -> int:
-        at = cursor.position
-        cursor.position = at + size
-        length: int = unpack(cursor.buffer, at)[0]
+        position = cursor.position
+        cursor.position = position + size
+        length: int = unpack(cursor.buffer, position)[0]
         return length
 
     return read_compact if flexible else read_legacy
@@ -285,9 +285,9 @@ def _array_reader(spec: FieldSpec, target: FieldSpec, flexible: bool) -> Read:
         cursor.spend(count, smallest, weight)
         if unpackable is None:
             return tuple([read_element(cursor) for _ in range(count)])
-        at = cursor.position
-        cursor.position = at + count * smallest
-        return unpack_from(f">{count}{unpackable[0]}", cursor.buffer, at)
+        position = cursor.position
+        cursor.position = position + count * smallest
+        return unpack_from(f">{count}{unpackable[0]}", cursor.buffer, position)
 
     return read_array
 
