@@ -12,7 +12,7 @@ SOAK   ?= 120
 REUSE  ?= $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-again test-cluster simulate check interop oracle transcript fuzz bench bench-peers docs picture clean
+.PHONY: help setup serve test test-all test-again test-cluster coverage simulate check interop oracle transcript fuzz bench bench-peers docs picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,11 +28,17 @@ $(READY): pyproject.toml constraints.txt
 serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
 	@exec $(BIN)/ottla serve $(SERVE)
 
-test: $(READY) ## run the whole test suite, but for what `make interop` fetches programs for
+test: $(READY) ## run the test suite in under ten minutes; `make test-all` adds the slow tests
+	$(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster and not slow"
+
+test-all: $(READY) ## run every test but those of `make test-cluster` and `make interop`
 	$(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster"
 
-test-again: $(READY) ## run once more, one at a time, what failed in the last run
-	$(PYTEST) tests --last-failed --last-failed-no-failures none
+test-again: $(READY) ## run once more, one at a time, what failed in the last run; more than three fail at once
+	$(BIN)/python tools/retry_failed.py
+
+coverage: $(READY) ## run the unit tests and show which lines of src/ they cover
+	$(PYTEST) tests/unit -q -n 2 --dist loadfile --cov ottla --cov-report term:skip-covered --cov-report html:build/coverage
 
 test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
 	$(PYTEST) tests/cluster/test_schedules_*.py tests/cluster/test_coordinator_failover.py -n 2

@@ -64,14 +64,18 @@ def main() -> None:
                 source_table(broker.address, options.records)
             roads = [options.only] if options.only in ("ottla", "kafka") else ["ottla", "kafka"]
             if options.only != "source":
-                roads_table(
-                    {road: run_road(road, broker, root, options.only_latency) for road in roads if has(road)}
+                connectors_table(
+                    {
+                        connector: run_connector(connector, broker, root, options.only_latency)
+                        for connector in roads
+                        if has(connector)
+                    }
                 )
 
 
-def has(road: str) -> bool:
+def has(connector: str) -> bool:
     """Return whether a road can be gone; say so if not."""
-    if road == "kafka" and not CONNECTOR_JARS.is_dir():
+    if connector == "kafka" and not CONNECTOR_JARS.is_dir():
         console.print("no kafka: Spark's connector comes with `make interop`")
         return False
     return True
@@ -100,26 +104,36 @@ def value_of(number: int) -> bytes:
     return start.ljust(RECORD_BYTES - 2, b"x") + b'"}'
 
 
-def run_road(road: str, broker: BrokerProcess, root: Path, only_latency: bool) -> dict[str, Any]:
+def run_connector(connector: str, broker: BrokerProcess, root: Path, only_latency: bool) -> dict[str, Any]:
     """Measure one road in a driver of its own."""
-    checkpoints = root / f"checkpoints-{road}"
+    checkpoints = root / f"checkpoints-{connector}"
     began, cpu = time.time(), broker.cpu_seconds()
-    command = [sys.executable, "-m", "benchmarks.spark_job", "--road", road, "--bootstrap", broker.address]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.spark_job",
+        "--road",
+        connector,
+        "--bootstrap",
+        broker.address,
+    ]
     command += ["--checkpoints", str(checkpoints), "--began", str(began)]
     command += ["--only-latency"] if only_latency else []
     done = subprocess.run(command, capture_output=True, text=True, timeout=JOB_WITHIN_S, env=os.environ)
     if done.returncode:
-        raise SystemExit(f"{road} failed:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
+        raise SystemExit(f"{connector} failed:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    console.print(f"{road}: {seen['micro_batches']} batches of 1,000 rows, in ms: {seen['micro_phases_ms']}")
+    console.print(
+        f"{connector}: {seen['micro_batches']} batches of 1,000 rows, in ms: {seen['micro_phases_ms']}"
+    )
     return {**seen, "broker_cpu_s": broker.cpu_seconds() - cpu}
 
 
-def roads_table(seen: dict[str, dict[str, Any]]) -> None:
+def connectors_table(seen: dict[str, dict[str, Any]]) -> None:
     """Print one column for each road."""
     table = Table("what", title=f"parse, filter, windowed count, write back; {RECORD_BYTES}-byte records")
-    for road in seen:
-        table.add_column({"ottla": "ottla", "kafka": "Spark's connector"}[road], justify="right")
+    for connector in seen:
+        table.add_column({"ottla": "ottla", "kafka": "Spark's connector"}[connector], justify="right")
     for key, what, form in ROWS:
         table.add_row(what, *(form.format(each[key]) if key in each else "" for each in seen.values()))
     console.print(table)

@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 from confluent_kafka import Producer
-from tests.spark.fire.checkpoint import Checkpoint
-from tests.spark.fire.sessions import session_for
+from tests.spark.fault_injection.checkpoint import Checkpoint
+from tests.spark.fault_injection.sessions import session_for
 
 MICRO_BATCHES = 100
 MICRO_ROWS = 1_000
@@ -54,25 +54,25 @@ def main() -> None:
     parser.add_argument("--variant", type=json.loads, default={}, help=argparse.SUPPRESS)
     options = parser.parse_args()
     variant = Variant(**options.variant)
-    spark = session_for(options.road, master="local[2]", **variant.conf)
+    spark = session_for(options.connector, master="local[2]", **variant.conf)
     session_s = time.time() - options.began
-    road = Road(spark, options.road, options.bootstrap, options.checkpoints)
-    seen: dict[str, Any] = {"session_s": session_s, "first_batch_s": road.first_batch() - options.began}
+    connector = ConnectorRun(spark, options.connector, options.bootstrap, options.checkpoints)
+    seen: dict[str, Any] = {"session_s": session_s, "first_batch_s": connector.first_batch() - options.began}
     seen["first_batch_cpu_s"] = sum(cpu_by_kind().values())
     if not options.only_latency:
-        road.whole_job("warm-up", "bench-small")
-        seen |= road.whole_job("whole", "bench-large")
-    seen |= road.micro_batches(variant)
+        connector.whole_job("warm-up", "bench-small")
+        seen |= connector.whole_job("whole", "bench-large")
+    seen |= connector.micro_batches(variant)
     print(json.dumps(seen), flush=True)
     spark.stop()
 
 
-class Road:
+class ConnectorRun:
     """A format, and what it is asked to do."""
 
-    def __init__(self, spark: Any, road: str, bootstrap: str, checkpoints: Path) -> None:
+    def __init__(self, spark: Any, connector: str, bootstrap: str, checkpoints: Path) -> None:
         self.spark = spark
-        self.road = road
+        self.connector = connector
         self.bootstrap = bootstrap
         self.checkpoints = checkpoints
 
@@ -80,7 +80,7 @@ class Road:
         """Return when the first batch of a copying query was committed."""
         name = "first"
         query = self._write(
-            self._stream("bench-tiny").select("key", "value"), name, f"out-{self.road}"
+            self._stream("bench-tiny").select("key", "value"), name, f"out-{self.connector}"
         ).start()
         self._wait(lambda: (self.checkpoints / name / "commits" / "0").exists(), query)
         committed = time.time()
@@ -92,9 +92,9 @@ class Road:
         before = cpu_by_kind()
         began = time.perf_counter()
         counted = counted_by_window(self._stream(topic, maxOffsetsPerTrigger=PER_TRIGGER))
-        query = self._write(counted, name, f"out-{self.road}").trigger(availableNow=True).start()
+        query = self._write(counted, name, f"out-{self.connector}").trigger(availableNow=True).start()
         if not query.awaitTermination(DEADLINE_S):
-            raise SystemExit(f"{self.road}: {name} has not ended within {DEADLINE_S:g} s")
+            raise SystemExit(f"{self.connector}: {name} has not ended within {DEADLINE_S:g} s")
         wall_s = time.perf_counter() - began
         rows = sum(each.numInputRows for each in query.recentProgress)
         spent = {kind: cpu_s - before.get(kind, 0.0) for kind, cpu_s in cpu_by_kind().items()}
@@ -103,7 +103,7 @@ class Road:
 
     def micro_batches(self, variant: Variant) -> dict[str, Any]:
         """Copy 1,000 rows at a time, each batch sent when the one before is committed."""
-        name, topic = "micro", f"micro-{self.road}"
+        name, topic = "micro", f"micro-{self.connector}"
         warm = variant.batches // 3
         # All rows in one batch of one partition: Spark sees all of them, or none.
         producer = Producer(
@@ -111,7 +111,7 @@ class Road:
         )
         value = b"x" * 200
         rows = self._stream(topic, **variant.source).select("key", "value")
-        query = self._write(rows, name, f"out-{self.road}").start()
+        query = self._write(rows, name, f"out-{self.connector}").start()
         checkpoint = Checkpoint(self.checkpoints / name)
         took_ms: list[float] = []
         before: dict[str, float] = {}
@@ -140,19 +140,19 @@ class Road:
         }
 
     def _stream(self, topic: str, **options: Any) -> Any:
-        made = self.spark.readStream.format(self.road).option("kafka.bootstrap.servers", self.bootstrap)
+        made = self.spark.readStream.format(self.connector).option("kafka.bootstrap.servers", self.bootstrap)
         made = made.option("subscribe", topic).option("startingOffsets", "earliest")
         return made.options(**options).load()
 
     def _write(self, rows: Any, name: str, topic: str) -> Any:
-        made = rows.writeStream.format(self.road).option("kafka.bootstrap.servers", self.bootstrap)
+        made = rows.writeStream.format(self.connector).option("kafka.bootstrap.servers", self.bootstrap)
         return made.option("topic", topic).option("checkpointLocation", str(self.checkpoints / name))
 
     def _wait(self, condition: Callable[[], bool], query: Any) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             if not query.isActive or time.monotonic() > deadline:
-                raise SystemExit(f"{self.road}: no end within {DEADLINE_S:g} s: {query.exception()}")
+                raise SystemExit(f"{self.connector}: no end within {DEADLINE_S:g} s: {query.exception()}")
             time.sleep(0.005)
 
 

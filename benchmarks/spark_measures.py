@@ -32,7 +32,7 @@ from benchmarks.spark import SETTINGS, fill
 from benchmarks.spark_job import Variant
 from ottla.common.java import find_java
 from ottla.spark.session.builder import DEFAULT_MEMORY, PYTHONS
-from ottla.spark.session.spark_home import class_archive, make_spark_home
+from ottla.spark.session.spark_home import app_cds_archive, make_spark_home
 from ottla.testing.broker_process import BrokerProcess
 
 BATCHES, IDLE_S = 60, 3.0
@@ -178,7 +178,7 @@ def run(off: Off) -> Run:
 
 def cache_of(off: Off, cache: Path) -> Mapping[str, str]:
     """Make a cache of its own, with the archive of classes, and in it the changed home if there is one."""
-    archive = class_archive()
+    archive = app_cds_archive()
     if archive is None or not archive.make():
         raise SystemExit("there is no archive of Spark's classes yet: try again in a minute")
     (cache / "ottla").mkdir(parents=True)

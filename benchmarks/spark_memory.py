@@ -24,8 +24,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
-from tests.spark.fire.checkpoint import Checkpoint
-from tests.spark.fire.sessions import session_for
+from tests.spark.fault_injection.checkpoint import Checkpoint
+from tests.spark.fault_injection.sessions import session_for
 
 from ottla.testing.broker_process import BrokerProcess
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import selectors
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from tests.cluster.canary import Canary
+from tests.waiting import wait_until as wait_until
 
 from ottla.testing.broker_process import BrokerProcess
 
@@ -33,14 +33,6 @@ def undisturbed(broker: BrokerProcess, canary: Canary, *, grown_mib: float) -> I
     wait_until(lambda: broker.descriptors() <= descriptors + 8, "descriptors are not given back")
     assert "Traceback" not in broker.stderr_path.read_text()
     canary.assert_sings()
-
-
-def wait_until(condition: Callable[[], bool], otherwise: str, within_s: float = TIMEOUT_S) -> None:
-    """Look again and again until it is so."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{otherwise} within {within_s:g} s"
-        time.sleep(0.01)
 
 
 def connect(broker: BrokerProcess, number: int, receive_buffer: int | None = None) -> socket.socket:

@@ -121,7 +121,7 @@ def test_starved_brokers_stay_in_sync_and_nothing_is_doubled(tmp_path: Path, ack
         wait_until(lambda: in_log() >= acked)
         doubled = in_log() - acked
         reader.close()
-        changes = cluster.brokers[leader].stderr_tail(10_000).count("t-0, epoch 0: asking for the ISR")
+        changes = cluster.brokers[leader].stderr_tail(10_000).count("t-0, epoch 0: proposing the ISR")
     print(f"acks={acks}: {acked} records acknowledged, {doubled} doubled, {changes} changes of the ISR")
     assert not failures
     assert doubled == 0

@@ -112,11 +112,11 @@ def test_a_start_after_a_clean_stop_scans_nothing(tmp_path: Path) -> None:
         flip(segment_files(broker.data, ("t", 0))[-1], 100)
         flip(segment_files(broker.data, ("t", 0))[1], 100)
         broker.start()
-        assert "logs opened without a scan, after a clean stop" in broker.stderr_tail(3)
+        assert "logs opened after a clean shutdown" in broker.stderr_tail(3)
         assert segment_files(broker.data, ("t", 0), ".quarantine") == []
         broker.kill()
         broker.start()
-        assert "logs opened and checked, after an unclean stop" in broker.stderr_tail(3)
+        assert "logs opened with recovery, after an unclean shutdown" in broker.stderr_tail(3)
 
 
 def test_the_marker_of_a_clean_stop_is_gone_while_the_broker_runs(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
 import pytest
+from tests.waiting import wait_until as wait_until
 
 from ottla.protocol.errors import KafkaError
 
@@ -221,14 +222,6 @@ class Client(ABC):
         """Add partitions and return when they can be used."""
         self.request_partitions(name, total)
         wait_until(lambda: self.partition_count(name) == total, f"{name} to have {total} leaders")
-
-
-def wait_until(condition: Callable[[], bool], what: str, within_s: float = DEADLINE_S) -> None:
-    """Poll a condition that the other side makes true; fail when it is not true in time."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {within_s:g} s in vain for {what}"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -6,11 +6,14 @@ import asyncio
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.integration.clients import wait_until
+from tests.integration.memory_cluster import MemoryCluster
 
+from ottla.cli.main import run
 from ottla.client import (
     Admin,
     AsyncAdmin,
@@ -194,6 +197,22 @@ def test_moves_and_elections_of_one_broker_have_nothing_to_do(admin: Admin, topi
     assert admin.describe_cluster().brokers[1].is_alive
     with pytest.raises(KafkaError):
         admin.unregister_broker(99)
+
+
+def test_a_new_topic_with_three_replicas_shows_the_minimum_that_is_in_force(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with MemoryCluster(tmp_path, 3) as cluster, Admin(cluster.bootstrap) as admin:
+        single, safe = NewTopic("single", 1, 1), NewTopic("safe", 1, 3)
+        minima = {}
+        for name, created in admin.create_topics([single, safe]).items():
+            assert not isinstance(created, KafkaError)
+            minima[name] = created.configs["min.insync.replicas"]
+        assert minima == {"single": "1", "safe": "2"}
+        in_force = {each.name: each for each in admin.topic_configs("safe")}["min.insync.replicas"]
+        assert (in_force.value, in_force.source) == ("2", ConfigSource.TOPIC)
+        assert run(["topic", "create", "told", "--replication-factor", "3", "-b", cluster.bootstrap]) == 0
+        assert "replication factor 3, min.insync.replicas 2" in capsys.readouterr().err
 
 
 def test_a_cluster_is_described_and_its_partitions_moved() -> None:

@@ -124,7 +124,7 @@ def test_a_hanging_transaction_is_found_and_ended(
 
     wrong = tool("abort", "--topic", f"{topic}:0", "--start-offset", "7", "-y")
     assert wrong.code == 1
-    assert "those that are begin at 0" in wrong.err
+    assert "open transactions start at 0" in wrong.err
     (done,) = tool.json("abort", "--topic", f"{topic}:0", "--start-offset", "0", "-y")
     assert done["aborted"]
     assert last_stable_offset(broker, topic) == 2

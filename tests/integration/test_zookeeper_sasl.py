@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.stores import metadata_store
+from ottla.broker.settings import metadata_store
 from ottla.broker.zookeeper_server import ZooKeeperFailed
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.stores import metadata_store
+from ottla.broker.settings import metadata_store
 from ottla.broker.zookeeper_server import ZooKeeperFailed
 from ottla.common.config.broker import BrokerConfig
 from ottla.metadata.store import StoreUnavailable

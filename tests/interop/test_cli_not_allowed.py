@@ -144,7 +144,7 @@ def test_an_error_says_who_may_not_do_what_and_what_to_type(
     said = done.stderr
     assert (done.returncode, done.stdout) == (1, "")
     assert said.startswith(
-        f"error: bob may not do this with {about}: the ACLs of the cluster do not allow it"
+        f"error: bob is not authorized for {about}: the ACLs of the cluster do not allow it"
     )
     assert right in said
     assert "--allow-principal User:bob" in said
@@ -157,7 +157,7 @@ def test_who_may_see_a_topic_need_not_be_allowed_to_use_it(users: Users, command
     assert "orders" in users.run("eve", "topic", "list").stdout
     done = users.run("eve", *command.split())
     assert (done.returncode, done.stdout) == (1, "")
-    assert "error: eve may not do this with the topic orders: " in done.stderr
+    assert "error: eve is not authorized for the topic orders: " in done.stderr
     assert CODE in done.stderr
 
 

@@ -155,7 +155,7 @@ class Client:
             protocol_type="consumer",
             protocols=tuple((name, SUBSCRIPTION) for name in self._protocols),
             fresh_id=str(self.world.random.getrandbits(64)),
-            must_know_its_id=self._version >= 4,
+            requires_member_id=self._version >= 4,
             can_skip_assignment=self._version >= 9,
         )
         self._joins += 1

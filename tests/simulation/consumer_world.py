@@ -175,15 +175,15 @@ class World(CoordinatorWorld):
     def _check_consumers(self, group: ConsumerGroup) -> None:
         owners: dict[Partition, str] = {}
         for member in group.members.values():
-            holding = member.holding
-            for partition in each_of(holding.held):
+            current = member.current
+            for partition in each_of(current.held):
                 assert owners.setdefault(partition, member.member_id) == member.member_id
-            assert holding.epoch <= group.epoch
+            assert current.epoch <= group.epoch
             assert ("session", GROUP, member.member_id) in self._timers
-            is_revoking = holding.state is MemberState.UNREVOKED_PARTITIONS
-            if is_revoking and not member.is_classic and holding.epoch >= 0:
+            is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
+            if is_revoking and not member.is_classic and current.epoch >= 0:
                 assert ("revoke", GROUP, member.member_id) in self._timers
-            assert is_revoking or not holding.revoking
+            assert is_revoking or not current.revoking
         assert owners == group.owners
         assert group.target_epoch <= group.epoch
         assert set(group.targets) <= set(group.members)

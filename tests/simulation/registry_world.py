@@ -111,10 +111,10 @@ class SimTopic:
     async def append(
         self, records: Sequence[tuple[bytes, bytes | None]], expected: int, write_id: bytes, now_ms: int
     ) -> int:
-        fate = self._chance.random()
-        if fate < 0.08:
+        outcome = self._chance.random()
+        if outcome < 0.08:
             raise Unavailable("the request was lost")
-        if fate < 0.16:  # the client gives up, the request arrives later
+        if outcome < 0.16:  # the client gives up, the request arrives later
             delay = self._chance.random() * 0.5
             asyncio.get_running_loop().call_later(
                 delay, self._arrive_late, records, expected, write_id, now_ms

@@ -11,7 +11,7 @@ from tests.simulation.consumer_classic_client import ClassicClient
 from tests.simulation.consumer_client import ConsumerClient
 from tests.simulation.consumer_world import World
 
-from ottla.coordinator.group import migration, migration_classic
+from ottla.coordinator.group import classic_in_consumer_group, migration
 from ottla.coordinator.group.consumer import heartbeat, leave, reconcile
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 
@@ -77,7 +77,9 @@ def plant_forgetting_what_classic_members_have(patch: pytest.MonkeyPatch) -> Non
 
 
 def plant_forgetting_what_classic_members_wait_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(migration_classic, "_has_news", lambda group, member: member.holding.epoch < group.epoch)
+    patch.setattr(
+        classic_in_consumer_group, "_has_news", lambda group, member: member.current.epoch < group.epoch
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import errno
 import pytest
 from tests.simulation.test_full_disks import SOON_S, Scene
 
-from ottla.testing.simulation.faults import Crowd
+from ottla.testing.simulation.faults import IdleConnections
 
 
 def reset_links_between_brokers(scene: Scene, node_id: int) -> None:
@@ -29,7 +29,7 @@ def test_a_full_table_of_connections_keeps_no_broker_out(who: str) -> None:
         assert cluster.server.controller is not None
         node_id = scene.leader if who == "leader" else cluster.server.controller.node_id
         node = cluster.nodes[node_id]
-        crowd = Crowd(cluster)
+        crowd = IdleConnections(cluster)
         crowd.fill(node)
         assert node.broker is not None
         stats = node.broker.server.stats

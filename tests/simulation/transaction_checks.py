@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.transaction_world import World
 
 CHECK_MS = 25
-PATIENCE_MS = TIMEOUT_MS + 3_000
+CONTROLLER_WAIT_MS = TIMEOUT_MS + 3_000
 """How long a transaction may be open: with its timeout, the time of two failovers, and lost markers."""
 SOURCE = "source"
 
@@ -73,7 +73,7 @@ class Checks:
         for name, found in coordinator.machine.open.items():
             if found.state == State.ONGOING and not found.is_prepared:
                 open_ms = self._world.network.now_ms - found.start_ms
-                assert open_ms <= PATIENCE_MS, f"the transaction of {name} is open since {open_ms} ms"
+                assert open_ms <= CONTROLLER_WAIT_MS, f"the transaction of {name} is open since {open_ms} ms"
 
     def _check_offsets(self) -> None:
         for name in sorted({each.owner for each in self._world.transactions}):

@@ -80,7 +80,7 @@ class SimShard(Generic[M]):
         self._when_committed(lambda: answer(reply.response), lambda: answer(NotCoordinator("lost")))
         self._send_all(step)
 
-    def tell(self, event: Callable[..., Step], *args: Any) -> None:
+    def run_event(self, event: Callable[..., Step], *args: Any) -> None:
         """Run an event that nobody waits for."""
         step = event(self.machine, self.network.now_ms, *args)
         self._take(step)
@@ -115,7 +115,7 @@ class SimShard(Generic[M]):
             return machine
 
     def _start(self) -> None:
-        self.tell(type(self.machine).loaded)
+        self.run_event(type(self.machine).loaded)
 
     def _take(self, step: Step) -> None:
         records = step.records
@@ -152,7 +152,7 @@ class SimShard(Generic[M]):
         at_ms = self._timers.get(key)
         if at_ms is not None and at_ms <= self.network.now_ms and not self.is_loading:
             del self._timers[key]
-            self.tell(type(self.machine).on_timer, key)
+            self.run_event(type(self.machine).on_timer, key)
 
 
 def state_of(machine: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.transaction_checks import PATIENCE_MS, SOURCE, Checks
+from tests.simulation.transaction_checks import CONTROLLER_WAIT_MS, SOURCE, Checks
 from tests.simulation.transaction_client import (
     TIMEOUT_MS,
     Ask,
@@ -89,7 +89,7 @@ class World:
         try:
             self._run_until(self.network.now_ms + RUN_MS)
             self.network.faults, self.network.is_orderly, self._is_over = 0, True, True
-            self._run_until(self.network.now_ms + 3 * PATIENCE_MS)
+            self._run_until(self.network.now_ms + 3 * CONTROLLER_WAIT_MS)
             self._checks.check_the_end()
         finally:
             for work in self._works:
@@ -249,7 +249,7 @@ class World:
             else:
                 self.network.after(MARKER_RETRY_MS, lambda: attempt(place))
             if not missing and epoch == self.coordinator.epoch and not self.coordinator.is_loading:
-                self.coordinator.tell(TransactionMachine.complete, message)
+                self.coordinator.run_event(TransactionMachine.complete, message)
 
         for place in sorted(missing):
             attempt(place)

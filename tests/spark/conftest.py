@@ -22,13 +22,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     except JavaNotFound as error:
         pytest.skip(str(error))
     from ottla.spark import session
-    from ottla.spark.session.spark_home import class_archive
+    from ottla.spark.session.spark_home import app_cds_archive
 
     # What py4j says when the JVM goes before it does must not go to streams that pytest has closed.
     py4j = logging.getLogger("py4j")
     py4j.addHandler(logging.NullHandler())
     py4j.propagate = False
-    if (archive := class_archive()) is not None:
+    if (archive := app_cds_archive()) is not None:
         archive.make()  # for the JVM of this session, and for all that tests start beside it
     warehouse = tmp_path_factory.mktemp("warehouse")
     made = session(

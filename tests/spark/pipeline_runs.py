@@ -9,13 +9,13 @@ from threading import Event
 from typing import Any
 
 from ottla.common.clock import SystemClock
-from ottla.spark.pipelines import driver
-from ottla.spark.pipelines.driver import Job
-from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.project import open_project
-from ottla.spark.pipelines.runner import RunOptions
-from ottla.spark.pipelines.state import State, read_state
-from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.run import driver
+from ottla.spark.pipelines.run.driver import Job
+from ottla.spark.pipelines.run.progress import FlowProgress
+from ottla.spark.pipelines.run.runner import RunOptions
+from ottla.spark.pipelines.run.state import State, read_state
+from ottla.spark.pipelines.run.storage import open_storage
 
 
 class Watcher:
@@ -28,9 +28,9 @@ class Watcher:
     def batch(self, progress: FlowProgress) -> None:
         self.batches.append(progress)
 
-    def look(self, flows: object) -> None: ...
+    def update(self, flows: object) -> None: ...
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.said.append(text)
 
 

@@ -56,7 +56,7 @@ def test_a_running_pipeline_can_be_watched_and_stopped_from_another_terminal(tmp
         assert (status["state"], status["pid"]) == ("running", driver.pid)
         second = ottla("run", "p.py", cwd=tmp_path)
         assert second.returncode == 1
-        assert "is running already" in second.stderr
+        assert "is already running" in second.stderr
         driver.send_signal(signal.SIGTERM)
         said = driver.stderr.read()
         assert driver.wait(60) == 0, said

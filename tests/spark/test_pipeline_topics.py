@@ -10,12 +10,12 @@ from tests.spark.topics import Topics
 
 from ottla.common.clock import SystemClock
 from ottla.spark.pipelines.copying import Copy, declare_copy, parse_endpoint
-from ottla.spark.pipelines.driver import Job, project_without_files, run
 from ottla.spark.pipelines.loading import load_project
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.runner import RunOptions
+from ottla.spark.pipelines.run.driver import Job, project_without_files, run
+from ottla.spark.pipelines.run.runner import RunOptions
+from ottla.spark.pipelines.run.storage import open_storage
 from ottla.spark.pipelines.scaffold import files_of
-from ottla.spark.pipelines.storage import open_storage
 from ottla.spark.pipelines.testing.cases import find_cases
 from ottla.spark.pipelines.testing.runs import received, run_case
 from ottla.testing.broker_process import BrokerProcess

@@ -7,11 +7,11 @@ from threading import Thread
 import pytest
 from tests.spark.pipeline_runs import Pipeline
 
-from ottla.spark.pipelines.driver import resolver_of
 from ottla.spark.pipelines.explaining import explain_pipeline
 from ottla.spark.pipelines.loading import load_project
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.writing import Writing
+from ottla.spark.pipelines.run.driver import resolver_of
+from ottla.spark.pipelines.run.writing import FlowWriter
 
 SHOP = {
     "shop.py": """
@@ -118,7 +118,7 @@ BROKEN = {
             return spark.read.table("ordes")
         """,
         10,
-        "there is no table or view 'ordes'",
+        "unknown table or view 'ordes'",
     ),
     "a function of the user that fails in a worker": (
         """
@@ -243,7 +243,7 @@ def test_a_running_pipeline_is_stopped_between_batches_and_goes_on_where_it_was(
 
 def test_a_flow_that_fails_for_reasons_outside_is_started_again(shop, data, monkeypatch):
     put(data, "1.json", {"item": "tea", "n": 2})
-    original, failures = Writing.start, []
+    original, failures = FlowWriter.start, []
 
     def sometimes(self, flow, target, rows):
         if flow.name == "orders" and len(failures) < 1:
@@ -251,9 +251,9 @@ def test_a_flow_that_fails_for_reasons_outside_is_started_again(shop, data, monk
             raise OSError("the disk is away")
         return original(self, flow, target, rows)
 
-    monkeypatch.setattr(Writing, "start", sometimes)
+    monkeypatch.setattr(FlowWriter, "start", sometimes)
     assert shop.run(retries=2).state == "done"
-    assert shop.watcher.said[-1] == "orders: OSError: the disk is away; it will be started again"
+    assert shop.watcher.said[-1] == "orders: OSError: the disk is away; it will be restarted"
     with pytest.raises(PipelineProblem, match="the disk is away"):
         failures.clear()
         shop.run(retries=0)

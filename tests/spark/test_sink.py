@@ -151,7 +151,7 @@ def test_at_least_once_needs_no_transactions(stream: Read, topics: Topics, check
 
 WRONG = {
     "unknown option of the sink; did you mean topic": {"topik": "x"},
-    "must say where the records go": {},
+    "must name the topic": {},
     "cannot be set here: the sink chooses it": {"topic": "x", "kafka.transactional.id": "mine"},
     "must be exactly-once or at-least-once": {"topic": "x", "deliveryGuarantee": "perhaps"},
 }

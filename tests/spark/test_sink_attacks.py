@@ -22,7 +22,7 @@ from ottla.spark.sink.decision_log import PARTITIONS, TOPIC
 from ottla.spark.sink.decisions import SinkKey
 from ottla.spark.sink.rows import Layout
 from ottla.spark.sink.writing import SinkOptions, Target, Written, read_sink_options, write_exactly_once
-from ottla.spark.worker import TaskPlace
+from ottla.spark.worker import TaskInfo
 from ottla.testing.local_broker import OttlaBroker
 
 Hook = Callable[[], None]
@@ -41,7 +41,7 @@ class Driver:
     def task(
         self, values: Sequence[str], *, batch: int = 0, partition: int = 0, attempt: int = 0, rows: Any = None
     ) -> Written:
-        place = TaskPlace(self.key.query_id, batch, self.run_id, partition, attempt, False)
+        place = TaskInfo(self.key.query_id, batch, self.run_id, partition, attempt, False)
         target = Target(self.key, batch, self.run_id, "stream")
         layout = Layout({"value": 0, "key": 0}, self.topic)
         return write_exactly_once(rows or iter([table(values)]), target, layout, self.options, place)

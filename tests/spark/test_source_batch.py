@@ -130,7 +130,7 @@ def test_json_values_become_columns(source: Read, topics: Topics) -> None:
     assert [row["id"] for row in found] == [1, 2, None, None]
     assert [row["error"] is None for row in found] == [True, True, False, False]
     assert found[2]["value"] == b"{broken"
-    with pytest.raises(Exception, match=f"value of {topic}-0 at offset 2 is not json as expected"):
+    with pytest.raises(Exception, match=f"value of {topic}-0 at offset 2 is not valid json"):
         source(topic, deserialize="json", valueSchema="id INT").collect()
 
 
@@ -158,7 +158,7 @@ WRONG = {
     "cannot be set here: write startingOffsets instead": {"kafka.auto.offset.reset": "earliest"},
     "must look like": {"startingOffsets": "first"},
     "must be latest or JSON": {"endingOffsets": "earliest"},
-    "there is no column 'nonsense'": {"columns": "nonsense"},
+    "unknown column 'nonsense'": {"columns": "nonsense"},
     "must be a whole number": {"minPartitions": "many"},
     "unknown option; did you mean fetch.min.bytes": {"kafka.fetch.min.byte": "1"},
     "must name the columns of the JSON": {"deserialize": "json"},
@@ -175,6 +175,6 @@ def test_a_wrong_option_is_refused_by_name(source: Read, topics: Topics, complai
 
 def test_a_topic_that_does_not_exist_is_named_with_what_to_do(source: Read) -> None:
     with pytest.raises(
-        Exception, match=r"there is no topic nowhere\. Create it first: ottla topic create nowhere"
+        Exception, match=r"unknown topic nowhere\. Create it first: ottla topic create nowhere"
     ):
         source("nowhere").collect()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.spark.topics import Topics, numbers
+from tests.waiting import wait_until
 
 from ottla.client import TopicPartition
 from ottla.spark.checkpoint_lock import CheckpointInUse, CheckpointLock
@@ -43,13 +43,6 @@ def run(rows: Any, checkpoint: str, collected: Collected) -> Any:
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination(60)
     return query
-
-
-def wait_until(is_so: Callable[[], bool], what: str, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        time.sleep(0.05)
 
 
 def test_a_query_reads_in_batches_and_goes_on_after_a_restart(
@@ -99,7 +92,7 @@ def test_a_first_batch_that_is_replayed_begins_where_it_began(
         run(stream(topic), checkpoint, collected)
     topics.admin.delete_records({TopicPartition(topic, 0): 4})  # now `earliest` is somewhere else
     collected.fails_in = None
-    with pytest.raises(Exception, match=f"{topic}-0 has offsets 4 to 10, and 0 was to be read next"):
+    with pytest.raises(Exception, match=f"{topic}-0 has offsets 4 to 10, but 0 was to be read next"):
         run(stream(topic), checkpoint, collected)
     run(stream(topic, failOnDataLoss="false"), checkpoint, collected)
     assert collected.values == numbers(4, 10)
@@ -126,7 +119,7 @@ def test_a_topic_that_was_deleted_and_created_again_fails_the_query(
         run(stream(topic), checkpoint, Collected())
     topics.admin.create_topic(topic, partitions=3)
     topics.fill(topic, numbers(50, 80))
-    with pytest.raises(Exception, match=f"the topic {topic} was deleted and created again"):
+    with pytest.raises(Exception, match=f"the topic {topic} was deleted and recreated"):
         run(stream(topic), checkpoint, Collected())
     collected = Collected()
     run(stream(topic, failOnDataLoss="false"), checkpoint, collected)
@@ -138,7 +131,7 @@ def test_the_checkpoint_of_another_query_is_refused(stream: Read, topics: Topics
     topics.fill(theirs, numbers(0, 10))
     topics.fill(ours, numbers(10, 20))
     run(stream(theirs), checkpoint, Collected())
-    with pytest.raises(Exception, match=f"stands in {theirs}-0, which this query does not read"):
+    with pytest.raises(Exception, match=f"has a position in {theirs}-0, which this query does not read"):
         run(stream(ours), checkpoint, Collected())
 
 
@@ -150,7 +143,7 @@ def test_offsets_that_are_gone_fail_the_query_unless_it_may_skip_them(
     run(stream(topic), checkpoint, Collected())
     topics.fill(topic, numbers(5, 20))
     topics.admin.delete_records({TopicPartition(topic, 0): 12})
-    with pytest.raises(Exception, match=f"{topic}-0 has offsets 12 to 20, and 5 was to be read next"):
+    with pytest.raises(Exception, match=f"{topic}-0 has offsets 12 to 20, but 5 was to be read next"):
         run(stream(topic), checkpoint, Collected())
     collected = Collected()
     run(stream(topic, failOnDataLoss="false"), checkpoint, collected)

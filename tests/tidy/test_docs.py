@@ -1,6 +1,7 @@
 """The documentation says what the code does."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,18 @@ def test_decisions_are_cited_in_one_form() -> None:
 def test_every_module_of_the_architecture_page_exists() -> None:
     named = set(re.findall(r"`([a-z_]+/[a-z_/]+(?:\.py|/))`", (DOCS / "architecture.md").read_text()))
     assert sorted(each for each in named if not (ROOT / "src" / "ottla" / each).exists()) == []
+
+
+def test_the_table_of_packages_lists_them_all_in_the_order_of_their_layers() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers, *_ = settings["tool"]["importlinter"]["contracts"]
+    in_order = [name for layer in layers["layers"] for name in re.findall(r"\w+", layer)]
+    table = next(
+        block
+        for block in re.findall(r"```\n(.*?)```", (DOCS / "architecture.md").read_text(), re.DOTALL)
+        if block.startswith("cli ")
+    )
+    listed = [line.split()[0] for line in table.splitlines()]
+    assert listed == in_order
+    packages = {path.parent.name for path in (ROOT / "src/ottla").glob("*/__init__.py")}
+    assert packages == set(listed)

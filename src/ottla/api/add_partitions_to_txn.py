@@ -33,8 +33,8 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import await_reply, respond_later, try_await
-from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.api.support.coordinator_calls import await_reply, respond_later, try_await
+from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
 from ottla.api.support.yielding import in_slices
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC

@@ -35,8 +35,8 @@ async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -
         for topic in request.topics
         for each in topic.partitions
     ]
-    office = ctx.services.controller.active_controller
-    results = await office.alter_partitions(request.broker_id, request.broker_epoch, changes)
+    active_controller = ctx.services.controller.active_controller
+    results = await active_controller.alter_partitions(request.broker_id, request.broker_epoch, changes)
     if results and all(isinstance(each, StaleBrokerEpoch) for each in results):
         raise StaleBrokerEpoch(str(results[0]))
     topics: dict[UUID, list[PartitionData]] = {}

@@ -36,11 +36,13 @@ async def alter_partition_reassignments(
         for topic in request.topics
         for each in topic.partitions
     ]
-    office = ctx.services.controller.active_controller
+    active_controller = ctx.services.controller.active_controller
     answers: dict[str, list[ReassignablePartitionResponse]] = {each.name: [] for each in request.topics}
     for first in range(0, len(moves), MOVES_AT_ONCE):
         part = moves[first : first + MOVES_AT_ONCE]
-        results = await office.reassign(part, may_change_factor=request.allow_replication_factor_change)
+        results = await active_controller.reassign(
+            part, may_change_factor=request.allow_replication_factor_change
+        )
         for move, result in zip(part, results, strict=True):
             answers[move.topic].append(_answer(move, result))
     return AlterPartitionReassignmentsResponse(

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from ottla.api.consumer_group_heartbeat import check_protocol
 from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, try_ask
+from ottla.api.support.coordinator_calls import check_group_id, try_ask
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.partitions import SortedPartitions

@@ -20,7 +20,7 @@ from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPar
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import respond_later, try_call
+from ottla.api.support.coordinator_calls import respond_later, try_call
 from ottla.api.support.results import milliseconds
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import new_uuid

@@ -19,6 +19,7 @@ from ottla.api.support.context import RequestContext
 from ottla.api.support.results import milliseconds
 from ottla.common.config.topic import TopicConfig
 from ottla.controller.machine import NewTopic
+from ottla.controller.machine.topics import default_min_insync
 from ottla.metadata.image import TopicImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i8, i16, i32
@@ -46,7 +47,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: RequestContext) -> Cr
         if isinstance(result, KafkaError):
             topics[topic.name] = _failure(topic.name, result)
         else:
-            configs = described.configs(topic) if with_configs else None
+            configs = described.configs(topic, result.replication_factor) if with_configs else None
             topics[topic.name] = _success(result, configs, is_real=not request.validate_only)
         if number % TOPICS_PER_SLICE == 0:
             await asyncio.sleep(0)
@@ -89,14 +90,15 @@ class _Described:
 
     def __init__(self, ctx: RequestContext) -> None:
         self._config = ctx.services.config
-        self._known: dict[tuple[tuple[str, str | None], ...], Configs] = {}
+        self._known: dict[tuple[tuple[tuple[str, str | None], ...], int], Configs] = {}
 
-    def configs(self, topic: NewTopic) -> Configs:
-        """Return all configs of an accepted topic."""
-        known = self._known.get(topic.configs)
+    def configs(self, topic: NewTopic, replication_factor: int) -> Configs:
+        """Return all configs that are in force for a topic that was accepted."""
+        known = self._known.get((topic.configs, replication_factor))
         if known is None:
             overrides = {key: value for key, value in topic.configs if value is not None}
-            known = self._known[topic.configs] = self._describe(overrides)
+            overrides |= default_min_insync(overrides, replication_factor, self._config)
+            known = self._known[topic.configs, replication_factor] = self._describe(overrides)
         return known
 
     def _describe(self, overrides: Mapping[str, str]) -> Configs:

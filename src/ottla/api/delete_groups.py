@@ -9,7 +9,7 @@ from kio.schema.delete_groups.v2 import DeleteGroupsRequest, DeleteGroupsRespons
 from kio.schema.delete_groups.v2.response import DeletableGroupResult
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import try_ask
+from ottla.api.support.coordinator_calls import try_ask
 from ottla.api.support.results import code_of
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine

@@ -57,10 +57,10 @@ async def _when_followers_did(
     waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
     for topic in topics:
         for each in topic.partitions:
-            leading = None
+            leader = None
             if each.error_code == ErrorCode.none:
-                leading = ctx.services.partitions.get(topic.name, each.partition_index).leader_state
-            done = None if leading is None else leading.when_deleted(each.low_watermark)
+                leader = ctx.services.partitions.get(topic.name, each.partition_index).leader_state
+            done = None if leader is None else leader.when_deleted(each.low_watermark)
             if done is not None:
                 waiting[topic.name, each.partition_index] = done
     if not waiting:

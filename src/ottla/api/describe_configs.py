@@ -1,15 +1,21 @@
-"""DescribeConfigs: the configs of topics, brokers, groups and client metrics, and where each value comes
-from.
+"""DescribeConfigs: configs of topics, brokers, groups and client metrics, with the source of each value.
 
 v1 adds the source and, on request, the synonyms of each config; v2 announces throttling; v3 adds types and
 documentation; v4 is flexible. The broker named "" stands for the cluster-wide defaults of all brokers. A
-client may ask for thousands of topics at once, so the response is encoded in parts.
+client may ask for thousands of topics at once, so the response is encoded in parts, between which the event
+loop runs. Every part is encoded as a response of its own with some of the elements; the common prefix and
+suffix are cut off, and the elements are joined:
+
+    int32 throttle time, array length (int32, or a varint of length + 1 if flexible), elements,
+    tagged fields (one byte, if flexible)
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from struct import Struct
+from typing import Any
 
 from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
@@ -21,7 +27,6 @@ from kio.schema.describe_configs.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.long_response import encode_in_parts
 from ottla.api.table import Reply
 from ottla.common.config.declaration import ConfigEntry
 from ottla.common.config.group_keys import ClientMetricsConfig, GroupConfig
@@ -33,8 +38,37 @@ from ottla.protocol.errors import (
     KafkaError,
     UnknownTopicOrPartition,
 )
-from ottla.protocol.schema.messages import request_decoder
+from ottla.protocol.frames import encode_frame, encode_response_header
+from ottla.protocol.primitives import encode_uvarint
+from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
 from ottla.protocol.types import NO_THROTTLE, i8
+
+_INT32 = Struct(">i")
+_THROTTLE_BYTES = 4
+
+
+async def encode_in_parts(
+    ctx: RequestContext, as_version: int, parts: AsyncIterator[tuple[int, Any]]
+) -> bytes:
+    """Return the frame of one response; a part is the number of its elements and a response."""
+    encode = response_encoder(ctx.api_key, ctx.version, as_version)
+    flexible: bool = response_class(ctx.api_key, ctx.version).__flexible__
+    elements: list[bytes] = []
+    total = 0
+    async for count, response in parts:
+        body = encode(response)
+        length = _array_length(count, flexible)
+        end = len(body) - 1 if flexible else len(body)
+        elements.append(body[_THROTTLE_BYTES + len(length) : end])
+        total += count
+    header = encode_response_header(ctx.api_key, ctx.version, ctx.correlation_id)
+    body = b"".join((bytes(_THROTTLE_BYTES), _array_length(total, flexible), *elements, b"\0" * flexible))
+    return encode_frame(header, body)
+
+
+def _array_length(count: int, flexible: bool) -> bytes:
+    return encode_uvarint(count + 1) if flexible else _INT32.pack(count)
+
 
 NEWEST = 4
 RESOURCES_PER_PART = 50

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import try_ask
+from ottla.api.support.coordinator_calls import try_ask
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import DescribedGroup as Description

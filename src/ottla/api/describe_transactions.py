@@ -13,7 +13,7 @@ from kio.schema.describe_transactions.v0.response import TopicData, TransactionS
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.transaction_calls import check_transactional_id
+from ottla.api.support.transaction_checks import check_transactional_id
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.protocol.errors import KafkaError

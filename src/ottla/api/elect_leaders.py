@@ -21,12 +21,14 @@ PARTITIONS_AT_ONCE = 1_000
 
 async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> ElectLeadersResponse:
     """Elect the leaders; return one result per election."""
-    office = ctx.services.controller.active_controller
+    active_controller = ctx.services.controller.active_controller
     wanted = _wanted(request, ctx)
     answers: dict[str, list[PartitionResult]] = {}
     for first in range(0, len(wanted), PARTITIONS_AT_ONCE):
         part = wanted[first : first + PARTITIONS_AT_ONCE]
-        for at, result in zip(part, await office.elect_leaders(request.election_type, part), strict=True):
+        for at, result in zip(
+            part, await active_controller.elect_leaders(request.election_type, part), strict=True
+        ):
             if request.topic_partitions is None and isinstance(result, ElectionNotNeeded):
                 continue
             answers.setdefault(at.topic, []).append(

@@ -13,10 +13,10 @@ from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import respond_later, try_await
-from ottla.api.support.transaction_calls import check_transactional_id, code_of_fenced
+from ottla.api.support.coordinator_calls import respond_later, try_await
+from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
 from ottla.coordinator.transaction.requests import EndRequest
-from ottla.coordinator.transaction.transaction import NOBODY, Producer
+from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, i16
 
@@ -44,7 +44,7 @@ def end_txn(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse | Awa
 
 
 def _response(outcome: Producer | KafkaError, ctx: RequestContext) -> EndTxnResponse:
-    code, producer = ErrorCode.none, NOBODY
+    code, producer = ErrorCode.none, NO_PRODUCER
     if isinstance(outcome, KafkaError):
         code = code_of_fenced(outcome, ctx, FIRST_WITH_FENCED)
     else:

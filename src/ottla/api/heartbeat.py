@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, respond_later
+from ottla.api.support.coordinator_calls import check_group_id, respond_later
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.errors import CoordinatorLoadInProgress
 from ottla.protocol.types import NO_THROTTLE

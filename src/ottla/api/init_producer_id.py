@@ -13,9 +13,13 @@ from kio.schema.init_producer_id.v6 import InitProducerIdRequest, InitProducerId
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import milliseconds
-from ottla.api.support.transaction_calls import check_transactional_id, check_two_phase_commit, code_of_fenced
+from ottla.api.support.transaction_checks import (
+    check_transactional_id,
+    check_two_phase_commit,
+    code_of_fenced,
+)
 from ottla.coordinator.transaction.requests import Initiated, InitRequest
-from ottla.coordinator.transaction.transaction import NOBODY, Producer
+from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 from ottla.protocol.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, i16
 
@@ -27,7 +31,7 @@ async def init_producer_id(request: InitProducerIdRequest, ctx: RequestContext) 
     try:
         initiated = await _initiate(request, ctx)
     except KafkaError as error:
-        return _response(code_of_fenced(error, ctx, FIRST_WITH_FENCED), Initiated(NOBODY))
+        return _response(code_of_fenced(error, ctx, FIRST_WITH_FENCED), Initiated(NO_PRODUCER))
     return _response(ErrorCode.none, initiated)
 
 

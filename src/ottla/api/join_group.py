@@ -12,7 +12,7 @@ from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
 from kio.schema.join_group.v9.response import JoinGroupResponseMember
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import await_reply, check_group_id
+from ottla.api.support.coordinator_calls import await_reply, check_group_id
 from ottla.api.support.results import milliseconds
 from ottla.common.ids import new_uuid
 from ottla.coordinator.group.machine import GroupMachine
@@ -68,7 +68,7 @@ def _join_request(request: JoinGroupRequest, ctx: RequestContext) -> JoinRequest
         protocol_type=request.protocol_type,
         protocols=tuple((each.name, each.metadata) for each in request.protocols),
         fresh_id=str(new_uuid()),
-        must_know_its_id=ctx.version >= FIRST_WITH_MEMBER_ID_REQUIRED,
+        requires_member_id=ctx.version >= FIRST_WITH_MEMBER_ID_REQUIRED,
         can_skip_assignment=ctx.version >= FIRST_WITH_SKIP_ASSIGNMENT,
     )
 

@@ -13,7 +13,7 @@ from kio.schema.leave_group.v5 import LeaveGroupRequest, LeaveGroupResponse
 from kio.schema.leave_group.v5.response import MemberResponse
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, try_ask
+from ottla.api.support.coordinator_calls import check_group_id, try_ask
 from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver, Left

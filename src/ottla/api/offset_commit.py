@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit import v4, v9, v10
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import respond_later, try_call
+from ottla.api.support.coordinator_calls import respond_later, try_call
 from ottla.api.support.results import milliseconds
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed, OffsetToCommit

@@ -7,7 +7,7 @@ from kio.schema.offset_delete.v0 import OffsetDeleteRequest, OffsetDeleteRespons
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import await_reply, check_group_id
+from ottla.api.support.coordinator_calls import await_reply, check_group_id
 from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.types import NO_THROTTLE

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_fetch import v7, v9, v10
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import try_ask
+from ottla.api.support.coordinator_calls import try_ask
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue

@@ -11,7 +11,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.transaction_calls import check_transactional_id, check_two_phase_commit
+from ottla.api.support.transaction_checks import check_transactional_id, check_two_phase_commit
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.own_messages import PrepareTransactionRequest, PrepareTransactionResponse
 from ottla.protocol.types import NO_THROTTLE

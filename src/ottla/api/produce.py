@@ -139,8 +139,8 @@ def _append_all(
                             validate_records, batch, header, config, now_ms, yield_to_loop
                         )
                         is_validated = True
-                leading = partition.leader_state
-                if leading is not None and (full := leading.full_backlog(request.acks)) is not None:
+                leader = partition.leader_state
+                if leader is not None and (full := leader.full_backlog(request.acks)) is not None:
                     yield from _wait_for_room(ctx, request, full, len(batch))
                 if request.acks < 0:
                     partition.check_in_sync()

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import await_reply, check_group_id
+from ottla.api.support.coordinator_calls import await_reply, check_group_id
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import SyncRequest
 from ottla.protocol.errors import InconsistentGroupProtocol

@@ -22,7 +22,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 from ottla.api.offset_commit import Accepted, Codes, accept, with_result
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.group_calls import check_group_id, try_ask
+from ottla.api.support.coordinator_calls import check_group_id, try_ask
 from ottla.api.support.transaction_verification import verify_with_coordinator
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed

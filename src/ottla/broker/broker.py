@@ -23,10 +23,16 @@ from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
 from ottla.broker.addresses import BrokerAddresses, advertised, bind_listeners, bind_metrics, peer_address
 from ottla.broker.data_directory import StartError, make_directory, owner_of_logs, set_stray_logs_aside
 from ottla.broker.full_disk import FullDisk
-from ottla.broker.stores import janitor_settings, metadata_store, network_limits
+from ottla.broker.settings import (
+    MAINTENANCE_KEYS,
+    NETWORK_KEYS,
+    maintenance_settings,
+    metadata_store,
+    network_limits,
+)
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig
-from ottla.common.config.declaration import ConfigError
+from ottla.common.config.live import DYNAMIC_KEYS, LiveConfig
 from ottla.common.config.metrics_keys import OFF, metrics_place
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
@@ -68,7 +74,7 @@ class Broker:
         disk: Disk | None = None,
     ) -> None:
         """Take the configuration; simulations bring a clock, a store and a disk of their own."""
-        self.config = BrokerConfig(raw)
+        self.live_config = LiveConfig(BrokerConfig(raw))
         self.clock = clock or SystemClock()
         self.disk: Disk = disk or RealDisk()
         self._store = store
@@ -79,6 +85,11 @@ class Broker:
         self._is_fenced = False
         self._stack = AsyncExitStack()
         self._metrics: MetricsService | None = None
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration in force."""
+        return self.live_config.current
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -114,7 +125,7 @@ class Broker:
         self.server = await self._bind()
         await self._join_cluster()
         await self._start_coordinators()
-        await self._start_janitor()
+        await self._start_maintenance()
         self._stack.push_async_callback(self._stop_serving)
         self._stack.push_async_callback(self._leave)
         await full_disk.start()
@@ -163,7 +174,7 @@ class Broker:
         except MetadataError as error:
             raise StartError(f"data directory {data}: {error}") from error
         self._stack.push_async_callback(self.controller.stop)
-        self._take_over_dynamic_config(self.cluster.image)
+        self._update_config(self.cluster.image)
         return lock
 
     async def _open_logs(self, data: Path, lock: Callable[[], None]) -> FullDisk:
@@ -196,6 +207,10 @@ class Broker:
         )
         self.partitions = PartitionRegistry(
             node_id, self.log_directory, self.flusher, self.config, self.clock, self.replicator
+        )
+        self.live_config.subscribe_to(DYNAMIC_KEYS, self.partitions.replace_config)
+        self.live_config.subscribe(
+            BrokerConfig.ottla_producer_ids_max, self.log_directory.producer_limit.change_limit
         )
         self.log_directory.open(
             lambda topic: self.partitions.log_config(self.cluster.image, topic), lock, self._has_copies
@@ -259,16 +274,18 @@ class Broker:
         await self.transactions.start()
         self._stack.push_async_callback(self.transactions.stop)
 
-    async def _start_janitor(self) -> None:
-        self.janitor = LogMaintenance(
+    async def _start_maintenance(self) -> None:
+        self.maintenance = LogMaintenance(
             self.log_directory,
             self.flusher,
             self.clock,
-            janitor_settings(self.config),
+            maintenance_settings(self.config),
             high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
         )
-        self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
-        await self._stack.enter_async_context(self.janitor)
+        self.live_config.subscribe_to(
+            MAINTENANCE_KEYS, lambda config: self.maintenance.change_settings(maintenance_settings(config))
+        )
+        await self._stack.enter_async_context(self.maintenance)
 
     async def _serve_metrics(self) -> None:
         """Tell about this broker from now on, if it is to: that it starts, for now."""
@@ -311,8 +328,13 @@ class Broker:
             peers=self.peers,
         )
         self.services = services
+        self.live_config.subscribe_to(DYNAMIC_KEYS, lambda config: setattr(services, "config", config))
         self.dispatcher = Dispatcher(services)
+        self.live_config.subscribe(BrokerConfig.ottla_slow_request_ms, self.dispatcher.slow.set_limit)
         server = Server(self.dispatcher, network_limits(self.config), self.clock)
+        self.live_config.subscribe_to(
+            NETWORK_KEYS, lambda config: server.change_limits(network_limits(config))
+        )
         await bind_listeners(server, self.config.listener_list)
         self._stack.push_async_callback(server.stop, 0)
         return server
@@ -333,7 +355,7 @@ class Broker:
 
     async def _on_change(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.configs is not new.configs:
-            self._take_over_dynamic_config(new)
+            self._update_config(new)
         if old.brokers is not new.brokers:
             self.peers.refresh()
             self.services.recently_fenced_brokers.note(new)
@@ -357,22 +379,9 @@ class Broker:
         if self.config.controlled_shutdown_enable:
             await self.controller.move_leaders_away()
 
-    def _take_over_dynamic_config(self, image: ClusterImage) -> None:
-        dynamic = image.broker_overrides(self.config.node_id), image.broker_overrides()
-        if dynamic == (self.config.layers[0][1], self.config.layers[1][1]):
-            return
-        try:
-            self.config = self.config.with_dynamic(*dynamic)
-        except ConfigError as error:
-            log.error("the stored dynamic configuration cannot be used, the static one stays: %s", error)
-            return
-        if self.addresses is not None:
-            self.services.config = self.config
-            self.server.change_limits(network_limits(self.config))
-            self.dispatcher.slow.set_limit(self.config.ottla_slow_request_ms)
-            self.partitions.replace_config(self.config)
-            self.janitor.settings = janitor_settings(self.config)
-            self.log_directory.producer_limit.max_producers = self.config.ottla_producer_ids_max
+    def _update_config(self, image: ClusterImage) -> None:
+        """Put the dynamic configuration of `image` into force; every part has subscribed to what it uses."""
+        self.live_config.update(image.broker_overrides(self.config.node_id), image.broker_overrides())
 
     async def _stop_serving(self) -> None:
         """Answer everything that waits or runs, and close the connections."""

@@ -1,4 +1,4 @@
-"""`ottla bench`: how fast a broker takes and gives records, measured with our own client."""
+"""`ottla bench`: measure produce and consume throughput and latency with Ottla's own client."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.common.units import MIB
 
-# What `ottla bench` reports.
-
-# The measurement of `ottla bench`: all in, all out, then one by one.
+# The measurement.
 
 SINGLE_RECORDS = 200
 SHOWN_EVERY = 2_000
@@ -45,7 +43,7 @@ class Load:
 
 @dataclass(slots=True)
 class Pace:
-    """How long something took, and how much of it this process was computing."""
+    """The duration of a phase, and the CPU time of this process in it."""
 
     records: int = 0
     bytes: int = 0
@@ -54,23 +52,23 @@ class Pace:
 
     @property
     def busy(self) -> float:
-        """The part of one core that this process used; 1.0 means that it, not the broker, was the limit."""
+        """The share of one core that this process used; at 1.0 the client, not the broker, was the limit."""
         return self.cpu_seconds / self.seconds if self.seconds else 0.0
 
 
 @dataclass(slots=True)
 class Report:
-    """What was measured."""
+    """The results."""
 
     load: Load
     produced: Pace = field(default_factory=Pace)
     consumed: Pace = field(default_factory=Pace)
     acknowledged_ms: list[float] = field(default_factory=list)
-    """The time from sending one record alone to its acknowledgement, sorted."""
+    """The latencies of single records from send to acknowledgement, sorted."""
 
 
 async def measure(cluster: Cluster, load: Load) -> Report:
-    """Measure in a topic of its own, which is deleted whatever happens."""
+    """Measure in a temporary topic, which is always deleted."""
     admin = TopicAdmin(cluster)
     topic = f"ottla-bench-{new_uuid().hex[:8]}"
     report = Report(load)
@@ -97,7 +95,7 @@ async def _produce(cluster: Cluster, topic: str, report: Report) -> None:
     value = _value(load.size)
     with progress("producing", load.records) as shown:
         async with AsyncProducer.on(cluster, options) as producer:
-            await producer.send_and_wait(topic, b"to be connected before the clock runs")
+            await producer.send_and_wait(topic, b"connects before the measurement starts")
             with _timed(pace):
                 for number in range(load.records):
                     await producer.send(topic, value)
@@ -116,10 +114,10 @@ async def _consume(cluster: Cluster, topic: str, report: Report) -> None:
             consumer.assign(partitions)
             consumer.seek_to_beginning(*partitions)
             with _timed(pace):
-                while pace.records <= load.records:  # the first record was none of those
+                while pace.records <= load.records:  # the warm-up record does not count
                     fetched = await consumer.getmany(timeout_ms=TIMEOUT_MS)
                     if not fetched:
-                        raise TimedOut(f"no more records came within {TIMEOUT_MS // 1000} s")
+                        raise TimedOut(f"no records arrived within {TIMEOUT_MS // 1000} s")
                     for some in fetched.values():
                         pace.records += len(some)
                     shown(pace.records)
@@ -139,7 +137,7 @@ async def _one_by_one(cluster: Cluster, topic: str, report: Report) -> None:
 
 
 def _value(size: int) -> bytes:
-    """Return text that compresses about as well as JSON does."""
+    """Return text that compresses about as well as JSON."""
     text = b"".join(
         b'{"number":%d,"name":"item-%d"}' % (each, each * 7919 % 1000) for each in range(size // 20 + 1)
     )
@@ -150,7 +148,7 @@ BUSY = 0.85
 
 
 def print_report(report: Report) -> None:
-    """Print it for people, with what it does not tell."""
+    """Print the report as text, and say whether the client was the limit."""
     load = report.load
     rows = [_row("produced", report.produced), _row("consumed", report.consumed)]
     columns = ["", "records", "seconds", "records/s", "MiB/s", "this client's CPU"]
@@ -168,13 +166,13 @@ def print_report(report: Report) -> None:
     ]
     if busy:
         click.echo(
-            f"While it {' and '.join(busy)}, this client was busy all the time: the broker may be faster.",
+            f"While it {' and '.join(busy)}, this client used a full core: it was the limit, not the broker.",
             err=True,
         )
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return it for programs."""
+    """Return the report as JSON."""
     load = report.load
     return {
         "load": {
@@ -254,11 +252,10 @@ def bench(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Measure how fast a broker takes records and gives them back.
+    """Measure the throughput and latency of a broker.
 
-    Works with any broker that speaks Kafka's protocol, in a topic of its own that is deleted afterwards. The
-    client is one process of Python: it is often the limit, and the report says so. `make bench` measures
-    the broker itself.
+    Works with any broker that speaks the Kafka protocol, in a temporary topic. The client is a single Python
+    process: it is often the limit, and the report says so. `make bench` measures the broker itself.
 
     \b
     ottla bench

@@ -1,4 +1,4 @@
-"""`ottla completion`: the script that lets a shell complete commands, options and names."""
+"""`ottla completion`: print the shell completion script."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ INSTALL = {
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that lets a shell complete commands, options and names.
+    """Print the shell completion script for commands, options and names.
 
-    Topics and groups are completed too: a broker is asked, and has a second to answer.
+    Topic and group names are completed too, by asking the broker, which has a second to answer.
     """
     from click.shell_completion import get_completion_class
 

@@ -1,4 +1,4 @@
-"""`ottla config`: configs of topics and brokers, files of them, and the profiles of this command line."""
+"""`ottla config`: configs of topics and brokers, configuration files, and profiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from ottla.cli.support import session
 from ottla.cli.support.completing import topic_names
 from ottla.cli.support.options import bootstrap_option, format_option, key_values
-from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.profiles import profiles_file, read_profiles
@@ -21,13 +21,13 @@ from ottla.common.config.declaration import ConfigError
 from ottla.common.config.properties import read_properties
 from ottla.protocol.errors import InvalidConfig
 
-# All that is wrong with a broker's file of configuration, rather than the first thing only.
+# Find all problems of a broker's configuration file, not only the first.
 
 Wrong = list[tuple[str, str]]
 
 
 def check_file(file: Path) -> tuple[int, Wrong]:
-    """Return how many keys a file has, and what is wrong with which of them."""
+    """Return the number of keys in a file, and its problems by key."""
     try:
         raw = read_properties(file)
     except ConfigError as error:
@@ -39,20 +39,20 @@ def check_file(file: Path) -> tuple[int, Wrong]:
             BrokerConfig(rest)
         except ConfigError as error:
             wrong.append((error.key, error.reason))
-            if rest.pop(error.key, None) is None:  # about keys together: there is no single one to leave away
+            if rest.pop(error.key, None) is None:  # about a combination of keys: no single one to remove
                 break
         else:
             break
     return len(raw), wrong
 
 
-SET_BY_SOMEBODY = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}
+SET_SOURCES = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}
 SECRET_WORDS = ("password", "secret", "token", "jaas")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def config() -> None:
-    """Look at configs of topics and brokers, change them, check a file of them."""
+    """Show, change and validate configs of topics and brokers."""
 
 
 def _resource_options(command: click.decorators.FC) -> click.decorators.FC:
@@ -63,14 +63,14 @@ def _resource_options(command: click.decorators.FC) -> click.decorators.FC:
 
 @config.command(short_help="Show configs of a topic or of brokers.")
 @_resource_options
-@click.option("-a", "--all", "everything", is_flag=True, help="Those at their defaults too.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include defaults.")
 @click.option("--docs", is_flag=True, help="What each means.")
 @format_option
 @bootstrap_option
 def describe(
     topic: str | None, broker: int | None, everything: bool, docs: bool, output_format: str, bootstrap: str
 ) -> None:
-    """Show the configs that somebody has set, of a topic, of a broker, or of all brokers.
+    """Show the configs that are set for a topic, a broker, or all brokers.
 
     \b
     ottla config describe --topic orders
@@ -85,22 +85,24 @@ def describe(
         return await admin.broker_configs(broker, documentation=docs)
 
     found = session.run(bootstrap, command, topic=topic)
-    shown = [each for each in found if everything or each.source in SET_BY_SOMEBODY]
+    shown = [each for each in found if everything or each.source in SET_SOURCES]
     if output_format == "json":
         print_json([_as_json(each) for each in shown])
     elif shown:
         _print(shown, docs)
     else:
-        talk(f"all {len(found)} at their defaults; see them with --all" if found else "nothing has been set")
+        echo_err(
+            f"all {len(found)} have their defaults; show them with --all" if found else "nothing has been set"
+        )
 
 
-@config.command(short_help="Change configs while the brokers run.")
+@config.command(short_help="Change configs at run time.")
 @_resource_options
 @click.option(
     "--set", "set_to", multiple=True, metavar="KEY=VALUE", callback=key_values, help="Set it; repeatable."
 )
-@click.option("--unset", multiple=True, metavar="KEY", help="Back to the default; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Reset to the default; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Only validate.")
 @format_option
 @bootstrap_option
 def alter(
@@ -112,7 +114,7 @@ def alter(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Change configs while the brokers run: of a topic, of one broker, or (neither named) of all.
+    """Change configs at run time: of a topic, of one broker, or (without either) of all brokers.
 
     \b
     ottla config alter --topic orders --set retention.ms=86400000
@@ -130,7 +132,7 @@ def alter(
             else:
                 await admin.alter_broker_configs(broker, set_to=set_to, unset=unset, validate_only=dry_run)
         except InvalidConfig as error:
-            raise Problem(str(error) or "the broker refused the configs", kind=BAD_CONFIG) from None
+            raise Problem(str(error) or "the broker rejected the configs", kind=BAD_CONFIG) from None
 
     session.run(bootstrap, command, topic=topic)
     where = topic or ("all brokers" if broker is None else f"broker {broker}")
@@ -138,18 +140,18 @@ def alter(
         print_json({"of": where, "set": set_to, "unset": list(unset), "dry_run": dry_run})
     would = "would be" if dry_run else "is now"
     for key, value in set_to.items():
-        talk(f"{where}: {key} {would} {value}")
+        echo_err(f"{where}: {key} {would} {value}")
     for key in unset:
-        talk(f"{where}: {key} {would} at its default")
+        echo_err(f"{where}: {key} {would} at its default")
 
 
-@config.command(short_help="Check a broker's file of configuration.")
+@config.command(short_help="Validate a broker's configuration file.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @format_option
 def validate(file: Path, output_format: str) -> int:
-    """Check a broker's .properties FILE, key by key, without starting anything.
+    """Validate a broker's .properties FILE, key by key, without starting a broker.
 
-    Ends with exit code 1 if the broker would refuse it.
+    Exits with 1 if the broker would reject it.
     """
 
     keys, wrong = check_file(file)
@@ -157,21 +159,21 @@ def validate(file: Path, output_format: str) -> int:
         print_json({"file": str(file), "keys": keys, "problems": [{"key": k, "reason": r} for k, r in wrong]})
     elif wrong:
         print_table(["key", "what is wrong"], wrong)
-    talk(f"{file}: {count(keys, 'key')}, {count(len(wrong), 'problem') if wrong else 'no problems'}")
+    echo_err(f"{file}: {count(keys, 'key')}, {count(len(wrong), 'problem') if wrong else 'no problems'}")
     return 1 if wrong else 0
 
 
-@config.command(short_help="List the clusters that --profile can name.")
+@config.command(short_help="List the profiles for --profile.")
 @format_option
 def profiles(output_format: str) -> None:
-    """List the clusters that `--profile` can name, and where they are written down."""
+    """List the profiles for `--profile`, and the file they are in."""
     path = profiles_file()
     found, default = read_profiles(path)
     if output_format == "json":
         shown = {name: _hidden(options) for name, options in found.items()}
         print_json({"file": str(path), "default": default, "profiles": shown})
         return
-    talk(f"{path}{'' if path.exists() else ' does not exist yet'}")
+    echo_err(f"{path}{'' if path.exists() else ' does not exist yet'}")
     if found:
         rows = [
             [f"{name} (default)" if name == default else name, f"{key}={value}"]
@@ -180,7 +182,7 @@ def profiles(output_format: str) -> None:
         ]
         print_table(["profile", "option"], rows)
     else:
-        talk('write one:  [local]\n            bootstrap.servers = "127.0.0.1:9092"')
+        echo_err('write one:  [local]\n            bootstrap.servers = "127.0.0.1:9092"')
 
 
 def _at_most_one(topic: str | None, broker: int | None) -> None:
@@ -189,7 +191,7 @@ def _at_most_one(topic: str | None, broker: int | None) -> None:
 
 
 def _hidden(options: dict[str, str]) -> dict[str, str]:
-    """Return the options without their secrets."""
+    """Return the options without secrets."""
     is_secret = {key: any(word in key for word in SECRET_WORDS) for key in options}
     return {key: "(secret)" if is_secret[key] else value for key, value in options.items()}
 

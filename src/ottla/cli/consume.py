@@ -1,4 +1,4 @@
-"""`ottla consume`: records of a topic to standard output."""
+"""`ottla consume`: read records of a topic to standard output."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import topic_names
 from ottla.cli.support.offset_range import FROM_END, Span, check_fits, ends, parse_span, positions
 from ottla.cli.support.options import bootstrap_option, is_terminal, named_argument, same_cluster
-from ottla.cli.support.output import count, talk, write_bytes
+from ottla.cli.support.output import count, echo_err, write_bytes
 from ottla.cli.support.problem_kinds import NO_SUCH_OFFSET
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.progress import progress
 from ottla.cli.support.records import Formatter, template, to_json
-from ottla.cli.support.schemas import decoding, schema_options, schema_wishes
+from ottla.cli.support.schemas import decoding, schema_options, schema_settings
 from ottla.cli.support.session import settings_for
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions, ConsumerRecord
@@ -28,13 +28,13 @@ from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import OffsetOutOfRange
 
-# A record as `ottla consume` shows it to a person: one line, safe for a terminal.
+# A record as one line of text, safe for a terminal.
 
 NO_TIMESTAMP = "-"
 
 
 def pretty_formatter() -> Formatter:
-    """Return what writes a record for people; in colours on a terminal, unless NO_COLOR is set."""
+    """Return the formatter for terminals; coloured, unless NO_COLOR is set."""
     colours = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
     def write(record: ConsumerRecord) -> bytes:
@@ -45,7 +45,7 @@ def pretty_formatter() -> Formatter:
 
 
 def pretty(record: ConsumerRecord) -> str:
-    """Return `partition:offset  time  key  value  headers`; control characters are written as escapes."""
+    """Return `partition:offset  time  key  value  headers`; control characters are escaped."""
     parts = [click.style(f"{record.partition}:{record.offset}", dim=True)]
     parts.append(click.style(_moment(record.timestamp), dim=True))
     if record.key is not None:
@@ -75,13 +75,13 @@ def _text(data: bytes) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return text without anything that could move the cursor or change colours."""
+    """Return text without control sequences that could move the cursor or change colours."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-# The work of `ottla consume`: from where to where, and what to say at the end.
+# Reading: from where to where, and the message at the end.
 
 MAX_FETCH_BYTES = 4 * 1024 * 1024
 
@@ -89,7 +89,7 @@ Offsets = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ConsumeOptions:
     """What to read and when to stop."""
 
     topic: str
@@ -100,72 +100,75 @@ class Wish:
     write: Formatter
 
 
-async def read_topic(cluster: Cluster, wish: Wish) -> None:
-    """Read as wished; Ctrl-C ends it, and says how to go on."""
-    partitions = await _partitions(cluster, wish)
-    start, stop = wish.span.start, wish.span.stop
+async def read_topic(cluster: Cluster, options: ConsumeOptions) -> None:
+    """Read as requested; Ctrl-C ends it, and prints how to resume."""
+    partitions = await _partitions(cluster, options)
+    start, stop = options.span.start, options.span.stop
     for each in (start, stop):
         if each is not None:
             check_fits(each, partitions)
     ranges = await offset_ranges(cluster, partitions)
-    at = await positions(cluster, start, ranges)
+    next_offsets = await positions(cluster, start, ranges)
     until = await ends(cluster, stop, ranges) if stop is not None else None
-    if wish.exit_at_end:
+    if options.exit_at_end:
         here = {each: end for each, (_, end) in ranges.items()}
         until = here if until is None else {each: min(end, here[each]) for each, end in until.items()}
     if is_terminal(sys.stderr) and until is None and start is FROM_END:
-        talk(f"Waiting for new records of {wish.topic}; --from-beginning reads all. Ctrl-C ends.")
-    options = settings_for(
+        echo_err(
+            f"Waiting for new records of {options.topic}; use --from-beginning to read all. Ctrl-C ends."
+        )
+    consumer_options = settings_for(
         ConsumerOptions, auto_offset_reset="none", max_partition_fetch_bytes=MAX_FETCH_BYTES
     )
-    reading = asyncio.ensure_future(_Reading(wish, at, until).run(AsyncConsumer.on(cluster, options)))
+    consumer = AsyncConsumer.on(cluster, consumer_options)
+    reading = asyncio.ensure_future(_TopicReader(options, next_offsets, until).run(consumer))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):  # the usual way to end it, not a failure
         loop.add_signal_handler(number, reading.cancel)
     try:
         await reading
     except asyncio.CancelledError:
-        rest = ",".join(f"{each.partition}={offset}" for each, offset in sorted(at.items()))
-        talk(f"stopped; to go on:  ottla consume {wish.topic}{same_cluster()} --offset {rest}")
+        rest = ",".join(f"{each.partition}={offset}" for each, offset in sorted(next_offsets.items()))
+        echo_err(f"stopped; to resume:  ottla consume {options.topic}{same_cluster()} --offset {rest}")
     except OffsetOutOfRange as error:
         raise Problem(
-            f"{error}: it was deleted by retention or by hand while it was being read",
-            f"go on with what is left: ottla consume {wish.topic} --offset start",
+            f"{error}: retention or DeleteRecords removed it while it was being read",
+            f"continue with what is left: ottla consume {options.topic} --offset start",
             kind=NO_SUCH_OFFSET,
         ) from None
 
 
-async def _partitions(cluster: Cluster, wish: Wish) -> list[TopicPartition]:
-    known = (await cluster.topic(wish.topic)).partitions
-    for index in wish.partitions:
+async def _partitions(cluster: Cluster, options: ConsumeOptions) -> list[TopicPartition]:
+    known = (await cluster.topic(options.topic)).partitions
+    for index in options.partitions:
         if index not in known:
             raise Problem(
-                f"{wish.topic} has no partition {index}: it has {len(known)}, numbered from 0",
-                f"look at it: ottla topic describe {wish.topic}",
+                f"{options.topic} has no partition {index}: it has {len(known)}, numbered from 0",
+                f"see: ottla topic describe {options.topic}",
             )
-    return [TopicPartition(wish.topic, index) for index in wish.partitions or known]
+    return [TopicPartition(options.topic, index) for index in options.partitions or known]
 
 
-class _Reading:
-    """One run: where each partition is (`at`, kept up to date), and where it ends."""
+class _TopicReader:
+    """One run: the position of each partition, and where it ends."""
 
-    def __init__(self, wish: Wish, at: Offsets, until: Offsets | None) -> None:
-        self.wish = wish
-        self.at = at
+    def __init__(self, options: ConsumeOptions, next_offsets: Offsets, until: Offsets | None) -> None:
+        self.options = options
+        self.next_offsets = next_offsets
         self.until = until
         self.written = 0
 
     async def run(self, consumer: AsyncConsumer) -> None:
         """Read and write until the end, if there is one."""
-        wish, until = self.wish, self.until
-        left = {each for each, offset in self.at.items() if until is None or offset < until[each]}
-        with progress(wish.topic, self._total(), quiet=is_terminal(sys.stdout)) as shown:
+        options, until = self.options, self.until
+        left = {each for each, offset in self.next_offsets.items() if until is None or offset < until[each]}
+        with progress(options.topic, self._total(), quiet=is_terminal(sys.stdout)) as shown:
             async with consumer:
                 consumer.assign(left)
                 for partition in left:
-                    consumer.seek(partition, self.at[partition])
-                while left and self.written != wish.max_records:
-                    most = None if wish.max_records is None else wish.max_records - self.written
+                    consumer.seek(partition, self.next_offsets[partition])
+                while left and self.written != options.max_records:
+                    most = None if options.max_records is None else options.max_records - self.written
                     fetched = await consumer.getmany(timeout_ms=None, max_records=most)
                     self._write([record for each in fetched.values() for record in each])
                     shown(self.written)
@@ -175,21 +178,21 @@ class _Reading:
                             left = unfinished
                             consumer.assign(left)
         if is_terminal(sys.stderr):
-            talk(f"{count(self.written, 'record')} of {wish.topic}")
+            echo_err(f"Read {count(self.written, 'record')} from {options.topic}")
 
     def _write(self, records: list[ConsumerRecord]) -> None:
         if self.until is not None:
             records = [each for each in records if each.offset < self.until[TopicPartition(*each[:2])]]
-        write_bytes(b"".join(map(self.wish.write, records)))
+        write_bytes(b"".join(map(self.options.write, records)))
         self.written += len(records)
         for each in records:
-            self.at[TopicPartition(*each[:2])] = each.offset + 1
+            self.next_offsets[TopicPartition(*each[:2])] = each.offset + 1
 
     def _total(self) -> int | None:
         if self.until is None:
-            return self.wish.max_records
-        records = sum(max(0, end - self.at[each]) for each, end in self.until.items())
-        return records if self.wish.max_records is None else min(records, self.wish.max_records)
+            return self.options.max_records
+        records = sum(max(0, end - self.next_offsets[each]) for each, end in self.until.items())
+        return records if self.options.max_records is None else min(records, self.options.max_records)
 
 
 AUTOMATIC = "auto"
@@ -201,7 +204,7 @@ AUTOMATIC = "auto"
     r"%K and %V sizes, \n \t \xHH.",
 )
 @named_argument("topic", "--topic", "TOPIC", topic_names)
-@click.option("--from-beginning", is_flag=True, help="Short for --offset start.")
+@click.option("--from-beginning", is_flag=True, help="Same as --offset start.")
 @click.option(
     "-o",
     "--offset",
@@ -226,7 +229,7 @@ AUTOMATIC = "auto"
     metavar="N",
     help="Stop after that many records.",
 )
-@click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at the end of what there is now.")
+@click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at the current end of the topic.")
 @click.option(
     "-f",
     "--format",
@@ -248,7 +251,7 @@ def consume(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Read records of TOPIC, until Ctrl-C or as long as the options say.
+    """Read records of TOPIC until Ctrl-C, or as the options say.
 
     \b
     ottla consume orders --from-beginning --exit
@@ -266,14 +269,14 @@ def consume(
         raise click.UsageError(str(error)) from None
     chosen = tuple(dict.fromkeys(partitions)) or tuple(span.start.each)
     if span.start.each and set(chosen) != set(span.start.each):
-        raise click.UsageError("--offset P=N names the partitions itself: leave --partition away")
-    write = decoding(write, schema_wishes())
-    wish = Wish(topic, chosen, span, max_records, exit_at_end, write)
-    session.run(bootstrap, lambda cluster: read_topic(cluster, wish), topic=topic)
+        raise click.UsageError("--offset P=N names the partitions itself: remove --partition")
+    write = decoding(write, schema_settings())
+    options = ConsumeOptions(topic, chosen, span, max_records, exit_at_end, write)
+    session.run(bootstrap, lambda cluster: read_topic(cluster, options), topic=topic)
 
 
 def formatter(name: str) -> Formatter:
-    """Return what writes a record; ValueError says what is wrong with a template."""
+    """Return the formatter; ValueError says what is wrong with a template."""
     if name == AUTOMATIC:
         name = "table" if is_terminal(sys.stdout) else "json"
     if name == "table":

@@ -1,4 +1,4 @@
-"""`ottla doctor`: look at everything between here and a record, and say how to mend what is wrong."""
+"""`ottla doctor`: check this machine and the way to the cluster, and say how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, WARNING, Finding
 from ottla.cli.serve.command import DEFAULT_DATA
 from ottla.cli.support import session
 from ottla.cli.support.options import (
@@ -24,9 +24,11 @@ TIMEOUT_MS = 10_000
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--write", is_flag=True, help="Also send a record through a topic that is deleted afterwards.")
-@click.option("--no-broker", is_flag=True, help="Look at this machine only.")
-@click.option("--zookeeper", metavar="HOST:PORT", help="Look at this ensemble too; several with commas.")
+@click.option("--write", is_flag=True, help="Also send a record through a temporary topic.")
+@click.option("--no-broker", is_flag=True, help="Check this machine only.")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT", help="Also check this ensemble; several servers with commas."
+)
 @click.option(
     "-d",
     "--data",
@@ -34,18 +36,18 @@ TIMEOUT_MS = 10_000
     type=click.Path(path_type=Path),
     default=DEFAULT_DATA,
     show_default=True,
-    help="Where a broker's data is, or would be.",
+    help="The data directory of a broker.",
 )
 @format_option
 @bootstrap_option
 def doctor(
     write: bool, no_broker: bool, zookeeper: str | None, data: Path, output_format: str, bootstrap: str
 ) -> int:
-    """Find out what is wrong, and how to mend it.
+    """Find problems, and say how to fix them.
 
-    Looks at this machine (disk, limits, Java, Spark) and goes the way of a client to the cluster: name,
-    port, TLS, login, the addresses that the brokers advertise, clocks. Ends with exit code 1 if something is
-    wrong. Without a broker it says so, and looks at the rest.
+    Checks this machine (disk, limits, Java, Spark) and the way to the cluster: DNS, TCP, TLS, SASL, the
+    addresses that brokers advertise, clocks. Exits with 1 if something is wrong. Without a broker it checks
+    the rest.
 
     \b
     ottla doctor
@@ -56,10 +58,10 @@ def doctor(
         print_json([each.as_json() for each in found])
     else:
         print_table(["check", "state", "what"], [each.as_row() for each in found])
-    wrong = sum(each.state == WRONG for each in found)
+    wrong = sum(each.state == FAILED for each in found)
     warnings = sum(each.state == WARNING for each in found)
     if output_format == "table":
-        well = "all is well" if not wrong else f"{count(wrong, 'thing')} wrong"
+        well = "all is well" if not wrong else f"{count(wrong, 'problem')}"
         click.echo(f"{well}, {count(warnings, 'warning')}" if warnings else well, err=True)
     return 1 if wrong else 0
 
@@ -75,14 +77,14 @@ async def _examine(
     found: list[Finding] = []
     if not no_broker:
         options = session.options_of(bootstrap, patience_ms=TIMEOUT_MS)
-        _say(f"looking at {bootstrap}")
+        _print_step(f"checking {bootstrap}")
         found += [each async for each in check_cluster(options)]
-        if all(each.state != WRONG for each in found):
+        if all(each.state != FAILED for each in found):
             found += [each async for each in check_record(options)] if write else [await check_clock(options)]
     if zookeeper is not None:
-        _say(f"looking at ZooKeeper at {zookeeper}")
+        _print_step(f"checking ZooKeeper at {zookeeper}")
         found += [each async for each in check_zookeeper(zookeeper)]
-    _say("looking at this machine")
+    _print_step("checking this machine")
     is_up = any(each.check == "TCP" and each.state == OK for each in found)
     host, _, port = DEFAULT_BOOTSTRAP.rpartition(":")
     wants_port = not is_up and bootstrap == DEFAULT_BOOTSTRAP
@@ -93,16 +95,16 @@ async def _examine(
 
 
 def _without_default_broker(found: list[Finding], bootstrap: str) -> list[Finding]:
-    """Take a missing broker at the default address for a warning: perhaps none is wanted yet."""
+    """Downgrade a missing broker at the default address to a warning: perhaps none is needed yet."""
     if bootstrap != DEFAULT_BOOTSTRAP:
         return found
     fix = f"start one: ottla serve; or name yours with -b or {BOOTSTRAP_VARIABLE}"
     return [
-        each._replace(state=WARNING, fix=fix) if each.check == "TCP" and each.state == WRONG else each
+        each._replace(state=WARNING, fix=fix) if each.check == "TCP" and each.state == FAILED else each
         for each in found
     ]
 
 
-def _say(what: str) -> None:
+def _print_step(what: str) -> None:
     if is_terminal(sys.stderr):
         click.echo(click.style(f"{what} ...", dim=True), err=True)

@@ -1,4 +1,4 @@
-"""`ottla explain`: the text behind the code of an error."""
+"""`ottla explain`: the text behind an error code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.argument("code", required=False, shell_complete=_codes)
 @format_option
 def explain(code: str | None, output_format: str) -> None:
-    """Explain the error CODE: why it happens, and what to do. Without one, list the codes.
+    """Explain the error CODE: its causes, and what to do. Without a CODE, list all.
 
     \b
     ottla explain OTTLA-E101
@@ -45,7 +45,7 @@ def explain(code: str | None, output_format: str) -> None:
 
 
 def as_text(kind: Kind) -> str:
-    """Return a kind of problem as a screen of text; commands have lines of their own, to be copied."""
+    """Return a kind of problem as text; commands are on lines of their own, to be copied."""
     lines = [f"{click.style(kind.code, bold=True)}: {kind.title}", "", _wrapped(kind.why), ""]
     for step in kind.fix:
         command = re.fullmatch(r"(.+:) `([^`]+)`\.", step)

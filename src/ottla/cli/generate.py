@@ -1,4 +1,4 @@
-"""`ottla generate`: files for the programs around a broker, made from what it really serves."""
+"""`ottla generate`: configuration files for monitoring and deployment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ottla import __version__
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 
 METRICS = "127.0.0.1:9644"
@@ -21,13 +21,13 @@ _output = click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where to write.  [default: stdout]",
+    help="Output file.  [default: stdout]",
 )
 
 
 @click.group(context_settings=HELP)
 def generate() -> None:
-    """Write files for Grafana, Prometheus, systemd and Docker Compose.
+    """Generate files for Grafana, Prometheus, systemd and Docker Compose.
 
     \b
     ottla generate grafana -o ottla-dashboard.json
@@ -37,43 +37,43 @@ def generate() -> None:
     """
 
 
-@generate.command(short_help="Write a dashboard for Grafana.")
-@click.option("--title", default="Ottla", show_default=True, help="What the dashboard is called.")
+@generate.command(short_help="Generate a Grafana dashboard.")
+@click.option("--title", default="Ottla", show_default=True, help="The title of the dashboard.")
 @_output
 def grafana(title: str, output: Path | None) -> None:
-    """Write a dashboard, to be imported into Grafana: traffic, lag in seconds, requests, replicas."""
+    """Generate a Grafana dashboard: traffic, lag in seconds, requests, replicas."""
     from ottla.cli.generated.grafana import dashboard
 
     _write(dashboard(title), output)
 
 
-@generate.command(short_help="Write a scrape configuration and alert rules.")
+@generate.command(short_help="Generate a scrape configuration and alert rules.")
 @click.option(
     "-t",
     "--target",
     "targets",
     multiple=True,
     metavar="HOST:PORT",
-    help=f"Where a broker serves metrics; repeatable.  [default: {METRICS}]",
+    help=f"The metrics address of a broker; repeatable.  [default: {METRICS}]",
 )
-@click.option("--alerts", is_flag=True, help="Print the alert rules in place of the scrape configuration.")
+@click.option("--alerts", is_flag=True, help="Print the alert rules instead of the scrape configuration.")
 @click.option(
     "--lag-seconds",
     type=click.IntRange(1),
     default=LAG_SECONDS,
     show_default=True,
     metavar="N",
-    help="How far behind a group may be.",
+    help="Alert when a group's lag is larger.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write both files into this folder.",
+    help="Write both files into this directory.",
 )
 def prometheus(targets: tuple[str, ...], alerts: bool, lag_seconds: int, output: Path | None) -> None:
-    """Write a scrape configuration, and alert rules: lag, replicas, controller, disk."""
+    """Generate a scrape configuration, and alert rules: lag, replicas, controller, disk."""
     from ottla.cli.generated.prometheus import ALERTS_FILE, CONFIG_FILE, alert_rules, scrape_config
 
     if output is None:
@@ -83,12 +83,15 @@ def prometheus(targets: tuple[str, ...], alerts: bool, lag_seconds: int, output:
     _write(alert_rules(lag_seconds), output / ALERTS_FILE)
 
 
-@generate.command(short_help="Write a unit that runs one broker.")
+@generate.command(short_help="Generate a systemd unit for one broker.")
 @click.option("--program", metavar="PATH", help="The program.  [default: this one]")
 @click.option(
-    "--name", default="ottla", show_default=True, help="Of the service, and of its data in /var/lib."
+    "--name",
+    default="ottla",
+    show_default=True,
+    help="The name of the service, and of its data directory in /var/lib.",
 )
-@click.option("--user", metavar="NAME", help="Who runs it.  [default: a user that systemd makes for it]")
+@click.option("--user", metavar="NAME", help="The user of the service.  [default: a dynamic user]")
 @click.option("-l", "--listen", metavar="HOST:PORT", help="Passed on to serve.")
 @click.option("-a", "--advertise", metavar="HOST:PORT", help="Passed on to serve.")
 @click.option("--node-id", type=click.IntRange(0), metavar="N", help="Passed on to serve.")
@@ -99,7 +102,7 @@ def prometheus(targets: tuple[str, ...], alerts: bool, lag_seconds: int, output:
 def systemd(
     program: str | None, name: str, user: str | None, output: Path | None, **options: str | int | None
 ) -> None:
-    """Write a unit that runs one broker, with as few rights as it can do with."""
+    """Generate a systemd unit for one broker, with minimal privileges."""
     from ottla.cli.generated.systemd import unit
 
     arguments: list[str] = []
@@ -122,8 +125,8 @@ def systemd(
 @click.option(
     "--package",
     metavar="WHAT",
-    help="What pip installs into the image; a wheel beside the file, or a folder with the source, is copied "
-    f"into it.  [default: the source of this ottla, or else ottla[zookeeper]=={__version__}]",
+    help="The package that pip installs into the image; a wheel beside the file, or a source directory, is "
+    f"copied.  [default: the source of this ottla, or else ottla[zookeeper]=={__version__}]",
 )
 @click.option(
     "--port",
@@ -131,11 +134,11 @@ def systemd(
     default=19_092,
     show_default=True,
     metavar="N",
-    help="Where clients outside of the containers reach the first broker.",
+    help="The port of the first broker for clients outside of the containers.",
 )
 @_output
 def compose(brokers: int, package: str | None, port: int, output: Path | None) -> None:
-    """Write a Compose file: brokers and a ZooKeeper, in containers."""
+    """Generate a Compose file: brokers and a ZooKeeper."""
     from ottla.cli.generated.compose import compose as compose_file
     from ottla.cli.generated.compose import own_source
 
@@ -157,7 +160,7 @@ def _write(text: str, output: Path | None) -> None:
         output.write_text(text)
     except OSError as error:
         raise Problem(
-            f"{output} cannot be written: {error.strerror or error}",
-            "write it elsewhere with -o, or leave -o out to see it",
+            f"cannot write {output}: {error.strerror or error}",
+            "choose another file with -o, or leave out -o to print it",
         ) from None
-    talk(f"wrote {output}")
+    echo_err(f"wrote {output}")

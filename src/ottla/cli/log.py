@@ -1,4 +1,4 @@
-"""`ottla log dump`: what is in the files of a log, and what is wrong with them."""
+"""`ottla log dump`: show and check the contents of log files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.support.output import count, talk
+from ottla.cli.support.output import count, echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.records import bytes_as_json
 from ottla.log.dump import (
@@ -29,18 +29,18 @@ from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.compression import CODEC_NAMES
 from ottla.protocol.records.records import Record
 
-# How `ottla log dump` shows what it finds: lines that fit a terminal, or JSON.
+# Reports as lines of text, or as JSON.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def as_text(report: Report) -> str:
-    """Return a report for people; several lines for a batch."""
+    """Return a report as text; several lines for a batch."""
     match report:
         case BatchReport():
             text = _batch_text(report)
         case Gap():
-            text = f"at {report.position}: {report.size_bytes} bytes that are no batch or entry"
+            text = f"at {report.position}: {report.size_bytes} bytes that are not a batch or an entry"
         case OffsetEntry():
             text = f"offset {report.offset} at {report.log_position}"
         case TimeEntry():
@@ -60,7 +60,7 @@ def as_text(report: Report) -> str:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return a report for programs."""
+    """Return a report as JSON."""
     if not isinstance(report, BatchReport):
         return {"kind": _kind(report), **dataclasses.asdict(report)}
     header = report.header
@@ -135,7 +135,7 @@ def _record_json(record: Record) -> dict[str, Any]:
 
 
 def _shown(data: bytes | None) -> str:
-    """Return bytes as text that cannot disturb a terminal."""
+    """Return bytes as text that is safe for a terminal."""
     if data is None:
         return "null"
     text = data.decode("utf-8", "backslashreplace")
@@ -168,12 +168,12 @@ if TYPE_CHECKING:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def log() -> None:
-    """Look into the log files of a broker."""
+    """Inspect the log files of a broker."""
 
 
-@log.command(short_help="Show and check what is in a log file.")
+@log.command(short_help="Show and check the contents of a log file.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--deep", is_flag=True, help="The records of each batch too.")
+@click.option("--deep", is_flag=True, help="Include the records of each batch.")
 @click.option(
     "--format",
     "output_format",
@@ -183,11 +183,11 @@ def log() -> None:
     help="json: one object per line.",
 )
 def dump(files: tuple[Path, ...], deep: bool, output_format: str) -> int:
-    """Show what a log file holds: batches, index entries, aborted transactions, producers, epochs.
+    """Show the contents of a log file: batches, index entries, aborted transactions, producers, epochs.
 
-    FILE is a .log, .index, .timeindex, .txnindex or .snapshot file, or leader-epoch-checkpoint. Checks
-    checksums, offsets and index entries; exits with 1 if anything is wrong. Only reads: safe while
-    the broker runs.
+    FILE is a .log, .index, .timeindex, .txnindex or .snapshot file, or leader-epoch-checkpoint. Verifies
+    checksums, offsets and index entries; exits with 1 if anything is wrong. Read-only: safe while the broker
+    runs.
 
     \b
     ottla log dump ottla-data/orders-0/00000000000000000000.log --deep
@@ -210,7 +210,9 @@ def _dump(file: Path, deep: bool, is_json: bool) -> int:
             click.echo(json.dumps({"file": str(file), **as_json(report)}, ensure_ascii=False))
         else:
             click.echo(as_text(report))
-    talk(f"{file.name}: {count(found, 'item')}, {count(problems, 'problem') if problems else 'no problems'}")
+    echo_err(
+        f"{file.name}: {count(found, 'item')}, {count(problems, 'problem') if problems else 'no problems'}"
+    )
     return problems
 
 
@@ -221,17 +223,17 @@ def _reports(file: Path, deep: bool) -> Iterator[Report]:
     if file.is_dir():
         raise Problem(f"{file} is a directory: name a file in it", *_names_in(file))
     try:
-        yield from _refusing_strangers(file, read(file, deep=deep))
+        yield from _check_is_segment(file, read(file, deep=deep))
     except NotALogFile as error:
         raise Problem(str(error), *_names_in(file.parent)) from None
     except FileNotFoundError:
         raise Problem(f"there is no file {file}", *_near(file)) from None
     except OSError as error:
-        raise Problem(f"{file} cannot be read: {error.strerror}") from None
+        raise Problem(f"cannot read {file}: {error.strerror}") from None
 
 
-def _refusing_strangers(file: Path, reports: Iterator[Report]) -> Iterator[Report]:
-    """Pass reports on, unless a file of another name is one gap: then it is some other program's log."""
+def _check_is_segment(file: Path, reports: Iterator[Report]) -> Iterator[Report]:
+    """Pass reports on; raise Problem if a file with another name contains no batch: it is not a segment."""
     from ottla.log.dump import Gap
 
     first = next(reports, None)
@@ -241,14 +243,14 @@ def _refusing_strangers(file: Path, reports: Iterator[Report]) -> Iterator[Repor
     if is_one_gap and file.suffix == ".log" and not file.stem.isdigit():
         raise Problem(
             f"{file} does not look like a segment of a Kafka log: {first.problem}",
-            "segments are called DATA/TOPIC-PARTITION/00000000000000000000.log",
+            "segments are named DATA/TOPIC-PARTITION/00000000000000000000.log",
         )
     yield first
     yield from reports
 
 
 def _names_in(directory: Path) -> list[str]:
-    """Return hints that name files worth dumping in a directory."""
+    """Return hints that name the log files of a directory."""
     names = sorted(each for pattern in ("*.log", "*/*.log") for each in directory.glob(pattern))
     hints = [f"ottla log dump {each}" for each in names[:3]]
     return ["for example:", *(f"  {each}" for each in hints)] if hints else []

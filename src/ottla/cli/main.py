@@ -1,4 +1,4 @@
-"""The `ottla` command. Sub-commands are imported when they are used, so that `--help` is instant."""
+"""The `ottla` command. Sub-commands are imported when they are used, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ COMMANDS = {
     "topic": ("ottla.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("ottla.cli.produce", "Write records to a topic, from lines or JSON."),
     "consume": ("ottla.cli.consume", "Read records from a topic."),
-    "group": ("ottla.cli.group.command", "List, describe, move and delete consumer groups."),
-    "txn": ("ottla.cli.txn.command", "List, describe and abort transactions; find those that hang."),
-    "registry": ("ottla.cli.registry.command", "Run a schema registry; look at schemas and change them."),
+    "group": ("ottla.cli.group.command", "List, describe, reset and delete consumer groups."),
+    "txn": ("ottla.cli.txn.command", "List, describe and abort transactions; find hanging ones."),
+    "registry": ("ottla.cli.registry.command", "Run a schema registry; list, show and change schemas."),
     "pipeline": (
         "ottla.cli.pipeline.command",
-        "Run pipelines on Spark; look at them, test them, copy in bulk.",
+        "Run, inspect and test pipelines on Spark; copy in bulk.",
     ),
-    "cluster": ("ottla.cli.cluster.command", "Look at brokers and replicas; move partitions and leaders."),
-    "zookeeper": ("ottla.cli.zookeeper", "Run a ZooKeeper server, for clusters that have none yet."),
-    "log": ("ottla.cli.log", "Look into the log files of a broker."),
-    "config": ("ottla.cli.config", "Look at configs, change them, check a file of them."),
-    "doctor": ("ottla.cli.doctor", "Find out what is wrong, and how to mend it."),
-    "bench": ("ottla.cli.bench", "Measure how fast a broker takes and gives records."),
-    "demo": ("ottla.cli.demo.command", "See it work: orders, a pipeline, live results."),
-    "generate": ("ottla.cli.generate", "Write files for Grafana, Prometheus, systemd and Compose."),
-    "explain": ("ottla.cli.explain", "Explain an error by its code."),
-    "completion": ("ottla.cli.completion", "Let the shell complete commands and names."),
+    "cluster": ("ottla.cli.cluster.command", "Show brokers and replicas; move partitions and leaders."),
+    "zookeeper": ("ottla.cli.zookeeper", "Run a ZooKeeper server."),
+    "log": ("ottla.cli.log", "Inspect the log files of a broker."),
+    "config": ("ottla.cli.config", "Show, change and validate configs."),
+    "doctor": ("ottla.cli.doctor", "Find problems, and say how to fix them."),
+    "bench": ("ottla.cli.bench", "Measure the throughput and latency of a broker."),
+    "demo": ("ottla.cli.demo.command", "Show a live demonstration: orders, a pipeline, results."),
+    "generate": ("ottla.cli.generate", "Generate files for Grafana, Prometheus, systemd and Compose."),
+    "explain": ("ottla.cli.explain", "Explain an error code."),
+    "completion": ("ottla.cli.completion", "Print the shell completion script."),
 }
-"""Name of each sub-command (also of its object in its module), where it lives, what it does."""
+"""Name of each sub-command (also of its object in its module), its module, its help text."""
 
 EXTRAS = {
     "kazoo": "zookeeper",
@@ -57,11 +57,11 @@ EXTRAS = {
     "jsonschema_rs": "registry",
     "grpc_tools": "registry",
 }
-"""The extra of ours that brings each package."""
+"""The extra of Ottla that installs each package."""
 
 
 class LazyGroup(click.Group):
-    """A group that knows its sub-commands by name and imports one only to run it."""
+    """A click group that imports a sub-command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the table."""
@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the sub-command; if there is none, say which name is near."""
+        """Find the sub-command; if there is none, suggest a similar name."""
         is_typed = args and not args[0].startswith("-") and not ctx.resilient_parsing
         if is_typed and args[0] not in COMMANDS:
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run; if the reader of our output goes away (`| head`), end as SIGPIPE would have ended us."""
+        """Run; if the reader of the output closes it (`| head`), exit as SIGPIPE would."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
         return result
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Offer the sub-commands without importing them."""
+        """Complete the sub-commands without importing them."""
         from click.shell_completion import CompletionItem
 
         own = click.Command.shell_complete(self, ctx, incomplete)
@@ -113,7 +113,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nTo begin:  ottla serve\nand then:  echo hello | ottla produce greetings",
+    epilog="\b\nGet started:  ottla serve\nand then:  echo hello | ottla produce greetings",
 )
 @click.version_option(__version__, prog_name="ottla", message="%(prog)s %(version)s")
 def ottla() -> None:
@@ -121,8 +121,8 @@ def ottla() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line and exit; every error ends as words on standard error and an exit code."""
-    # kio imports hypothesis, a tool for tests, wherever it finds it: 0.2 s that no command needs.
+    """Run the command line and exit; every error becomes a message on standard error and an exit code."""
+    # kio imports hypothesis, a test tool, if it is installed: 0.2 s that no command needs.
     sys.modules.setdefault("hypothesis", cast(ModuleType, None))
     sys.exit(run(sys.argv[1:] if args is None else args))
 

@@ -1,4 +1,4 @@
-"""`ottla produce`: records from arguments, lines or JSON into a topic."""
+"""`ottla produce`: write records to a topic, from arguments, lines or JSON."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ from ottla.cli.support.options import (
     named_argument,
     same_cluster,
 )
-from ottla.cli.support.output import count, talk
+from ottla.cli.support.output import count, echo_err
 from ottla.cli.support.problem_kinds import BAD_RECORD
 from ottla.cli.support.problems import Interrupted, Problem
 from ottla.cli.support.progress import Update, progress
 from ottla.cli.support.records import NewRecord, from_json
-from ottla.cli.support.schemas import Encoder, schema_options, schema_wishes
+from ottla.cli.support.schemas import Encoder, schema_options, schema_settings
 from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer, ProducerOptions
-from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.sender import SenderStats
 from ottla.protocol.errors import UnknownTopicOrPartition
 
-# Standard input by lines, read in a thread of its own so that the event loop never waits for it.
-#
-# The thread is a daemon: nothing can wake a thread that waits for a person to type, and the program must be
-# able to end without it. It stays at most a few chunks ahead of the reader.
+# Standard input by lines, read in a daemon thread so that it never blocks the event loop: nothing can wake a
+# thread that waits for input, and the program must be able to end without it. It reads a few chunks ahead.
 
 CHUNK_BYTES = 256 * 1024
 CHUNKS_AHEAD = 8
@@ -45,9 +43,9 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 async def read_lines(descriptor: int = 0) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of a file, without their line ends, as many at a time as there are.
+    """Yield the available lines of a file, without their line ends.
 
-    Raises ValueError for a line that does not end within MAX_LINE_BYTES.
+    Raise ValueError for a line that does not end within MAX_LINE_BYTES.
     """
     rest = bytearray()
     async for chunk in _chunks(descriptor):
@@ -81,7 +79,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
                 item = error
             try:
                 loop.call_soon_threadsafe(arrived.put_nowait, item)
-            except RuntimeError:  # the loop is gone, and nobody is listening
+            except RuntimeError:  # the event loop has ended
                 return
 
     threading.Thread(target=pump, name="stdin", daemon=True).start()
@@ -95,12 +93,12 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
         yield item
 
 
-WHY_EVERY_S = 5.0
+REASON_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
-    """Turns a line of input into a record."""
+    """Converts a line of input into a record."""
 
     key: str | None
     key_separator: str | None
@@ -124,13 +122,13 @@ class LineReader:
         if self.key_separator is not None:
             key_bytes, found, value = line.partition(self.key_separator.encode())
             if not found:
-                raise ValueError(f"there is no {self.key_separator!r} to separate a key from the value")
+                raise ValueError(f"no {self.key_separator!r} between key and value")
         if self.empty_is_null:
             key_bytes, value = key_bytes or None, value or None
         return NewRecord(key_bytes, value, self.headers, None, self.partition)
 
     def _completed(self, record: NewRecord) -> NewRecord:
-        """Return a record from JSON with what the options say on top of it."""
+        """Return a record from JSON, with the values of the options."""
         return record._replace(
             key=self.key.encode() if self.key is not None else record.key,
             headers=record.headers + self.headers,
@@ -154,7 +152,7 @@ def _headers(
 @named_argument("topic", "--topic", "TOPIC", topic_names)
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("-k", "--key", help="The key of every record.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY, this, VALUE.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY SEPARATOR VALUE.")
 @click.option(
     "-H",
     "--header",
@@ -169,7 +167,7 @@ def _headers(
     "--partition",
     type=click.IntRange(0),
     metavar="N",
-    help="Into this partition; else by key, or in turn.",
+    help="The partition.  [default: by key, or round robin]",
 )
 @batch_options
 @click.option(
@@ -179,10 +177,10 @@ def _headers(
     type=click.Choice(["lines", "json"]),
     default="lines",
     show_default=True,
-    help="json: what `ottla consume --format json` writes.",
+    help="json: the format of `ottla consume --format json`.",
 )
-@click.option("--keep-partitions", is_flag=True, help="Into the partitions that the JSON names.")
-@click.option("-Z", "--empty-null", is_flag=True, help="Empty keys and values are null (a tombstone).")
+@click.option("--keep-partitions", is_flag=True, help="Use the partitions in the JSON.")
+@click.option("-Z", "--empty-null", is_flag=True, help="Empty keys and values become null (a tombstone).")
 @schema_options(writes=True)
 @bootstrap_option
 def produce(
@@ -210,11 +208,11 @@ def produce(
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator exclude each other")
     if key_separator is not None and (not key_separator or input_format == "json"):
-        raise click.UsageError("--key-separator needs a text, and lines rather than json")
+        raise click.UsageError("--key-separator must not be empty, and needs lines rather than json")
     if keep_partitions and (partition is not None or input_format != "json"):
-        raise click.UsageError("--keep-partitions needs --format json, and no --partition")
-    wishes = schema_wishes()
-    encoder = Encoder(topic, wishes) if wishes.fields else None
+        raise click.UsageError("--keep-partitions needs --format json, and excludes --partition")
+    settings = schema_settings()
+    encoder = Encoder(topic, settings) if settings.fields else None
     reader = LineReader(
         key, key_separator, headers, partition, empty_null, input_format == "json", keep_partitions, encoder
     )
@@ -223,7 +221,7 @@ def produce(
     values = values if first is None else (first, *values)
     lines = _given(values) if values else read_lines()
     if not values and is_terminal(sys.stdin):
-        talk(f"One record per line for {topic}; Ctrl-D ends.")
+        echo_err(f"One record per line for {topic}; Ctrl-D ends.")
     session.run(bootstrap, lambda cluster: _produce(cluster, topic, lines, reader, options), topic=topic)
 
 
@@ -246,30 +244,30 @@ async def _produce(
     try:
         with progress(f"to {topic}", _input_bytes(), quiet=is_terminal(sys.stdin)) as shown:
             async with producer:
-                waiting = asyncio.ensure_future(_say_why_it_waits(producer.stats()))
+                waiting = asyncio.ensure_future(_print_retry_reason(producer.stats()))
                 sent = await _send_all(producer, topic, _until(stopping, lines), reader, shown)
-                # What has been read is delivered; who presses Ctrl-C again wants to wait no longer.
+                # Records that were read are delivered; a second Ctrl-C ends at once.
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     finally:
         if waiting is not None:
             waiting.cancel()
-        talk(f"{count(producer.stats().records, 'record')} to {topic}")
+        echo_err(f"Wrote {count(producer.stats().records, 'record')} to {topic}")
     if stopping.is_set():
-        raise Interrupted(f"to go on:  tail -n +{sent + 1} FILE | ottla produce {topic}{same_cluster()}")
+        raise Interrupted(f"to resume:  tail -n +{sent + 1} FILE | ottla produce {topic}{same_cluster()}")
 
 
-async def _say_why_it_waits(stats: SenderStats) -> None:
-    """While nothing is delivered, say now and then why: it is tried until delivery.timeout.ms is up."""
+async def _print_retry_reason(stats: SenderStats) -> None:
+    """While nothing is delivered, print the reason now and then: retries last until delivery.timeout.ms."""
     while True:
         delivered, error = stats.records, stats.last_error
-        await asyncio.sleep(WHY_EVERY_S)
+        await asyncio.sleep(REASON_INTERVAL_S)
         if stats.records == delivered and stats.last_error is not error:
-            off_the_bar = "\n" if is_terminal(sys.stderr) else ""
-            talk(f"{off_the_bar}still trying: {stats.last_error}")
+            clear_bar = "\n" if is_terminal(sys.stderr) else ""
+            echo_err(f"{clear_bar}retrying: {stats.last_error}")
 
 
 async def _until(stopping: asyncio.Event, lines: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
-    """Pass lines on until it is time to stop, also while nobody types any."""
+    """Yield lines until the stop event is set, even while there is no input."""
     stop = asyncio.ensure_future(stopping.wait())
     try:
         while not stopping.is_set():
@@ -287,7 +285,7 @@ async def _until(stopping: asyncio.Event, lines: AsyncIterator[list[bytes]]) -> 
 
 
 def _input_bytes() -> int | None:
-    """Return how much there is to read, if standard input is a file."""
+    """Return the size of standard input, if it is a file."""
     try:
         found = os.fstat(sys.stdin.fileno())
     except (OSError, ValueError):
@@ -296,13 +294,17 @@ def _input_bytes() -> int | None:
 
 
 async def _ensure_topic(cluster: Cluster, topic: str) -> None:
-    """Let the broker create the topic if it does that, and say so: it may be a slip of the finger."""
+    """Let the broker auto-create the topic if it does that, and say so: the name may be a typo."""
     try:
         info = await cluster.topic(topic)
     except UnknownTopicOrPartition:
         info = await cluster.topic(topic, create=True)
-        talk(f"{topic} is a new topic: the broker created it with {count(len(info.partitions), 'partition')}")
-    if len(cluster.brokers) == 1:  # not where it says it is? Say so now, not when the time to deliver is up
+        echo_err(
+            f"{topic} is a new topic: the broker created it with {count(len(info.partitions), 'partition')}"
+        )
+    if (
+        len(cluster.brokers) == 1
+    ):  # an unreachable advertised address fails now, not after the delivery timeout
         await cluster.broker(next(iter(cluster.brokers)))
 
 
@@ -313,7 +315,7 @@ async def _send_all(
     reader: LineReader,
     shown: Update,
 ) -> int:
-    """Send the record of each line and return how many lines there were."""
+    """Send the record of each line and return the number of lines."""
     number = read_bytes = 0
     try:
         async for some in lines:
@@ -329,9 +331,7 @@ async def _send_all(
             shown(read_bytes, producer.stats().records)
     except ValueError as error:
         await producer.flush()
-        raise Problem(
-            f"line {number}: {error}", "the lines before it have been sent", kind=BAD_RECORD
-        ) from None
+        raise Problem(f"line {number}: {error}", "the lines before it were sent", kind=BAD_RECORD) from None
     except OSError as error:
         await producer.flush()
         raise Problem(f"cannot read standard input: {error.strerror}") from None

@@ -14,24 +14,26 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import topic_names
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, key_values, named_argument
-from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster, PartitionInfo, TopicInfo
+from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import uuid_text
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidConfig, TopicAlreadyExists
 
-# A topic as `ottla topic describe` shows it.
+# The output of `ottla topic describe`.
 
+MIN_INSYNC_REPLICAS = TopicConfig.min_insync_replicas.name
 COLUMNS = ("partition", "leader", "replicas", "isr", "start", "end")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """Everything that there is to show about a topic."""
+    """A topic with its offsets and configs."""
 
     topic: TopicInfo
     offset_ranges: Mapping[int, tuple[int, int]]
@@ -39,11 +41,11 @@ class TopicView:
 
     @property
     def overrides(self) -> list[ConfigEntry]:
-        """The configs that were set for this topic."""
+        """The configs that are set for this topic."""
         return [each for each in self.configs if each.source is ConfigSource.TOPIC]
 
     def as_json(self, *, all_configs: bool) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return it as JSON."""
         shown = self.configs if all_configs else self.overrides
         return {
             "name": self.topic.name,
@@ -55,7 +57,7 @@ class TopicView:
         }
 
     def print(self, *, all_configs: bool) -> None:
-        """Print it for people."""
+        """Print it as text."""
         topic = self.topic
         facts = [count(len(topic.partitions), "partition"), f"replication factor {topic.replication_factor}"]
         if topic.is_internal:
@@ -75,7 +77,7 @@ class TopicView:
 
     def _print_overrides(self) -> None:
         if not self.overrides:
-            click.echo("configs: all at their defaults")
+            click.echo("configs: all defaults")
             return
         click.echo("configs:")
         for each in self.overrides:
@@ -120,10 +122,10 @@ def topic() -> None:
     "--partitions",
     type=click.IntRange(1),
     metavar="N",
-    help="How many; else num.partitions of the broker.",
+    help="Number of partitions.  [default: num.partitions of the broker]",
 )
 @click.option(
-    "-r", "--replication-factor", type=click.IntRange(1), metavar="N", help="Copies of each partition."
+    "-r", "--replication-factor", type=click.IntRange(1), metavar="N", help="Replicas per partition."
 )
 @click.option(
     "--set",
@@ -134,8 +136,8 @@ def topic() -> None:
     callback=key_values,
     help="A topic config; repeatable.",
 )
-@click.option("--if-not-exists", is_flag=True, help="A topic of that name is fine: leave it as it is.")
-@click.option("--dry-run", is_flag=True, help="Only check whether it could be created.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists; leave it unchanged.")
+@click.option("--dry-run", is_flag=True, help="Only validate.")
 @format_option
 @bootstrap_option
 def create(
@@ -167,7 +169,7 @@ def create(
         except TopicAlreadyExists:
             if not if_not_exists:
                 raise
-            talk(f"{name} exists already")
+            echo_err(f"{name} already exists")
             return
         except InvalidConfig as error:
             raise bad_config(error, configs) from None
@@ -183,7 +185,11 @@ def create(
             )
         verb = "can be created" if dry_run else "created"
         partition_count = count(created.partition_count, "partition")
-        talk(f"{name}: {verb}, {partition_count}, replication factor {created.replication_factor}")
+        minimum = created.configs.get(MIN_INSYNC_REPLICAS)
+        in_sync = f", {MIN_INSYNC_REPLICAS} {minimum}" if minimum and created.replication_factor > 1 else ""
+        echo_err(
+            f"{name}: {verb}, {partition_count}, replication factor {created.replication_factor}{in_sync}"
+        )
 
     session.run(bootstrap, command, topic=name)
 
@@ -214,14 +220,12 @@ def list_topics(include_internal: bool, output_format: str, bootstrap: str) -> N
         rows = [[each.name, str(len(each.partitions)), str(each.replication_factor)] for each in shown]
         print_table(["topic", "partitions", "replicas"], rows, right=["partitions", "replicas"])
     else:
-        talk(f"no topics{visible()}; create one with: ottla topic create NAME")
+        echo_err(f"no topics{visible()}; create one with: ottla topic create NAME")
 
 
 @topic.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=topic_names)
-@click.option(
-    "-c", "--configs", "all_configs", is_flag=True, help="Every config, those at their defaults too."
-)
+@click.option("-c", "--configs", "all_configs", is_flag=True, help="Include configs with their defaults.")
 @format_option
 @bootstrap_option
 def describe(names: tuple[str, ...], all_configs: bool, output_format: str, bootstrap: str) -> None:
@@ -250,7 +254,7 @@ def describe(names: tuple[str, ...], all_configs: bool, output_format: str, boot
     "--partitions",
     type=click.IntRange(1),
     metavar="N",
-    help="Grow to that many (there is no shrinking).",
+    help="Increase to this number (it cannot be reduced).",
 )
 @click.option(
     "--set",
@@ -260,7 +264,7 @@ def describe(names: tuple[str, ...], all_configs: bool, output_format: str, boot
     callback=key_values,
     help="Set a config; repeatable.",
 )
-@click.option("--unset", multiple=True, metavar="KEY", help="Back to the default; repeatable.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Reset to the default; repeatable.")
 @format_option
 @bootstrap_option
 def alter(
@@ -286,7 +290,7 @@ def alter(
         admin = TopicAdmin(cluster)
         await admin.describe_topics([name])
         try:
-            for checking in (True, False):  # all of it must be possible before any of it is done
+            for checking in (True, False):  # validate everything before changing anything
                 if configs or unset:
                     await admin.alter_topic_configs(name, set_to=configs, unset=unset, validate_only=checking)
                 if partitions is not None:
@@ -298,11 +302,11 @@ def alter(
     if output_format == "json":
         print_json({"name": name, "partitions": partitions, "set": configs, "unset": list(unset)})
     for key, value in configs.items():
-        talk(f"{name}: {key} is now {value}")
+        echo_err(f"{name}: {key} is now {value}")
     for key in unset:
-        talk(f"{name}: {key} is back at its default")
+        echo_err(f"{name}: {key} is reset to its default")
     if partitions is not None:
-        talk(f"{name}: {count(partitions, 'partition')} now")
+        echo_err(f"{name}: {count(partitions, 'partition')} now")
 
 
 @topic.command()
@@ -312,10 +316,12 @@ def alter(
 @format_option
 @bootstrap_option
 def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str, bootstrap: str) -> None:
-    """Delete topics and all their records. On a terminal, asks first."""
+    """Delete topics and all their records. Asks for confirmation on a terminal."""
     wanted = list(dict.fromkeys(names))
     if own := next(filter(is_internal, wanted), None):
-        raise Problem(f"{own} is an internal topic, in which Ottla keeps what it knows: it is not deleted")
+        raise Problem(
+            f"{own} is an internal topic, which stores the state of the cluster: it cannot be deleted"
+        )
 
     async def command(cluster: Cluster) -> None:
         admin = TopicAdmin(cluster)
@@ -323,14 +329,14 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str,
         if dry_run:
             for each in topics.values():
                 held = sum(end - start for start, end in (await admin.offset_ranges(each)).values())
-                talk(f"{each.name}: would be deleted, {count(held, 'record')}")
+                echo_err(f"{each.name}: would be deleted, {count(held, 'record')}")
             return
         if not yes and is_terminal(sys.stdin) and not _confirmed(wanted):
-            talk("nothing deleted")
+            echo_err("nothing deleted")
             raise click.exceptions.Exit(1)
         for name in wanted:
             await admin.delete_topic(name)
-            talk(f"{name}: deleted")
+            echo_err(f"{name}: deleted")
 
     session.run(bootstrap, command)
     if output_format == "json":
@@ -338,10 +344,10 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, output_format: str,
 
 
 def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
-    """Return the words for a config that a broker refuses, with the nearest key that exists."""
+    """Return the message for a config that a broker rejects, with a similar key."""
     from ottla.common.config.topic import TopicConfig
 
-    what = str(error) or "the broker refused the configs"
+    what = str(error) or "the broker rejected the configs"
     strange = [key for key in keys if key not in TopicConfig.KEYS]
     nearest = [near[0] for key in strange if (near := difflib.get_close_matches(key, TopicConfig.KEYS, n=1))]
     said = what.replace("?", " ").split()  # by the broker itself
@@ -350,4 +356,4 @@ def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
 
 
 def _confirmed(names: list[str]) -> bool:
-    return click.confirm(f"Delete {', '.join(names)} and all records in there?", err=True)
+    return click.confirm(f"Delete {', '.join(names)} and all their records?", err=True)

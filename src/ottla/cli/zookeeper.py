@@ -1,4 +1,4 @@
-"""`ottla zookeeper start`: run a ZooKeeper server, for clusters that have none yet."""
+"""`ottla zookeeper start`: run a ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.support.options import key_values
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.start_problems import could_not_start
 
@@ -25,7 +25,7 @@ POLL_INTERVAL_S = 0.5
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def zookeeper() -> None:
-    """Run a ZooKeeper server, which keeps the metadata of a cluster."""
+    """Run a ZooKeeper server, which stores the metadata of a cluster."""
 
 
 @zookeeper.command()
@@ -46,24 +46,26 @@ def zookeeper() -> None:
     "members",
     multiple=True,
     metavar="N=HOST:PORT:PORT",
-    help="A server of the ensemble, with two ports that only they use; the same list for every server.",
+    help="A server of the ensemble, with its quorum and election ports; the same list for every server.",
 )
-@click.option("--number", type=click.IntRange(1, 255), metavar="N", help="Which of the members this one is.")
+@click.option(
+    "--number", type=click.IntRange(1, 255), metavar="N", help="The number of this server in the ensemble."
+)
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="A key of ZooKeeper's own configuration; repeatable.",
+    help="A ZooKeeper config key; repeatable.",
 )
 def start(
     data: Path, listen: str, members: tuple[str, ...], number: int | None, settings: dict[str, str]
 ) -> int:
     """Run a ZooKeeper server until Ctrl-C or SIGTERM.
 
-    Prints one line that begins with `ready` to standard output when it serves. It is the real one, of
-    Apache: it needs Java, and the package pyspark, which brings its jars along.
+    Prints one line that starts with `ready` to standard output when it is serving. It is Apache ZooKeeper: it
+    needs Java, and the package pyspark, which contains its jars.
 
     \b
     ottla zookeeper start
@@ -96,7 +98,7 @@ def _run(server: ZooKeeperServer) -> int:
     server.launch(dies_with_us=True)
     try:
         if server.members:
-            talk("waiting for a majority of the ensemble")
+            echo_err("waiting for a quorum of the ensemble")
         while not server.is_serving() and not stopping.is_set():
             _check(server)
             stopping.wait(0.1)

@@ -5,21 +5,22 @@
     with Producer("localhost:9092") as producer:
         producer.send("orders", b"42", key=b"customer-7")
 
-The asyncio classes are the core; the synchronous twins run them in a background thread and may be shared
-between threads. Read it from the bottom up:
+The asyncio classes are the core; the synchronous ones run them in a background thread and may be shared
+between threads. Connections, TLS and SASL are in `ottla.wire`. Reading order:
 
-    address, errors, options      what users write, and what they are told
-    connection, handshake, sasl   one socket: request in, reply out, versions and login first
-    connections, metadata         one connection per broker; who leads what
-    cluster                       both together, with retries: what everything else stands on
-    coordinators                  which broker looks after a group or a transactional id
-    bridge                        how the synchronous clients run the asyncio ones
-    producer/                     records gather in batches, a background sender ships them
+    options, client_options       how options are declared; those that all clients share
+    errors, metadata              errors beside KafkaError; brokers, topics and leaders as last seen
+    cluster                       metadata, connections and retries: the base of all clients
+    coordinators                  which broker coordinates a group or a transactional id
+    event_loop_thread             runs the asyncio clients for the synchronous ones
+    producer/                     collects records in batches, which a background sender sends
     consumer/                     reads partitions, alone or in a group; fetches ahead in the background
-    admin/                        looks at a cluster and changes it; what it asks is next door, by subject
-    offsets, groups, lag          where partitions end; who reads how far
+    admin/                        describes and changes a cluster
+    offsets                       ListOffsets
+    record_columns, arrow_batches batches of records as Arrow columns
+    signatures, *_docs            constructors that accept options; the generated pages in docs/
 
-Nothing here imports the broker's layers: only `ottla.protocol` and `ottla.common`.
+Nothing here imports the broker's layers: only `ottla.wire`, `ottla.protocol` and `ottla.common`.
 """
 
 from __future__ import annotations

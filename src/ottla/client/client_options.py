@@ -1,4 +1,4 @@
-"""The options that all clients share: where the cluster is, how patient to be, how to prove who one is."""
+"""The options that all clients share: bootstrap servers, timeouts, retries, security."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from ottla.client.options import ConfigError, Options, function, one_of, option, text, thing, whole, yes_or_no
-from ottla.common.config.types import at_least
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.options import Options, option
+from ottla.common.config.types import (
+    FUNCTION,
+    OBJECT,
+    SECRET,
+    TEXT,
+    WHOLE,
+    Kind,
+    at_least,
+    choice,
+    read_boolean,
+)
 from ottla.wire.address import Address, parse_address, parse_addresses
 from ottla.wire.backoff import Backoff
 from ottla.wire.connection import ConnectionOptions
@@ -43,97 +54,97 @@ def _addresses(value: Any) -> tuple[Address, ...]:
 
 
 def _check_hostname(value: Any) -> bool:
-    """Read a truth value, or Java's word for it: `https`, or nothing at all to check nothing."""
+    """Parse a boolean, or Java's values: `https` for true, an empty string for false."""
     if isinstance(value, str) and value.strip().lower() in ("https", "none", ""):
         return value.strip().lower() == "https"
-    return yes_or_no(value)
+    return read_boolean(value)
 
 
 @dataclass(frozen=True)
 class ClientOptions(Options):
-    """What a producer, a consumer and an admin client have in common."""
+    """The options of every client."""
 
     bootstrap_servers: str | Sequence[str] | Sequence[Address] = option(
         "localhost:9092",
-        _addresses,
+        Kind("addresses", 0, _addresses),
         "Where the cluster is: HOST:PORT, several with commas or as a list.",
     )
     _: KW_ONLY
-    client_id: str = option("ottla", text, "The name by which brokers know this client, in logs and quotas.")
+    client_id: str = option("ottla", TEXT, "The name by which brokers know this client, in logs and quotas.")
     request_timeout_ms: int = option(
-        30_000, whole, "How long one request may stay unanswered.", check=at_least(1)
+        30_000, WHOLE, "How long one request may stay unanswered.", check=at_least(1)
     )
     default_api_timeout_ms: int = option(
         60_000,
-        whole,
+        WHOLE,
         "How long a call that asks the cluster for something keeps trying.",
         check=at_least(1),
     )
     retry_backoff_ms: int = option(
-        100, whole, "The pause before something is tried again; it doubles each time.", check=at_least(1)
+        100, WHOLE, "The pause before something is tried again; it doubles each time.", check=at_least(1)
     )
-    retry_backoff_max_ms: int = option(1_000, whole, "The longest of these pauses.", check=at_least(1))
+    retry_backoff_max_ms: int = option(1_000, WHOLE, "The longest of these pauses.", check=at_least(1))
     reconnect_backoff_ms: int = option(
-        50, whole, "How long a broker that refused a connection is left alone; doubles.", check=at_least(1)
+        50, WHOLE, "How long a broker that refused a connection is left alone; doubles.", check=at_least(1)
     )
     reconnect_backoff_max_ms: int = option(
-        1_000, whole, "The longest time that it is left alone.", check=at_least(1)
+        1_000, WHOLE, "The longest time that it is left alone.", check=at_least(1)
     )
     socket_connection_setup_timeout_ms: int = option(
-        10_000, whole, "How long it may take to connect and to authenticate.", check=at_least(1)
+        10_000, WHOLE, "How long it may take to connect and to authenticate.", check=at_least(1)
     )
     connections_max_idle_ms: int = option(
-        540_000, whole, "A connection unused for longer is replaced before its next use.", check=at_least(1)
+        540_000, WHOLE, "A connection unused for longer is replaced before its next use.", check=at_least(1)
     )
     metadata_max_age_ms: int = option(
-        300_000, whole, "After which time the leaders of partitions are asked for anew.", check=at_least(1)
+        300_000, WHOLE, "After which time the leaders of partitions are asked for anew.", check=at_least(1)
     )
-    send_buffer_bytes: int = option(-1, whole, "The socket's SO_SNDBUF; -1: the system's.")
-    receive_buffer_bytes: int = option(-1, whole, "The socket's SO_RCVBUF; -1: the system's.")
+    send_buffer_bytes: int = option(-1, WHOLE, "The socket's SO_SNDBUF; -1: the system's.")
+    receive_buffer_bytes: int = option(-1, WHOLE, "The socket's SO_RCVBUF; -1: the system's.")
     security_protocol: str = option(
         "PLAINTEXT",
-        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "Whether the connection is encrypted (SSL) and whether one logs in (SASL).",
     )
     ssl_context: ssl.SSLContext | None = option(  # noqa: RUF009
-        None, thing, "A context of one's own; the other ssl options are then not looked at."
+        None, OBJECT, "A context of one's own; the other ssl options are then not looked at."
     )
     ssl_check_hostname: bool = option(
         True,
-        _check_hostname,
+        Kind("True or False", 0, _check_hostname),
         "Whether the certificate must be for the host that is connected to.",
-        also=("ssl_endpoint_identification_algorithm",),
+        aliases=("ssl_endpoint_identification_algorithm",),
     )
     ssl_cafile: str | None = option(
-        None, text, "PEM file of who may sign brokers' certificates.", also=("ssl_ca_location",)
+        None, TEXT, "PEM file of who may sign brokers' certificates.", aliases=("ssl_ca_location",)
     )
     ssl_certfile: str | None = option(
-        None, text, "PEM file of our own certificate (mutual TLS).", also=("ssl_certificate_location",)
+        None, TEXT, "PEM file of our own certificate (mutual TLS).", aliases=("ssl_certificate_location",)
     )
     ssl_keyfile: str | None = option(
-        None, text, "PEM file of its key, if it is not in ssl_certfile.", also=("ssl_key_location",)
+        None, TEXT, "PEM file of its key, if it is not in ssl_certfile.", aliases=("ssl_key_location",)
     )
     ssl_password: str | None = option(
-        None, text, "The password of that key.", also=("ssl_key_password",), is_secret=True
+        None, SECRET, "The password of that key.", aliases=("ssl_key_password",)
     )
-    ssl_crlfile: str | None = option(None, text, "PEM file of revoked certificates.")
+    ssl_crlfile: str | None = option(None, TEXT, "PEM file of revoked certificates.")
     ssl_ciphers: str | None = option(
-        None, text, "The ciphers to allow, as OpenSSL writes them.", also=("ssl_cipher_suites",)
+        None, TEXT, "The ciphers to allow, as OpenSSL writes them.", aliases=("ssl_cipher_suites",)
     )
     sasl_mechanism: str | None = option(
         None,
-        one_of(PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER),
+        choice(PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER),
         "How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
-        also=("sasl_mechanisms",),
+        aliases=("sasl_mechanisms",),
     )
     sasl_plain_username: str | None = option(
-        None, text, "The user, for PLAIN and SCRAM.", also=("sasl_username",)
+        None, TEXT, "The user, for PLAIN and SCRAM.", aliases=("sasl_username",)
     )
     sasl_plain_password: str | None = option(
-        None, text, "The password, for PLAIN and SCRAM.", also=("sasl_password",), is_secret=True
+        None, SECRET, "The password, for PLAIN and SCRAM.", aliases=("sasl_password",)
     )
     sasl_oauth_token_provider: TokenProvider | None = option(  # noqa: RUF009
-        None, function, "Returns the token, for OAUTHBEARER; a function, or one to await."
+        None, FUNCTION, "Returns the token, for OAUTHBEARER; a function, or one to await."
     )
 
     REFUSED: ClassVar = {
@@ -164,12 +175,12 @@ class ClientOptions(Options):
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether one logs in on each connection."""
+        """Whether connections authenticate by SASL."""
         return self.security_protocol.startswith("SASL")
 
     @property
     def socket_options(self) -> tuple[tuple[int, int, int], ...]:
-        """What to set on each socket."""
+        """The socket options of each connection."""
         sizes = ((socket.SO_SNDBUF, self.send_buffer_bytes), (socket.SO_RCVBUF, self.receive_buffer_bytes))
         return tuple((socket.SOL_SOCKET, name, size) for name, size in sizes if size >= 0)
 

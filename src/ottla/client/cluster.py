@@ -1,10 +1,10 @@
-"""The cluster as a client sees it: what is known of it, and one connection to each broker.
+"""The cluster as a client sees it: metadata, one connection to each broker, and retries.
 
-A `Cluster` starts from the addresses the user gave, asks any of them for metadata, and from then
-on talks to brokers at the addresses that they advertise; should none of these answer, it goes back to the
-user's. What it knows may be stale at any time: callers that are told so by a broker (NotLeaderOrFollower
-and the like) `forget`. `retrying` repeats a call with a growing pause; after a failure that a change in the
-cluster may explain it trusts nothing that was known before, so the next attempt asks for fresh metadata.
+A `Cluster` connects to one of the bootstrap addresses, requests metadata, and from then on uses the
+addresses that brokers advertise; if none of these can be reached, it returns to the bootstrap addresses.
+Metadata may be stale at any time: callers that get an error that says so (NotLeaderOrFollower and the like)
+call `forget`. `retrying` retries a call with exponential back-off; after an error that stale metadata may
+explain, the next attempt requests fresh metadata.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ TRANSIENT = frozenset(
         ErrorCode.coordinator_not_available,
     }
 )
-"""Errors that pass by themselves, once the client has fresh metadata."""
+"""Retriable errors: they disappear once the client has fresh metadata."""
 
 STALE_SIGNS = frozenset(
     {
@@ -82,10 +82,10 @@ STALE_SIGNS = frozenset(
         ErrorCode.network_exception,
     }
 )
-"""Errors after which metadata is asked for again before the next attempt."""
+"""Errors after which metadata is refreshed before the next attempt."""
 
 BROKERS_SHARE = 5 / 6
-"""The part of the request timeout that a broker may take, so that its answer still arrives in time."""
+"""The part of the request timeout that a broker may use, so that its response arrives before the rest."""
 
 _UNKNOWN = frozenset({ErrorCode.unknown_topic_or_partition})
 
@@ -114,7 +114,7 @@ class Cluster:
         self.timeout_ms = options.default_api_timeout_ms if timeout_ms is None else timeout_ms
         self.backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
         self.is_patient = is_patient
-        """Whether every call waits for brokers to come back, not only those that say so."""
+        """Whether every call retries while brokers are unreachable, not only those with `patient`."""
         self._asking = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -127,7 +127,7 @@ class Cluster:
         await self.close()
 
     async def start(self) -> None:
-        """Connect to a broker and learn who the others are."""
+        """Connect to a broker and get the list of brokers."""
         try:
             await self.refresh([])
         except BaseException:
@@ -135,29 +135,29 @@ class Cluster:
             raise
 
     async def start_lazily(self) -> None:
-        """Connect if a broker answers now; if none does, leave that to the first call that needs one.
+        """Connect if a broker is reachable; if not, the first call connects.
 
-        Raises what does not pass by itself: a refused login, a certificate that is not accepted.
+        Raises permanent errors: rejected credentials, an untrusted certificate.
         """
         try:
             async with asyncio.timeout(self.options.socket_connection_setup_timeout_ms / 1000):
                 await self.refresh([])
         except (KafkaError, ClientError, TimeoutError) as error:
-            if not isinstance(error, TimeoutError) and not passes(error):
+            if not isinstance(error, TimeoutError) and not is_retriable(error):
                 await self.close()
                 raise
-            log.warning("no broker answers yet, the first call that needs one tries again: %s", error)
+            log.warning("no broker is reachable yet, the first call will retry: %s", error)
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Close every connection; return when what was written has left."""
+        """Close all connections; return when all written data has left."""
         await self.connections.close()
 
     @property
     def features(self) -> dict[str, int]:
-        """The cluster's finalized features and their levels, as the last broker we connected to told."""
+        """The cluster's finalized features and their levels, from the last broker that was connected to."""
         return self.connections.features
 
     @property
@@ -167,7 +167,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The broker to ask for changes; -1 if none is known."""
+        """The node id of the controller; -1 if it is unknown."""
         return self.metadata.controller_id
 
     @property
@@ -177,11 +177,11 @@ class Cluster:
 
     @property
     def broker_timeout(self) -> i32Timedelta:
-        """How long a broker may take for what it has to wait for itself."""
+        """The timeout to put into requests that a broker may have to wait for."""
         return milliseconds(int(self.options.request_timeout_ms * BROKERS_SHARE))
 
     async def any_broker(self) -> Connection:
-        """Return a connection to whichever broker answers: one that is open, known, or given by the user."""
+        """Return a connection to any broker: an open one, else the first that can be opened."""
         if (connection := self.connections.least_busy()) is not None:
             return connection
         known = dict.fromkeys([*self.bootstrap, *(broker.address for broker in self.brokers.values())])
@@ -198,7 +198,7 @@ class Cluster:
         raise BrokerUnreachable(tuple(known), "; ".join(reasons))
 
     async def broker(self, node_id: int) -> Connection:
-        """Return a connection to one broker; where it is, is asked for again if it was not reached before."""
+        """Return a connection to one broker; refresh its address if it could not be reached before."""
         if node_id not in self.brokers or (
             self.metadata.are_brokers_stale and self.open_connection(node_id) is None
         ):
@@ -215,12 +215,12 @@ class Cluster:
             raise BrokerUnreachable([address], failure.reason, advertised_by=f"broker {node_id}") from None
 
     def open_connection(self, node_id: int) -> Connection | None:
-        """Return the connection to one broker if it can be used at once."""
+        """Return the connection to one broker if it is open."""
         broker = self.metadata.brokers.get(node_id)
         return None if broker is None else self.connections.get_open(broker.address)
 
     async def controller(self) -> Connection:
-        """Return a connection to the broker that changes topics and configs."""
+        """Return a connection to the controller, which changes topics and configs."""
         if self.controller_id not in self.brokers or self.metadata.are_brokers_stale:
             await self.refresh([])
         named = self.controller_id
@@ -235,10 +235,10 @@ class Cluster:
             return await self.broker(self.controller_id)
 
     async def refresh(self, topics: Iterable[str] | None, *, create: bool = False) -> dict[str, TopicInfo]:
-        """Ask for the metadata of `topics` (None: all) and return it by name.
+        """Request the metadata of `topics` (None: all) and return it by name.
 
-        Raises the error of the first topic that has one. With `create`, the broker may create the
-        topics that it does not know, if its configuration says so.
+        Raises the error of the first topic that has one. With `create`, the broker creates missing topics
+        if auto.create.topics.enable is on.
         """
         names = None if topics is None else list(dict.fromkeys(topics))
         answers = await self._ask(names, create)
@@ -248,7 +248,7 @@ class Cluster:
         return {topic.name: topic for topic in (self.metadata.learn_topic(each, now) for each in answers)}
 
     async def refresh_some(self, names: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
-        """Ask for the metadata of topics; return by name what is known of each now, or its error."""
+        """Request the metadata of topics; return it, or the error, by name."""
         found: dict[str, TopicInfo | KafkaError] = {}
         answers = await self._ask(list(dict.fromkeys(names)), create=False)
         now = asyncio.get_running_loop().time()
@@ -261,32 +261,32 @@ class Cluster:
         return found
 
     async def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """Return what is known of a topic; ask if nothing is, or if it was learned too long ago.
+        """Return the metadata of a topic; request it if it is missing or older than metadata_max_age_ms.
 
-        With `create`, a broker that is willing creates it: it answers that it does not know the
-        topic first, so that answer is believed only after a while.
+        With `create`, a broker may create the topic. It first answers UNKNOWN_TOPIC_OR_PARTITION, so that
+        error is retried for a while.
         """
         known = self.known(name)
         if known is None:
-            async with self._asking:  # whoever waited here finds what the first one has asked for
+            async with self._asking:  # those that wait here find the answer to the first request
                 known = self.known(name)
                 if known is None:
                     found = await self.retrying(
                         lambda: self.refresh([name], create=create),
                         also=_UNKNOWN if create else frozenset(),
                         also_for_ms=CREATION_TIMEOUT_MS,
-                        what=f"what topic {name!r} is was not found out",
+                        what=f"topic {name!r} was not found",
                     )
                     known = found[name]
         return known
 
     def known(self, name: str) -> TopicInfo | None:
-        """Return what is known of a topic without asking; None if it has to be asked for."""
+        """Return the cached metadata of a topic; None if it is missing, stale or too old."""
         oldest = asyncio.get_running_loop().time() - self.options.metadata_max_age_ms / 1000
         return self.metadata.topic(name, oldest)
 
     def forget(self, name: str) -> None:
-        """Do not use what is known of a topic any more: a broker said that it is stale."""
+        """Mark the cached metadata of a topic as stale."""
         self.metadata.mark_stale(name)
 
     async def leader(self, partition: TopicPartition) -> int:
@@ -311,11 +311,11 @@ class Cluster:
         backoff: Backoff | None = None,
         what: str = "the call was not answered",
     ) -> Result:
-        """Return what `attempt` returns; repeat it while it fails in ways that pass by themselves.
+        """Return what `attempt` returns; retry it while it fails with retriable errors.
 
-        `also` names further error codes worth waiting for (for `also_for_ms` at most); `patient` waits for
-        brokers to come back. When the time is over the attempt under way is cancelled, and TimedOut says
-        what was not done and why. Who is not patient, or was answered an error code, gets the last error.
+        `also` names further retriable error codes (for `also_for_ms` at most); with `patient`, unreachable
+        brokers are retriable too. At the timeout the running attempt is cancelled and TimedOut raised, with
+        `what` and the last failure; without `patient`, or after an error code, the last error itself.
         """
         patient = patient or self.is_patient
         timeout_ms = self.timeout_ms if timeout_ms is None else timeout_ms
@@ -330,7 +330,7 @@ class Cluster:
                         return await attempt()
                     except (KafkaError, ClientError) as error:
                         is_in_time = attempts.passed_ms() < also_for_ms
-                        if not passes(error, also if is_in_time else frozenset(), patient):
+                        if not is_retriable(error, also if is_in_time else frozenset(), patient):
                             raise
                         if not isinstance(error, KafkaError) or error.code in STALE_SIGNS:
                             self.metadata.mark_all_stale()
@@ -339,14 +339,14 @@ class Cluster:
         except TimeoutError:
             if not limit.expired():
                 raise
-            if attempts.is_pausing:  # nothing is under way: it is the last failure that counts
+            if attempts.is_pausing:  # no attempt is running: raise the last failure
                 attempts.give_up(patient)
             raise attempts.timed_out() from attempts.last
         finally:
             _under_way.reset(outer)
 
     async def _ask(self, names: Sequence[str] | None, create: bool) -> Sequence[MetadataResponseTopic]:
-        """Ask for metadata, take over the brokers, and return what was said of each topic."""
+        """Request metadata, update the brokers, and return the response of each topic."""
         wanted = None if names is None else tuple(_by_name(name) for name in names)
         request = MetadataRequest(
             topics=wanted, allow_auto_topic_creation=create, include_topic_authorized_operations=False
@@ -362,11 +362,11 @@ class Cluster:
 
 
 _under_way: ContextVar[_Attempts | None] = ContextVar("_under_way", default=None)
-"""The call that is being repeated, of which others may be a part."""
+"""The innermost call that is being retried; calls may be nested."""
 
 
 class _Attempts:
-    """Counts the attempts of one call, and says when and why to give it up."""
+    """The attempts of one call: pauses, deadline and the error at the end."""
 
     def __init__(self, backoff: Backoff, timeout_ms: float, what: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -381,11 +381,11 @@ class _Attempts:
         self._outer = _under_way.get()
 
     def passed_ms(self) -> float:
-        """Return for how long it has been tried."""
+        """Return the time since the first attempt."""
         return (self._loop.time() - self._began) * 1000
 
     def pause_after(self, error: KafkaError | ClientError, patient: bool) -> float:
-        """Return the seconds until the next attempt; raise if the time would be over then."""
+        """Return the seconds until the next attempt; raise if that is after the deadline."""
         self._count(error)
         pause_s = self._backoff.pause_ms(self.failures) / 1000
         self.is_pausing = True
@@ -394,28 +394,26 @@ class _Attempts:
         return pause_s
 
     def give_up(self, patient: bool) -> NoReturn:
-        """Raise the last failure; TimedOut for who is patient and got no answer."""
+        """Raise the last failure; TimedOut if the call is patient and got no response."""
         assert self.last is not None
         if patient and isinstance(self.last, ClientError):
             raise self.timed_out() from self.last
         raise self.last
 
     def _count(self, error: KafkaError | ClientError) -> None:
-        """Take note of a failure, also in the call that this one is a part of: it may end first."""
+        """Count a failure, also for the enclosing calls: they may time out first."""
         self.failures += 1
         self.last = error
         if self._outer is not None:
             self._outer._count(error)
 
     def timed_out(self) -> TimedOut:
-        """Return the error that says what was not done, why, and what to do about it."""
+        """Return the error: what was not done, why, and what to do."""
         if isinstance(self.last, TimedOut):
             return self.last
         tried = f"{self._what} within {self._timeout_ms / 1000:g} s"
         if self.last is None:
-            return TimedOut(
-                f"{tried}: the brokers take longer than that; see their logs, or give it more time"
-            )
+            return TimedOut(f"{tried}: the brokers take longer; see their logs, or raise the timeout")
         why = str(self.last) or meaning_of(self.last.code if isinstance(self.last, KafkaError) else -1)
         hint = ""
         if isinstance(self.last, BrokerUnreachable):
@@ -423,10 +421,10 @@ class _Attempts:
         return TimedOut(f"{tried}, {self.failures} attempts failed, the last one with: {why}{hint}")
 
 
-def passes(
+def is_retriable(
     error: KafkaError | ClientError, also: frozenset[ErrorCode] = frozenset(), patient: bool = True
 ) -> bool:
-    """Return whether an error passes by itself, so that what failed is worth another try."""
+    """Return whether a call that failed with this error may succeed if it is retried."""
     if isinstance(error, KafkaError):
         return error.code in TRANSIENT or error.code in also
     return isinstance(error, ConnectionLost) or (patient and isinstance(error, BrokerUnreachable | NoLeader))

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id: asked once, remembered until it is wrong."""
+"""Looks up the coordinators of groups and transactional ids, and caches them."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from ottla.wire.connection import Connection
 FIRST_FIND_OF_MANY = 4
 
 NOT_COORDINATOR = frozenset({ErrorCode.not_coordinator})
-"""Worth another try beside what `retrying` tries again anyway, after `forget`."""
+"""Retriable after `forget`, beside the errors that `retrying` retries anyway."""
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated."""
+    """The kind of coordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class Coordinators:
-    """The coordinators that a client has looked up."""
+    """The coordinators that a client knows."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[tuple[CoordinatorKind, str], int] = {}
 
     async def find(self, kind: CoordinatorKind, key: str) -> int:
-        """Return the node id of the coordinator; ask any broker if it is not known."""
+        """Return the node id of the coordinator; look it up if it is not cached."""
         node_id = self._known.get((kind, key))
         if node_id is None:
             node_id = self._known[kind, key] = await find_coordinator(self._cluster, kind, key)
         return node_id
 
     async def connect(self, kind: CoordinatorKind, key: str) -> Connection:
-        """Return a connection to the coordinator; forget who it is if it cannot be reached."""
+        """Return a connection to the coordinator; forget it if it cannot be reached."""
         node_id = await self.find(kind, key)
         try:
             return await self._cluster.broker(node_id)
@@ -51,18 +51,18 @@ class Coordinators:
             raise
 
     def open_connection(self, kind: CoordinatorKind, key: str) -> Connection | None:
-        """Return the connection to the coordinator if it is known and can be used at once."""
+        """Return the connection to the coordinator if it is cached, open and ready."""
         node_id = self._known.get((kind, key))
         connection = None if node_id is None else self._cluster.open_connection(node_id)
         return connection if connection is not None and connection.is_ready else None
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
-        """Ask again the next time: it is another one, or cannot be reached."""
+        """Look it up again the next time: it moved, or cannot be reached."""
         self._known.pop((kind, key), None)
 
 
 async def find_coordinator(cluster: Cluster, kind: CoordinatorKind, key: str) -> int:
-    """Ask any broker which one coordinates a group or a transactional id; return its node id."""
+    """Return the node id of the coordinator, from any broker (FindCoordinator)."""
     connection = await cluster.any_broker()
     key_type = i8(kind)
     if connection.version_of(ApiKey.FIND_COORDINATOR, 6) < FIRST_FIND_OF_MANY:

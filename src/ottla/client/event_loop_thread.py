@@ -1,9 +1,8 @@
-"""How the synchronous clients run the asyncio ones: an event loop in a thread of its own.
+"""Runs the asyncio clients for the synchronous ones: an event loop in a background thread.
 
-Each synchronous client has an `EventLoopThread`. Its methods hand coroutines over with `run` and wait for
-their result, so any number of threads may share the client. An interrupt (Ctrl-C) in a waiting thread cancels
-what it waits for. The loop's own thread must not wait for itself: callbacks that call back into their
-client are told so.
+Each synchronous client has an `EventLoopThread`. Its methods pass coroutines to `run` and wait for the
+result, so any number of threads may share the client. An interrupt (Ctrl-C) in a waiting thread cancels the
+coroutine. The loop's own thread must not wait for itself: callbacks that call their client get an error.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ T = TypeVar("T")
 WAITS_FOR_ITSELF = "a callback cannot wait for its own client: it would wait for ever"
 
 _own_threads: set[int] = set()
-"""The threads that run the loops of clients."""
+"""The threads that run event loops of clients."""
 _bridges: weakref.WeakSet[EventLoopThread] = weakref.WeakSet()
 
 
 def check_may_wait() -> None:
-    """Raise if this is a client's own thread, which must not stand still: it would wait for itself."""
+    """Raise if this is a client's own thread, which would wait for itself."""
     if threading.get_ident() in _own_threads:
         raise RuntimeError(WAITS_FOR_ITSELF)
 
@@ -45,14 +44,14 @@ class EventLoopThread:
         self._is_closed = False
         self._closing = threading.Lock()
         self.on_fork: Callable[[Exception], object] | None = None
-        """Called in the child of a fork, in which there is no loop, with what to say of that."""
+        """Set the error that calls raise in the child of a fork, where no loop runs."""
         _bridges.add(self)
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a coroutine on the loop and return what it returns; TimedOut if it takes longer."""
-        with self._closing:  # what is handed over before it is closed is begun, and then cancelled
+        """Run a coroutine on the loop and return its result; raise TimedOut if it takes longer."""
+        with self._closing:  # coroutines submitted before the close are started, then cancelled
             self._check(work)
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
@@ -63,7 +62,7 @@ class EventLoopThread:
             raise
         except concurrent.futures.TimeoutError:
             if future.done() and not future.cancelled():
-                raise  # the work itself raised it
+                raise  # raised by the coroutine itself
             future.cancel()
             raise TimedOut(f"not done within {timeout_s:g} s") from None
         except BaseException:
@@ -71,19 +70,19 @@ class EventLoopThread:
             raise
 
     def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Begin to run a coroutine on the loop, and return the future of what it returns."""
+        """Start a coroutine on the loop, and return the future of its result."""
         with self._closing:
             self._check(work)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def post(self, call: Callable[[], object]) -> None:
-        """Run a function on the loop, soon, and do not wait for it; nothing happens once it is closed."""
+        """Call a function on the loop soon, without waiting; ignored once the loop is closed."""
         with self._closing:
             if not self._is_closed:
                 self._loop.call_soon_threadsafe(call)
 
     def make(self, factory: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `factory` on the loop and return what it returns: for objects that belong to a loop."""
+        """Call `factory` on the loop and return its result: for objects that belong to a loop."""
 
         async def call() -> T:
             return factory(*args, **kwargs)
@@ -154,7 +153,7 @@ def _made_before_a_fork() -> Exception:
 
 
 def _forked() -> None:
-    """Tell the clients that were there before a fork that the child has only their memory."""
+    """Invalidate the clients of the parent process after a fork: the child has no loop thread."""
     for bridge in list(_bridges):
         if bridge.on_fork is not None:
             bridge.on_fork(_made_before_a_fork())

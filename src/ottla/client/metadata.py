@@ -1,8 +1,8 @@
-"""What a client knows of the cluster: brokers, topics, who leads what, and how old that knowledge is.
+"""A client's cached metadata: brokers, topics and leaders, and how old it is.
 
-Knowledge only moves forward. A broker that has fallen behind may answer with a leader of yesterday; an
-answer about a partition is believed if its leader epoch is not below the one already known (KIP-320),
-or if the topic has another id: then it was deleted and created again.
+Leader epochs never go back. A broker that lags may respond with an old leader, so the metadata of a
+partition is updated only if its leader epoch is not below the cached one (KIP-320), or if the topic has
+another id: then it was deleted and created again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition: who leads it, who follows; `leader` is -1 if nobody leads it now."""
+    """One partition and its replicas; `leader` is -1 if it has none."""
 
     index: int
     leader: int
@@ -63,46 +63,46 @@ class _Known:
 
 
 class Metadata:
-    """The brokers and the topics that a client has asked about."""
+    """The brokers, and the topics that a client uses."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.brokers: dict[int, Broker] = {}
         self.are_brokers_stale = False
-        """Whether one of them was not where it is said to be, or not what it is said to be."""
+        """Whether a broker could not be reached, or was not the controller: refresh the list."""
         self._topics: dict[str, _Known] = {}
 
     def topic(self, name: str, not_before: float) -> TopicInfo | None:
-        """Return what is known of a topic, unless it is stale or was learned before this time."""
+        """Return the metadata of a topic, unless it is stale or older than this time."""
         known = self._topics.get(name)
         if known is None or known.is_stale or known.learned_at < not_before:
             return None
         return known.topic
 
     def last_known(self, name: str) -> TopicInfo | None:
-        """Return what was last known of a topic, however old it is."""
+        """Return the metadata of a topic, however old."""
         known = self._topics.get(name)
         return None if known is None else known.topic
 
     def mark_stale(self, name: str) -> None:
-        """Do not use what is known of a topic any more before it is asked for again."""
+        """Refresh a topic before its next use."""
         known = self._topics.get(name)
         if known is not None:
             known.is_stale = True
 
     def mark_all_stale(self) -> None:
-        """Do not use anything that is known before it is asked for again."""
+        """Refresh everything before its next use."""
         self.are_brokers_stale = True
         for known in self._topics.values():
             known.is_stale = True
 
     def forget(self, name: str) -> None:
-        """Drop everything about a topic: it does not exist any more."""
+        """Remove a topic: it does not exist any more."""
         self._topics.pop(name, None)
 
     def learn(self, response: MetadataResponse) -> None:
-        """Take over who the brokers are."""
+        """Update the brokers and the controller."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.are_brokers_stale = False
@@ -112,7 +112,7 @@ class Metadata:
         }
 
     def learn_topic(self, answer: MetadataResponseTopic, now: float) -> TopicInfo:
-        """Take over what a broker says of a topic, and return what is known of it now."""
+        """Update a topic from a response, and return its metadata."""
         topic = _topic_info(answer)
         known = self._topics.get(topic.name)
         if known is not None and known.topic.topic_id == topic.topic_id:
@@ -124,9 +124,9 @@ class Metadata:
         return topic
 
     def learn_leader(self, partition: TopicPartition, leader: Leader, nodes: Iterable[NodeEndpoint]) -> bool:
-        """Take over what a broker that does not lead a partition says of who does (KIP-951).
+        """Update the leader of a partition from an error response (KIP-951).
 
-        Return whether that was news; if it was not, the topic has to be asked about.
+        Return whether it is newer than the cached one; if not, the topic must be refreshed.
         """
         known = self._topics.get(partition.topic)
         info = known.topic.partitions.get(partition.partition) if known is not None else None

@@ -6,8 +6,8 @@ from typing import Any
 
 from ottla.client.client_options import ClientOptions
 from ottla.client.consumer.options import ConsumerOptions
-from ottla.client.options import Options
 from ottla.client.producer.options import ProducerOptions
+from ottla.common.config.options import Options
 
 HEAD = """\
 # Options of the clients
@@ -30,10 +30,10 @@ def options_page() -> str:
 
 def _table(options: type[Options], names: set[str]) -> str:
     rows = ["| option | default | meaning | also called |", "|---|---|---|---|"]
-    for name, declared in options.declared().items():
+    for name, key in options.declared().items():
         if name in names:
-            also = ", ".join(f"`{each.replace('_', '.')}`" for each in declared.also)
-            rows.append(f"| `{name}` | {_shown(options.default_of(name))} | {declared.doc} | {also} |")
+            aliases = ", ".join(f"`{each.replace('_', '.')}`" for each in key.aliases)
+            rows.append(f"| `{name}` | {_shown(key.default)} | {key.doc} | {aliases} |")
     return "\n".join(rows) + "\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from ottla.client.options import Options
+from ottla.common.config.options import Options
 
 P = ParamSpec("P")
 Self = TypeVar("Self")

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from ottla.common.config.declaration import ConfigError, did_you_mean
+from ottla.common.config.declaration import ConfigError
+from ottla.common.near_names import or_nearest
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 IMPLEMENTED_PROTOCOLS: Final = ("PLAINTEXT",)
@@ -100,8 +101,7 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
             raise ConfigError("listener.security.protocol.map", f"{item!r} is not NAME:PROTOCOL")
         if protocol not in SECURITY_PROTOCOLS:
             hint = (
-                did_you_mean(protocol, SECURITY_PROTOCOLS)
-                or f"; it is one of {', '.join(SECURITY_PROTOCOLS)}"
+                or_nearest(protocol, SECURITY_PROTOCOLS) or f"; it is one of {', '.join(SECURITY_PROTOCOLS)}"
             )
             raise ConfigError("listener.security.protocol.map", f"{protocol!r} is no security protocol{hint}")
         protocols[name] = protocol
@@ -134,7 +134,7 @@ def _check_advertised(bound: dict[str, Address], advertised: dict[str, Address])
     for name, address in advertised.items():
         if name not in bound:
             raise ConfigError(
-                "advertised.listeners", f"no listener is called {name}{did_you_mean(name, bound)}"
+                "advertised.listeners", f"no listener is called {name}{or_nearest(name, bound)}"
             )
         if address.host in _NOT_ROUTABLE:
             raise ConfigError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
@@ -45,11 +44,3 @@ def is_internal(name: str) -> bool:
 def collision_key(name: str) -> str:
     """Return what two colliding names have in common: `.` and `_` count as one in metric names."""
     return name.replace(".", "_")
-
-
-def find_collision(name: str, existing: Iterable[str]) -> str | None:
-    """Return an existing topic that differs from `name` only in `.` and `_`, if there is one."""
-    if "." not in name and "_" not in name:
-        return None
-    wanted = collision_key(name)
-    return next((other for other in existing if other != name and collision_key(other) == wanted), None)

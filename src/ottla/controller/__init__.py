@@ -1,10 +1,17 @@
-"""Who runs the cluster: decides what becomes of a request to change it, and carries that out.
+"""The controller: elects leaders, assigns replicas, and changes the cluster's metadata.
 
-`machine` decides. It is pure: an image and a request go in, records and answers come out, and neither
-time nor chance nor IO has a part in it. `writer` is the IO: one decision at a time, it appends the records to
-the metadata store, has them folded into the next `ClusterImage`, and only then answers. Since the image is
-nothing but the fold of its records, what survives a restart and what was answered can never differ.
+`machine` decides. It is pure: an image and a request go in, records and results come out. `writer` does the
+IO: one decision at a time, it appends the records to the metadata store, has them folded into the next
+`ClusterImage`, and then returns the results. Since the image is the fold of its records, the state after a
+restart never differs from what was reported.
 
-Every broker has a `Controller` (runner), a session in the store (membership) and may be elected. While it
-is, a `Term` follows the sessions of all brokers, and its `Office` answers requests.
+Reading order:
+
+    machine             the decisions, as pure functions
+    writer              appending decisions to the metadata log
+    active_controller   the requests that the controller accepts
+    term                what the controller does while it is elected: sessions, leader balancing
+    membership          this broker's session and its candidacy
+    runner              the controller for the rest of the broker, whichever broker is elected
+    remote              requests to the controller on another broker
 """

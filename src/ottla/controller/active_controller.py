@@ -1,8 +1,8 @@
-"""What can be asked of the controller, on the broker that is it.
+"""The requests that the active controller accepts.
 
-Each method asks the machine (pure) and has its decisions carried out by the writer (IO). Requests for many
-things are decided in chunks, with everyone else's work in between; one that is only to be validated is
-decided on images that are then thrown away.
+Each method lets the machine decide (pure) and the writer apply the decisions (IO). Large requests are decided
+in chunks, with other requests in between, so that no part blocks the loop; a request that is only validated
+is decided on images that are then discarded.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError, RequestTimedOut
 
-# How a long request is cut up, so that no part of it holds up the loop.
-
 T = TypeVar("T")
 
 ITEMS_PER_CHUNK = 50
@@ -38,7 +36,7 @@ WEIGHT_PER_CHUNK = 100
 
 
 def chunks(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield the items in order, in lists that are short and light; a heavy item is alone in its list."""
+    """Yield the items in order, in short and light lists; a heavy item gets its own list."""
     chunk: list[T] = []
     total = 0
     for item in items:
@@ -74,7 +72,7 @@ class ActiveController:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
-        """Create topics; return each of them, or why not."""
+        """Create topics; return each topic, or the error."""
         refused = machine.check_new_topics(topics, self._config())
 
         def decide(image: ClusterImage, chunk: Sequence[NewTopic]) -> Decision[TopicImage]:
@@ -88,7 +86,7 @@ class ActiveController:
     async def delete_topics(
         self, selectors: Sequence[TopicSelector], *, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
-        """Delete topics; return what each of them was, or why not."""
+        """Delete topics; return each deleted topic, or the error."""
         refused = machine.check_selectors(self._state.image, selectors, self._config())
         image = self._state.image
 
@@ -101,7 +99,7 @@ class ActiveController:
     async def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
-        """Give topics more partitions; return each topic as it then is, or why not."""
+        """Add partitions to topics; return each topic afterwards, or the error."""
         refused = machine.check_new_partitions(self._state.image, wanted)
         return await self._in_chunks(
             wanted,
@@ -129,7 +127,7 @@ class ActiveController:
     async def alter_partitions(
         self, node_id: int, broker_epoch: int, changes: Sequence[IsrChange]
     ) -> list[PartitionImage | KafkaError]:
-        """Change ISRs as a leader asks; return each partition as it then is, or why not."""
+        """Change ISRs as a leader requests; return each partition afterwards, or the error."""
         results = await self._writer.change(
             lambda image: machine.alter_partitions(image, node_id, broker_epoch, changes, self._config())
         )
@@ -138,7 +136,7 @@ class ActiveController:
     async def elect_leaders(
         self, kind: int, wanted: Sequence[TopicPartition]
     ) -> list[PartitionImage | KafkaError]:
-        """Elect leaders of these partitions; return each partition as it then is, or why not."""
+        """Elect leaders of these partitions; return each partition afterwards, or the error."""
         results = await self._writer.change(
             lambda image: machine.elect_leaders(image, kind, wanted, self._config())
         )
@@ -147,20 +145,20 @@ class ActiveController:
     async def reassign(
         self, moves: Sequence[Reassignment], *, may_change_factor: bool = True
     ) -> list[KafkaError | None]:
-        """Begin, replace or cancel moves of replicas."""
+        """Start, replace or cancel reassignments."""
         results = await self._writer.change(
             lambda image: machine.reassign(image, moves, self._config(), may_change_factor=may_change_factor)
         )
         return list(results)
 
     async def unregister_broker(self, node_id: int) -> None:
-        """Forget a broker that is gone for good."""
+        """Remove a broker that is gone permanently."""
         (result,) = await self._writer.change(lambda image: machine.unregister_broker(image, node_id))
         if isinstance(result, KafkaError):
             raise result
 
     async def allocate_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
-        """Return producer ids that nobody else ever gets."""
+        """Return producer ids that are never allocated again."""
         (result,) = await self._writer.change(lambda image: machine.allocate_producer_ids(image, count))
         if isinstance(result, KafkaError):
             raise result
@@ -177,7 +175,9 @@ class ActiveController:
         validate_only: bool,
         timeout_ms: int | None,
     ) -> list[R | KafkaError]:
-        """Decide what is not refused, a chunk at a time; what has not begun in time has timed out."""
+        """Decide the items without errors, a chunk at a time; chunks that start after the timeout get an
+        error.
+        """
         results: list[R | KafkaError | None] = list(refused)
         allowed = [index for index, error in enumerate(refused) if error is None]
         deadline_ms = None if timeout_ms is None else self._clock.mono_ms() + timeout_ms
@@ -191,13 +191,13 @@ class ActiveController:
                 scratch, decided = scratch.apply(decision.records), decision.results
                 await asyncio.sleep(0)
             else:
-                outcome = await self._decide_part(decide, part)
+                outcome = await self._write_chunk(decide, part)
                 decided = outcome
             for index, result in zip(chunk, decided, strict=True):
                 results[index] = result
         return cast("list[R | KafkaError]", results)
 
-    async def _decide_part(
+    async def _write_chunk(
         self, decide: Callable[[ClusterImage, Sequence[I]], Decision[R]], part: Sequence[I]
     ) -> tuple[R | KafkaError, ...]:
         return await self._writer.change(lambda image: decide(image, part))

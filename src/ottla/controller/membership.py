@@ -1,8 +1,8 @@
-"""This broker's place in the cluster: its session in the store, and its candidacy for the controller.
+"""This broker's session in the metadata store, and its candidacy for the controller.
 
-A session that is lost is replaced by a new one, with a new broker epoch, as soon as the store
-answers again. In between the broker neither leads nor is the controller: others may be. A candidacy belongs
-to one session and ends with it; the next session brings the next candidacy.
+A lost session is replaced by a new one, with a new broker epoch, as soon as the store responds again. In
+between the broker leads no partition and is not the controller: others may be. A candidacy belongs to one
+session and ends with it; the next session starts the next candidacy.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ottla.metadata.store import MetadataStore, NodeIdInUse, Session, SessionLos
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-"""How long to wait before the store is asked again after it failed."""
+"""How long to wait after the store failed."""
 
 
 class Membership:
-    """Keeps a session alive, and stands for election with it. `new_term` makes a time in office."""
+    """Keeps a session alive, and stands for election with it. `new_term` creates a controller term."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Membership:
         self._keeper: asyncio.Task[None] | None = None
         self._candidacy: asyncio.Task[None] | None = None
         self.term: ControllerTerm | None = None
-        """The time in office, while this broker is the controller."""
+        """The controller term, while this broker is the controller."""
 
     @property
     def broker_epoch(self) -> int:
@@ -54,35 +54,39 @@ class Membership:
         return -1 if session is None or session.lost.done() else session.broker_epoch
 
     async def open(self, registration: BrokerRegistration) -> None:
-        """Take a session, with which the broker may be the controller but is not yet in the cluster."""
+        """Open a session, with which the broker may become the controller but is not part of the cluster
+        yet.
+        """
         self._registration = registration
         self._session = await self._store.open_session(self._node_id, registration)
-        self._keeper = asyncio.create_task(self._keep(), name="keep the session")
+        self._keeper = asyncio.create_task(self._keep_session(), name="keep the session")
 
     async def register(self, registration: BrokerRegistration) -> None:
-        """Say where the broker is, which makes it a part of the cluster."""
+        """Publish the broker's addresses, which makes it a part of the cluster."""
         self._registration = registration
         assert self._session is not None, "open the session first"
-        await self._say(self._session)
+        await self._publish_registration(self._session)
 
     def registration_accepted(self) -> None:
-        """The cluster knows what the last stop may have cost: of this process no session says it again."""
+        """Clear the flags of the unclean stop: the cluster knows them, and later sessions must not repeat
+        them.
+        """
         self._registration = replace(
             self._registration, after_unclean_stop=False, may_have_lost_records=False, seems_whole=False
         )
 
     async def set_draining(self, aside: bool = True) -> None:
-        """Ask for this broker's partitions to be led by others, or say that it may lead again."""
+        """Request that other brokers lead this broker's partitions, or allow it to lead again."""
         if self._registration.wants_shutdown != aside:
             await self.register(replace(self._registration, wants_shutdown=aside))
 
     def stand_for_election(self) -> None:
-        """Be a candidate for the controller from here on: with this session, and with those that follow."""
+        """Become a candidate for the controller, with this session and later ones."""
         self._is_candidate = True
         self._begin_candidacy()
 
     async def close(self) -> None:
-        """Be no candidate, and the controller no longer; finish what was asked of it."""
+        """Withdraw the candidacy and end the controller term, after finishing its queued changes."""
         if self.term is not None:
             await self.term.stop()
             self.term = None
@@ -92,64 +96,64 @@ class Membership:
                 await asyncio.gather(task, return_exceptions=True)
         self._keeper = self._candidacy = None
 
-    async def _keep(self) -> None:
+    async def _keep_session(self) -> None:
         while True:
             assert self._session is not None
             await asyncio.shield(self._session.lost)
-            logger.warning("the session in the store is lost: this broker leads nothing until it has another")
+            logger.warning("lost the session with the metadata store: this broker leads nothing without one")
             try:
                 self._on_lost()
             except Exception:
-                logger.exception("this broker could not stop leading its partitions")
+                logger.exception("cannot stop leading the partitions of this broker")
             try:
-                await self._leave_office()
+                await self._end_term()
             except Exception:
-                logger.exception("the controller could not leave office")
-            self._session = await self._reopened()
-            logger.info("a new session in the store: broker epoch %d", self._session.broker_epoch)
+                logger.exception("cannot end the controller term")
+            self._session = await self._reopen_session()
+            logger.info("new session with the metadata store: broker epoch %d", self._session.broker_epoch)
             self._begin_candidacy()
             try:
-                # The controller may have been faster: the image that shows this epoch can be here already.
+                # The controller may have been faster: the image with this epoch may already be published.
                 await self._on_renewed()
             except Exception:
-                logger.exception("the new session could not be made known in this broker")
+                logger.exception("cannot apply the new session in this broker")
 
     def _begin_candidacy(self) -> None:
-        """Stand for election with the session, if it lives; if not, the next one is on its way."""
+        """Stand for election with the session, if it is alive; otherwise the next one does."""
         session = self._session
         if self._is_candidate and self._candidacy is None and session is not None and not session.lost.done():
             self._candidacy = asyncio.create_task(self._run_terms(session), name="stand for election")
 
-    async def _say(self, session: Session) -> None:
-        """Let the session say what the broker last said of itself; if it is lost, the next one does."""
+    async def _publish_registration(self, session: Session) -> None:
+        """Publish the current registration with the session; if it is lost, the next one does."""
         while not session.lost.done():
-            said = self._registration
+            published = self._registration
             try:
-                await self._store.update_registration(session, said)
+                await self._store.update_registration(session, published)
             except SessionLost:
                 return
             except MetadataError as error:
-                logger.warning("the store does not take this broker's word, trying again: %s", error)
+                logger.warning("cannot publish the broker's registration, retrying: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
-                if said is self._registration:
+                if published is self._registration:
                     return
 
-    async def _reopened(self) -> Session:
+    async def _reopen_session(self) -> Session:
         while True:
-            said = self._registration
+            published = self._registration
             try:
-                session = await self._store.open_session(self._node_id, said)
-                if said is not self._registration:
-                    await self._say(session)
+                session = await self._store.open_session(self._node_id, published)
+                if published is not self._registration:
+                    await self._publish_registration(session)
                 return session
             except NodeIdInUse as error:
-                logger.error("no new session, trying again: %s", error)
+                logger.error("cannot open a session, retrying: %s", error)
             except MetadataError as error:
-                logger.warning("no new session, trying again: %s", error)
+                logger.warning("cannot open a session, retrying: %s", error)
             await asyncio.sleep(RETRY_S)
 
-    async def _leave_office(self) -> None:
+    async def _end_term(self) -> None:
         term, candidacy = self.term, self._candidacy
         if candidacy is not None:
             candidacy.cancel()
@@ -171,23 +175,23 @@ class Membership:
             except SessionLost:
                 return
             except MetadataError as error:
-                logger.warning("no election, trying again: %s", error)
+                logger.warning("cannot stand for election, retrying: %s", error)
                 await asyncio.sleep(RETRY_S)
             except Exception:
-                logger.exception("the controller failed: another broker may do better")
+                logger.exception("the controller failed, resigning so that another broker can be elected")
                 await asyncio.sleep(RETRY_S)
 
     async def _run_term(self, session: Session) -> None:
-        """Wait to be elected, and be the controller until another one is."""
+        """Wait to be elected, and be the controller until another broker is."""
         epoch = await self._store.stand_for_election(session)
         logger.info("elected controller, epoch %d", epoch)
         term = self.term = self._new_term(epoch)
         try:
             await term.run()
         except Exception:
-            logger.exception("the controller failed: another broker may do better")
+            logger.exception("the controller failed, resigning so that another broker can be elected")
             await asyncio.sleep(RETRY_S)
-        logger.info("the controller of epoch %d has left office", epoch)
+        logger.info("the controller term of epoch %d has ended", epoch)
         await term.step_down()
         if self.term is term:
             self.term = None

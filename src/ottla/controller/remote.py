@@ -1,6 +1,6 @@
-"""The controller on another broker: what this broker itself asks of it.
+"""Requests of this broker itself to the controller on another broker.
 
-What clients ask of the controller is passed on as it came (see api/support/forwarding.py).
+Requests of clients are forwarded to the controller unchanged (see api/support/forwarding.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RequestSender(Protocol):
     async def call(
         self, node_id: int, api_key: int, version: int, request: Any, *, timeout_ms: int = ...
     ) -> Any:
-        """Send a request of this version and return its answer; a KafkaError if there is none."""
+        """Send a request of this version and return the response; raise a KafkaError if there is none."""
         ...
 
 
@@ -49,7 +49,7 @@ class RemoteController:
         self._broker_epoch = broker_epoch
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError | None]:
-        """Create topics; return what became of each, by name."""
+        """Create topics; return the error of each, by name."""
         request = CreateTopicsRequest(
             topics=tuple(_creatable(each) for each in topics),
             timeout=cast("i32Timedelta", timedelta(milliseconds=CALL_TIMEOUT_MS)),
@@ -60,7 +60,7 @@ class RemoteController:
     async def alter_partitions(
         self, changes: Sequence[IsrChange]
     ) -> dict[tuple[UUID, int], KafkaError | int]:
-        """Ask for ISRs; return the new partition epochs or why not, by topic id and partition."""
+        """Request ISR changes; return the new partition epochs or errors, by topic id and partition."""
         topics: dict[UUID, list[PartitionData]] = {}
         for each in changes:
             topics.setdefault(each.topic_id, []).append(_partition_data(each))
@@ -80,7 +80,7 @@ class RemoteController:
         }
 
     async def allocate_producer_ids(self) -> range:
-        """Return producer ids that nobody else ever gets."""
+        """Return producer ids that are never allocated again."""
         request = AllocateProducerIdsRequest(
             broker_id=BrokerId(self._node_id), broker_epoch=i64(self._broker_epoch)
         )

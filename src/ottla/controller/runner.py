@@ -1,8 +1,8 @@
-"""The controller as the rest of the broker sees it, whichever broker is the controller.
+"""The controller for the rest of the broker, whichever broker is elected.
 
-When it is this one, requests are decided here (active.py); when it is another, those that this broker has
-of its own (more producer ids, an ISR, a topic that clients ask for) are sent to it (remote.py).
-All others are passed on to the controller as they come, and asked of its office there.
+If it is this one, requests are decided here (active_controller.py); otherwise those of the broker itself
+(producer ids, an ISR change, an automatically created topic) are sent to it (remote.py). Requests of clients
+are forwarded to the controller unchanged.
 """
 
 from __future__ import annotations
@@ -39,24 +39,28 @@ from ottla.protocol.errors import (
 if TYPE_CHECKING:
     from ottla.controller.remote import RemoteController, RequestSender
 
+logger = logging.getLogger(__name__)
+
+
 __all__ = ["ClusterState", "Controller"]
 
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PATIENCE_MS = 10_000
+CONTROLLER_WAIT_MS = 10_000
 """How long a request of this broker waits for a controller."""
 RETRY_S = 0.1
-COMPLAIN_S = 10.0
-LEAVING_S = 15.0
-"""How long a broker that stops waits for others to lead its partitions."""
-ASKING_S = 2.0
-"""How long it tries to ask for that: if the store is away, nobody can lead in its place."""
+LOG_INTERVAL_S = 10.0
+MOVE_LEADERS_TIMEOUT_S = 15.0
+"""How long a stopping broker waits until others lead its partitions."""
+REQUEST_TIMEOUT_S = 2.0
+"""How long it tries to request that: without the store no other broker can take over."""
 
 
 class Controller:
-    """Runs the cluster, or knows who does. `config` returns the broker's current configuration."""
+    """Runs the controller, or knows which broker does. `config` returns the broker's current
+    configuration.
+    """
 
     def __init__(
         self,
@@ -80,25 +84,25 @@ class Controller:
         incarnation_id = uuid_text(new_uuid())
         self._identity = BrokerRegistration(incarnation_id=incarnation_id, directory_id=incarnation_id)
         self.on_session_lost: Callable[[], None] = lambda: None
-        """Called at once when this broker must no longer lead."""
+        """Called immediately when this broker must stop leading."""
 
     # Service
 
     async def start(self, cluster_id: str | None = None, directory_id: str | None = None) -> None:
-        """Load the image and take a session; if there is no cluster, take part in creating it.
+        """Load the image and open a session; if there is no cluster yet, take part in creating it.
 
-        `cluster_id` is the cluster that the logs of this broker belong to, if it has logs: without their
-        metadata, or with that of another cluster, it must not start. `directory_id` is that of the
-        directory, which this process has locked. Raise MetadataError for that, and for a store that
-        cannot be trusted.
+        `cluster_id` is the cluster that the logs of this broker belong to, if it has logs: without the
+        metadata of that cluster, or with that of another one, it must not start. `directory_id` is the id of
+        the data directory, which this process has locked. Raise MetadataError in those cases, and if the
+        store cannot be trusted.
         """
         await self._store.open()
         try:
-            await self._patiently(self._follower.catch_up)
+            await self._retry_until_available(self._follower.catch_up)
             _check_cluster(self._state.image.cluster_id, cluster_id)
             if directory_id is not None:
                 self._identity = replace(self._identity, directory_id=directory_id)
-            await self._patiently(lambda: self._members.open(self._identity))
+            await self._retry_until_available(lambda: self._members.open(self._identity))
             self._follower.start()
             if not self._state.image.cluster_id:
                 self._members.stand_for_election()
@@ -117,10 +121,10 @@ class Controller:
         may_have_lost_records: bool = True,
         seems_whole: bool = False,
     ) -> int:
-        """Tell the cluster where this broker is; return its broker epoch once it is in the cluster.
+        """Register this broker's addresses; return its broker epoch once it is part of the cluster.
 
-        Call it when partitions can be served: the broker may be given some to lead. `directory_id` is that of
-        the log directory, if it was made since `start`.
+        Call it when partitions can be served: the broker may become a leader. `directory_id` is the id of the
+        log directory, if it was created since `start`.
         """
         if directory_id is not None:
             self._identity = replace(self._identity, directory_id=directory_id)
@@ -136,25 +140,27 @@ class Controller:
         self._members.stand_for_election()
         while not self.is_registered:
             try:
-                async with asyncio.timeout(COMPLAIN_S):
+                async with asyncio.timeout(LOG_INTERVAL_S):
                     await self._state.wait_until(lambda _: self.is_registered)
             except TimeoutError:
-                logger.warning("this broker waits for a controller to let it into the cluster")
+                logger.warning("waiting for a controller to register this broker")
         self._members.registration_accepted()
         return self.broker_epoch
 
     async def follow(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Show `subscriber` the cluster as it is, then every change; return what ends that."""
+        """Call `subscriber` with the current image, then with every change; return a function that stops
+        it.
+        """
         return await self._follower.subscribe(subscriber)
 
     async def move_leaders_away(self) -> None:
-        """Let others lead this broker's partitions, as far as there are any that can, before it stops."""
+        """Move the leadership of this broker's partitions to others, if possible, before it stops."""
         if not self.is_registered or not self._others_can_lead:
             return
         try:
-            async with asyncio.timeout(ASKING_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await self._members.set_draining()
-            async with asyncio.timeout(LEAVING_S):
+            async with asyncio.timeout(MOVE_LEADERS_TIMEOUT_S):
                 await self._state.wait_until(
                     lambda image: not machine.has_leaders_to_move(image, self._node_id)
                 )
@@ -162,12 +168,12 @@ class Controller:
             pass  # it stops all the same; the end of its session has the same effect
 
     async def set_draining(self, aside: bool) -> None:
-        """Let others lead this broker's partitions, if there are any that can; or be ready to lead again."""
+        """Let others lead this broker's partitions, if possible; or allow it to lead again."""
         if not aside or self._others_can_lead:
             await self._members.set_draining(aside)
 
     async def stop(self) -> None:
-        """Finish the changes that are queued, refuse new ones, and close the store."""
+        """Finish the queued changes, reject new ones, and close the store."""
         await self._members.close()
         await self._follower.stop()
         await self._store.close()
@@ -186,20 +192,20 @@ class Controller:
 
     @property
     def is_registered(self) -> bool:
-        """Return whether this broker is in the cluster and alive: only then may it lead."""
+        """Return whether this broker is registered and alive: only then may it lead."""
         broker = self._state.image.brokers.get(self._node_id)
         return broker is not None and not broker.fenced and broker.epoch == self.broker_epoch
 
     @property
     def active_controller(self) -> ActiveController:
-        """Return where the controller is asked; raise NotController if that is not here."""
+        """Return the active controller; raise NotController if it is another broker."""
         active = self._active_controller
         if active is None:
             raise NotController(f"broker {self._node_id} is not the controller")
         return active
 
     async def catch_up(self) -> None:
-        """See what has been written to the metadata until now."""
+        """Read everything that has been written to the metadata until now."""
         try:
             await self._follower.catch_up()
         except MetadataError as error:
@@ -210,43 +216,43 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 60_000
     ) -> list[TopicImage | KafkaError]:
-        """Create topics; return each of them, or why not."""
+        """Create topics; return each topic, or the error."""
 
-        async def elsewhere(controller: RemoteController) -> list[TopicImage | KafkaError]:
+        async def on_remote(controller: RemoteController) -> list[TopicImage | KafkaError]:
             made = await controller.create_topics(topics)
             await self.catch_up()
             return [self._created(topic.name, made.get(topic.name)) for topic in topics]
 
-        return await self._ask(
+        return await self._call_controller(
             lambda active: active.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms),
-            elsewhere,
+            on_remote,
         )
 
     async def alter_partitions(self, changes: Sequence[IsrChange]) -> list[PartitionImage | KafkaError]:
-        """Ask for other ISRs of partitions that this broker leads; return each as it then is, or why not."""
+        """Request ISR changes of partitions that this broker leads; return each afterwards, or the error."""
         node_id, broker_epoch = self._node_id, self.broker_epoch
 
-        async def elsewhere(controller: RemoteController) -> list[PartitionImage | KafkaError]:
+        async def on_remote(controller: RemoteController) -> list[PartitionImage | KafkaError]:
             epochs = await controller.alter_partitions(changes)
             if any(isinstance(each, int) for each in epochs.values()):
                 await self.catch_up()
             return [self._altered(each, epochs.get((each.topic_id, each.partition))) for each in changes]
 
-        return await self._ask(
-            lambda active: active.alter_partitions(node_id, broker_epoch, changes), elsewhere
+        return await self._call_controller(
+            lambda active: active.alter_partitions(node_id, broker_epoch, changes), on_remote
         )
 
     async def allocate_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
-        """Return producer ids that nobody else ever gets."""
-        return await self._ask(
+        """Return producer ids that are never allocated again."""
+        return await self._call_controller(
             lambda active: active.allocate_producer_ids(count),
             lambda controller: controller.allocate_producer_ids(),
         )
 
     # How
 
-    async def _patiently(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Ask the store at the start, and again for as long as it may be away then."""
+    async def _retry_until_available(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Call the store during the start, and retry while it is unavailable."""
         deadline_ms = self._clock.mono_ms() + self._config().connection_timeout_ms
         while True:
             try:
@@ -254,7 +260,7 @@ class Controller:
             except (StoreUnavailable, SessionLost) as error:
                 if self._clock.mono_ms() >= deadline_ms:
                     raise
-                logger.warning("the start waits for the store of the metadata: %s", error)
+                logger.warning("waiting for the metadata store: %s", error)
             await asyncio.sleep(RETRY_S)
 
     @property
@@ -278,19 +284,19 @@ class Controller:
             controller_epoch,
         )
 
-    async def _ask(
+    async def _call_controller(
         self,
         here: Callable[[ActiveController], Awaitable[T]],
-        elsewhere: Callable[[RemoteController], Awaitable[T]],
+        on_remote: Callable[[RemoteController], Awaitable[T]],
     ) -> T:
-        """Ask the controller, wherever it is; wait a while if there is none that answers."""
-        deadline_ms = self._clock.mono_ms() + PATIENCE_MS
+        """Call the controller, wherever it is; wait if none responds."""
+        deadline_ms = self._clock.mono_ms() + CONTROLLER_WAIT_MS
         while True:
             try:
                 active = self._active_controller
                 if active is not None:
                     return await here(active)
-                return await elsewhere(self._remote())
+                return await on_remote(self._remote())
             except (NotController, BrokerNotAvailable, NetworkException):
                 if self._peers is None or self._clock.mono_ms() >= deadline_ms:
                     raise

@@ -1,7 +1,7 @@
-"""One time in office: from an election of this broker until it is replaced or stops.
+"""One controller term: from the election of this broker until it is replaced or stops.
 
-The controller follows the sessions of the store (who lives, who wants to stop), and every few minutes
-gives brokers back the leadership of their partitions.
+The controller follows the sessions in the store, and periodically returns partitions to their preferred
+leaders.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ottla.protocol.errors import KafkaError, NotController
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-"""How long to wait before the store is asked again after it failed."""
+"""How long to wait after the store failed."""
 MAX_NAMED = 20
-"""How many partitions one line of the log names."""
+"""How many partitions one log line names."""
 
 
 class ControllerTerm:
-    """What the controller does of its own accord, and the office where it is asked."""
+    """The controller's periodic work, and its request interface."""
 
     def __init__(
         self,
@@ -50,31 +50,31 @@ class ControllerTerm:
         self._wake = asyncio.Event()
         self._writer = MetadataWriter(store, state, follower, controller_epoch, self._wake.set)
         self._active_controller = ActiveController(self._writer, state, clock, config)
-        self._is_in_office = False
+        self._is_announced = False
         self._balance_at_ms = self._next_balance_ms()
         self._state = state
         self._waiting: dict[int, list[TopicPartition]] = {}
-        """Partitions without a leader whose records are in a log directory that is away: as last logged."""
+        """Partitions without a leader whose records are in a missing log directory, as last logged."""
 
     @property
     def active_controller(self) -> ActiveController | None:
-        """Return where the controller is asked, once everybody may know that it is this one."""
-        return self._active_controller if self._is_in_office and not self._writer.is_fenced else None
+        """Return the request interface, once the metadata says that this broker is the controller."""
+        return self._active_controller if self._is_announced and not self._writer.is_fenced else None
 
     async def run(self) -> None:
-        """Be the controller; return when another one is."""
+        """Be the controller; return when another broker is."""
         self._writer.start()
         unwatch = self._store.watch_sessions(self._wake.set)
         try:
             while not self._writer.is_fenced:
                 try:
                     await self._become_controller()
-                    await self._follow_sessions()
+                    await self._sync_sessions()
                     await self._balance_if_due()
                 except (NotController, SessionLost):
                     return
                 except (KafkaError, MetadataError) as error:
-                    logger.warning("the controller could not do its work, trying again: %s", error)
+                    logger.warning("the controller failed, retrying: %s", error)
                     await asyncio.sleep(RETRY_S)
                     continue
                 await self._idle()
@@ -82,26 +82,26 @@ class ControllerTerm:
             unwatch()
 
     async def stop(self) -> None:
-        """Finish what was asked, then be the controller no longer."""
+        """Finish the queued changes, then stop being the controller."""
         await self._writer.stop()
 
     async def step_down(self) -> None:
-        """Be the controller no longer, at once: what was asked is refused."""
+        """Stop being the controller immediately: queued changes are rejected."""
         await self._writer.step_down()
 
     async def _become_controller(self) -> None:
-        if self._is_in_office:
+        if self._is_announced:
             return
         new_id = uuid_text(new_uuid())
         await self._writer.change(
             lambda image: machine.become_controller(image, self._node_id, self._epoch, new_id)
         )
-        self._is_in_office = True
+        self._is_announced = True
 
-    async def _follow_sessions(self) -> None:
+    async def _sync_sessions(self) -> None:
         self._wake.clear()
         sessions = await self._store.sessions()
-        await self._writer.change(lambda image: machine.follow_sessions(image, sessions, self._config()))
+        await self._writer.change(lambda image: machine.sync_sessions(image, sessions, self._config()))
         self._log_lost_directories()
 
     def _log_lost_directories(self) -> None:
@@ -109,9 +109,9 @@ class ControllerTerm:
         for node_id, partitions in waiting.items():
             if partitions != self._waiting.get(node_id):
                 logger.error(
-                    "%d partitions have no leader: broker %d, their last one, came back with another log "
+                    "%d partitions have no leader: their last leader, broker %d, restarted with another log "
                     "directory. Start it with the former one, or accept that records are lost: "
-                    "ottla cluster elect --unclean. The partitions: %s",
+                    "ottla cluster elect --unclean. Partitions: %s",
                     len(partitions), node_id, _named(partitions),
                 )  # fmt: skip
         self._waiting = waiting
@@ -122,11 +122,11 @@ class ControllerTerm:
         if self._config().auto_leader_rebalance_enable:
             (moved,) = await self._writer.change(lambda image: machine.balance_leaders(image, self._config()))
             if moved:
-                logger.info("%s partitions were given back to their preferred leaders", moved)
+                logger.info("moved %s partitions to their preferred leaders", moved)
         self._balance_at_ms = self._next_balance_ms()
 
     async def _idle(self) -> None:
-        """Wait until the sessions change, leadership is to be balanced, or another controller is seen."""
+        """Wait until the sessions change, leadership is to be balanced, or another controller is elected."""
         wait_ms = max(0, self._balance_at_ms - self._clock.mono_ms())
         try:
             async with asyncio.timeout(wait_ms / 1000):

@@ -1,11 +1,11 @@
-"""From decisions to everybody's new image, one at a time.
+"""Write decisions to the metadata log, one at a time.
 
-A change is decided on the newest image, appended to the store, folded into the next image and shown to
-the subscribers; then whoever asked is answered. Changes wait in a bounded queue for the one task that
-does all this, so a client that goes away in the middle of its request leaves nothing half done.
+A change is decided on the newest image, appended to the store, folded into the next image and published to
+the subscribers; then its caller gets the results. Changes wait in a bounded queue for the one task that does
+this, so that a client that disconnects leaves nothing half done.
 
-When it is not known whether an append happened (the disk failed, another controller was faster), the
-log is read again before the next decision. Every so often the log is replaced by a snapshot of the image.
+If it is unknown whether an append succeeded (the disk failed, another controller was faster), the log is read
+again before the next decision. From time to time the log is replaced by a snapshot of the image.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Decide = Callable[[ClusterImage], Decision[R]]
 
-QUEUED_CHANGES = 500
-ATTEMPTS = 5
+MAX_QUEUED_CHANGES = 500
+MAX_ATTEMPTS = 5
 RECORDS_BEFORE_SNAPSHOT = 5_000
 
 
@@ -58,7 +58,7 @@ class MetadataWriter:
         self._state = state
         self._follower = follower
         self._controller_epoch = controller_epoch
-        self._changes: asyncio.Queue[_Change | None] = asyncio.Queue(QUEUED_CHANGES)
+        self._changes: asyncio.Queue[_Change | None] = asyncio.Queue(MAX_QUEUED_CHANGES)
         self._worker: asyncio.Task[None] | None = None
         self._is_behind = True
         self._on_fenced = on_fenced
@@ -66,23 +66,23 @@ class MetadataWriter:
         """Whether another controller is known to have been elected."""
 
     def start(self) -> None:
-        """Take changes from here on."""
+        """Start to accept changes."""
         self._worker = asyncio.create_task(self._work(), name="metadata writer")
 
     async def stop(self) -> None:
-        """Refuse new changes and finish those that are queued."""
+        """Reject new changes and finish the queued ones."""
         worker, self._worker = self._worker, None
         if worker is not None:
             await self._changes.put(None)
             await worker
 
     async def step_down(self) -> None:
-        """Refuse new changes and those that are queued: this broker is not the controller any more."""
+        """Reject new and queued changes: this broker is no longer the controller."""
         self._fence()
         await self.stop()
 
     async def change(self, decide: Decide[R]) -> tuple[R | KafkaError, ...]:
-        """Carry out what `decide` makes of the newest image; return its results once they are durable."""
+        """Apply the decision of `decide` on the newest image; return its results once they are durable."""
         if self._worker is None:
             raise NotController("this broker is not the controller any more")
         done: asyncio.Future[tuple[R | KafkaError, ...]] = asyncio.get_running_loop().create_future()
@@ -92,7 +92,7 @@ class MetadataWriter:
     async def _work(self) -> None:
         while (change := await self._changes.get()) is not None:
             try:
-                results = await self._carry_out(change.decide)
+                results = await self._write(change.decide)
             except Exception as error:
                 if not change.done.done():
                     change.done.set_exception(error)
@@ -101,8 +101,8 @@ class MetadataWriter:
                     change.done.set_result(results)
                 await self._compact_if_due()
 
-    async def _carry_out(self, decide: Decide[R]) -> tuple[R | KafkaError, ...]:
-        for _ in range(ATTEMPTS):
+    async def _write(self, decide: Decide[R]) -> tuple[R | KafkaError, ...]:
+        for _ in range(MAX_ATTEMPTS):
             if self.is_fenced:
                 raise NotController("another broker is the controller now")
             try:
@@ -123,7 +123,7 @@ class MetadataWriter:
                 self._fence()
                 raise NotController(str(error)) from error
             except StoreUnavailable as error:
-                raise RequestTimedOut(f"the store of the metadata does not answer: {error}") from error
+                raise RequestTimedOut(f"the metadata store does not respond: {error}") from error
             except MetadataError as error:
                 logger.error("the metadata cannot be changed: %s", error)
                 raise KafkaStorageError(f"the metadata cannot be changed: {error}") from error
@@ -143,6 +143,6 @@ class MetadataWriter:
         try:
             await self._store.compact(image.version, image.records(), controller_epoch=self._controller_epoch)
         except Exception:
-            logger.exception("no snapshot of the metadata")
+            logger.exception("cannot write a snapshot of the metadata")
         # Also after a failure: the next attempt is due only when the log has grown as much again.
         self._follower.records_read = 0

@@ -36,7 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-LAGS_PER_TURN = 50
+LAGS_PER_SLICE = 50
 """How many lags are computed before other work gets its turn: each may read and decompress a batch."""
 
 
@@ -166,7 +166,7 @@ class GroupCoordinator:
         lags = []
         for each in group_lag(offsets, self._replica, self._clock.wall_ms()):
             lags.append(each)
-            if len(lags) % LAGS_PER_TURN == 0:
+            if len(lags) % LAGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
         return lags
 
@@ -246,4 +246,4 @@ class GroupCoordinator:
         difference = diff_images(old, new)
         for shard in self._shards:
             if shard.runtime.is_active:
-                shard.runtime.tell(GroupMachine.new_image, new, difference)
+                shard.runtime.run_event(GroupMachine.new_image, new, difference)

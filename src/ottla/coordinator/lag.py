@@ -20,7 +20,7 @@ from ottla.coordinator.group.requests import FetchedOffsets
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 
-TIMES_KEPT = 20_000
+MAX_CACHED_TIMES = 20_000
 
 
 class PartitionLag(NamedTuple):
@@ -100,7 +100,7 @@ class RecordTimes:
         if time is None:
             time = partition.log.timestamp_from(offset, partition.high_watermark)
             if time is not None:
-                if len(self._times) >= TIMES_KEPT:
+                if len(self._times) >= MAX_CACHED_TIMES:
                     self._times.clear()
                 self._times[key] = time
         return time

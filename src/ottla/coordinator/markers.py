@@ -45,7 +45,7 @@ CHANNEL = "transaction markers"
 """A connection of their own: the response comes with the commit, which may take as long as a failover."""
 RETRY_MIN_S = 0.02
 RETRY_MAX_S = 1.0
-MOST_AT_ONCE = 20
+MAX_IMMEDIATE = 20
 """Of how many partitions the markers are written in one turn of the loop."""
 PATIENCE = 5
 """After how many attempts the log says that markers are not getting through."""
@@ -87,7 +87,7 @@ class MarkerWriter:
         if writing is not None:
             writing.cancel()
         missing = set(markers.partitions)
-        if len(missing) <= MOST_AT_ONCE and self._is_done_here(missing, coordinator_epoch, markers, done):
+        if len(missing) <= MAX_IMMEDIATE and self._is_done_here(missing, coordinator_epoch, markers, done):
             return
         self._missing[key] = missing
         task = asyncio.get_running_loop().create_task(

@@ -47,7 +47,6 @@ class PartitionWriter:
         decode: Decode = record_codec.decode_record,
     ) -> None:
         self._partition = partition
-        self.committed = partition.when_committed
         self._clock = clock
         self._codec = codec
         self._encode = encode
@@ -88,6 +87,10 @@ class PartitionWriter:
         # Keys and timestamps are our own: the records need no inspection.
         as_wanted = not recompresses(header, self._partition.log.config)
         return self._partition.append(encoded, header, is_validated=as_wanted).last_offset + 1
+
+    def committed(self, offset: int) -> asyncio.Future[None] | None:
+        """Return None if all below `offset` is committed, else a future for when it is."""
+        return self._partition.when_committed(offset)
 
     async def load(self, replay: Callable[[Any], None]) -> int:
         """Replay the whole partition, and return where it ends.

@@ -233,26 +233,26 @@ class Shards(Generic[M]):
                 self._unload(index)
         for index, since in led.items():
             if index not in self._shards:
-                self._begin_to_load(index, since)
+                self._start_loading(index, since)
 
-    def _begin_to_load(self, index: int, since: tuple[UUID, int]) -> None:
+    def _start_loading(self, index: int, since: tuple[UUID, int]) -> None:
         try:
             partition = self._partitions.get(self._topic, index)
         except KafkaError as error:
             logger.warning("%s-%d cannot be loaded yet: %s", self._topic, index, error)
-            self._lead_later()
+            self._retry_later()
             return
         shard = Shard(index, since, partition, self._owner.open_shard(index, partition))
         self._shards[index] = shard
         name = f"load {self._topic}-{index}"
         shard.loading = asyncio.get_running_loop().create_task(self._load(index, shard), name=name)
 
-    def _lead_later(self) -> None:
+    def _retry_later(self) -> None:
         """Look again in a while: a broker without its session leads nothing, until it has another one."""
         if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(LEAD_AGAIN_S, self._lead_now)
+            self._later = asyncio.get_running_loop().call_later(LEAD_AGAIN_S, self._retry)
 
-    def _lead_now(self) -> None:
+    def _retry(self) -> None:
         self._later = None
         self._lead(self._cluster.image)
 
@@ -266,7 +266,7 @@ class Shards(Generic[M]):
             logger.exception("%s-%d cannot be loaded", self._topic, index)
             await asyncio.sleep(RETRY_S)
             self._unload(index)
-            self._begin_to_load(index, shard.since)
+            self._start_loading(index, shard.since)
             return
         shard.loading = None
         if loaded:

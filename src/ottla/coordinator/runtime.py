@@ -44,18 +44,18 @@ from ottla.protocol.errors import (
 # in the sockets. So it looks again a moment later, when those have been read.
 
 LATE_S = 0.2
-PATIENCE_S = 0.5
+GRACE_S = 0.5
 
 
 class _Entry:
-    __slots__ = ("deadline", "handle", "is_patient", "wakes_at")
+    __slots__ = ("deadline", "handle", "has_grace", "wakes_at")
 
     handle: asyncio.TimerHandle
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.wakes_at = deadline
-        self.is_patient = False
+        self.has_grace = False
 
 
 class Timers:
@@ -78,7 +78,7 @@ class Timers:
             self._sleep(key, entry, deadline)
             return
         entry.deadline = deadline
-        entry.is_patient = False
+        entry.has_grace = False
         if deadline < entry.wakes_at:
             entry.handle.cancel()
             self._sleep(key, entry, deadline)
@@ -95,14 +95,14 @@ class Timers:
             entry.handle.cancel()
         self._entries.clear()
 
-    def _look(self, key: TimerKey) -> None:
+    def _on_wakeup(self, key: TimerKey) -> None:
         entry = self._entries[key]
         now = self._loop.time()
         if entry.deadline > now:
             self._sleep(key, entry, entry.deadline)
-        elif now - entry.deadline > LATE_S and not entry.is_patient:
-            entry.is_patient = True
-            self._sleep(key, entry, now + PATIENCE_S)
+        elif now - entry.deadline > LATE_S and not entry.has_grace:
+            entry.has_grace = True
+            self._sleep(key, entry, now + GRACE_S)
         else:
             del self._entries[key]
             self._fire(key)
@@ -110,7 +110,7 @@ class Timers:
     def _sleep(self, key: TimerKey, entry: _Entry, until: float) -> None:
         # The time is kept here: what uvloop returns for a timer that is due at once cannot tell it.
         entry.wakes_at = until
-        entry.handle = self._loop.call_at(until, self._look, key)
+        entry.handle = self._loop.call_at(until, self._on_wakeup, key)
 
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 
 
-def _nobody_listens(message: object) -> None:
+def _refuse_sends(message: object) -> None:
     raise ValueError(f"nobody sends {message}")
 
 
@@ -177,7 +177,7 @@ class Runtime(Generic[M]):
         writer: Writer,
         clock: Clock,
         commit_timeout_ms: int,
-        send: Callable[[object], None] = _nobody_listens,
+        send: Callable[[object], None] = _refuse_sends,
     ) -> None:
         self.machine = machine
         self._send = send
@@ -208,7 +208,7 @@ class Runtime(Generic[M]):
     def activate(self) -> None:
         """Take requests from now on."""
         self._refusal = None
-        self.tell(type(self.machine).loaded)
+        self.run_event(type(self.machine).loaded)
 
     def unload(self) -> None:
         """Take no more requests; those that wait are told to look for another coordinator."""
@@ -251,7 +251,7 @@ class Runtime(Generic[M]):
             raise own.response
         return own.response
 
-    def tell(
+    def run_event(
         self, event: Callable[Concatenate[M, int, P], Step[None]], *args: P.args, **kwargs: P.kwargs
     ) -> None:
         """Run `event(machine, now_ms, ...)`, whose reply is not waited for."""
@@ -290,7 +290,7 @@ class Runtime(Generic[M]):
 
     def _on_timer(self, key: TimerKey) -> None:
         try:
-            self.tell(type(self.machine).on_timer, key)
+            self.run_event(type(self.machine).on_timer, key)
         except KafkaError as error:
             logger.warning("timer %s: %s; trying again in %d ms", key, error, RETRY_MS)
             self._timers.set(key, RETRY_MS)

@@ -341,7 +341,7 @@ class TransactionCoordinator:
         runtime = shard.runtime
 
         def done(written: WriteMarkers) -> None:
-            runtime.tell(TransactionMachine.complete, written)
+            runtime.run_event(TransactionMachine.complete, written)
 
         self._markers.begin(index, shard.leader_epoch, message, done)
 

@@ -1,30 +1,29 @@
-"""One replica's files, in Kafka's own format: append, read, look up, make durable, recover.
+"""The files of one replica, in Kafka's format: append, read, look up, flush, recover, compact, delete.
 
-Reading order
+Reading order:
 
-    disk, file_pool, storage                the operating system behind a seam; its descriptors; its health
-    names, checkpoints                      what files are called; the small text files
-    sparse_index, offset_index, time_index  finding a batch by offset, by time
-    batch_walk, segment_*, indexed_file,    a .log file with its indexes; all segments of a log
-      segment, segments
-    transaction_index, aborted_lookup       which transactions were aborted
-    producer_*, open_transactions,          what else follows from the batches: producers, transactions,
-      snapshots, epoch_cache                  leader epochs
-    verification                            asking before a transaction's first batch is appended
-    admission, roll_rule, flush             what an append must pass; when to roll; when it is durable
-    log_files, log_lookup, time_search, log a log
-    scan, tidy, recovery, quarantine,       a log that is opened, after a clean stop or a crash
-      replay, opening
-    log_directory, directory_checkpoints,   all logs of a broker; group commit
-      flusher
-    retention, compaction, janitor ...      what is deleted, what is kept, and who sees to it
+    disk, file_pool, storage            the file system interface; open descriptors; health of a log directory
+    file_names, checkpoints, boot_id    names of files; the small text files; detecting a power failure
+    batch_walk, indexes, segment,       a .log file with its indexes; lookups in it; the segments of a log
+      segment_lookup, segments
+    transaction_index, epoch_cache      aborted transactions; leader epochs
+    producer_state, producer_limit,     idempotent producers and open transactions; limits on appends
+      verification, failed_appends
+    log_config, validator, flush        the topic config of a log; validation before an append; one flush
+    log, lookup, log_types              a log: append, truncate, read, search
+    loading                             opening a log after a clean shutdown or a crash
+    log_directory,                      all logs of a broker, their checkpoints, and group commit
+      directory_checkpoints, flusher
+    retention, compaction, maintenance  deleting and compacting segments, and the background tasks
+    dump                                reading the files for `ottla log dump`
 
-Rules that hold throughout
+Rules:
 
-- Everything runs on the loop thread and returns at once, except what says that it may run in a thread.
-- The log above the disk never sees a socket, and reads no clock but the one it is given.
-- The .log files are the truth. Indexes, snapshots and checkpoints can be lost, torn or wrong: they are
-  checked against the log when they are used, and rebuilt from it.
-- Nothing below a log's recovery point is lost by a power cut, nothing at all by kill -9, and a batch
-  that is intact is never thrown away because one beside it is not.
+- Everything runs on the event loop and returns at once, unless its docstring says that it may run in a
+  thread.
+- Storage never sees a socket, and uses only the clock that it is given.
+- The .log files are the source of truth. Indexes, snapshots and checkpoints may be missing, torn or wrong:
+  they are checked against the log when they are used, and rebuilt from it.
+- A power failure loses nothing below a log's recovery point, kill -9 loses nothing at all, and an intact
+  batch is never dropped because a neighbouring one is damaged.
 """

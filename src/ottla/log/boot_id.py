@@ -1,11 +1,12 @@
-"""Whether the machine has gone on running since a directory was last written to.
+"""Detect whether the machine has kept running since a log directory was last written to.
 
-A process that is killed loses nothing that it wrote: the kernel has it. A machine that loses power loses
-what was not fsynced. Afterwards the two look alike, but the kernel has an id for every time it was started,
-and one for every mount: they are noted in the file `.boot`, and if they are the same, nothing is lost.
+Problem: a process that is killed loses nothing that it wrote, because the kernel has it. A machine that loses
+power loses what was not fsynced. After a restart the two look the same.
 
-After a failed write or fsync nobody knows what the kernel still has, so the note is called doubtful: what is
-there may be everything, and it is worth more than what a power cut left (decision 0064).
+Solution: the kernel has an id for every boot and for every mount. Both are stored in the file `.boot`; if
+they are unchanged at the next start, nothing is lost. After a failed write or fsync the state of the page
+cache is unknown, so the file is renamed to `.boot.doubtful`: the logs may be complete, and are worth more
+than those of a machine that lost power (decision 0064).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from ottla.log.disk import Disk
 
 logger = logging.getLogger(__name__)
 
-BOOT = ".boot"
-DOUBTFUL = ".boot.doubtful"
+BOOT_FILE = ".boot"
+DISK_FAILED_FILE = ".boot.doubtful"
 
 
-def is_same_boot(disk: Disk, directory: str, name: str = BOOT) -> bool:
-    """Return whether the machine runs since `write_boot_id` was last called; False if that is not known.
+def is_same_boot(disk: Disk, directory: str, name: str = BOOT_FILE) -> bool:
+    """Return whether the machine has kept running since `write_boot_id`; False if that is not known.
 
-    With the `name` DOUBTFUL: whether it does, but the disk has failed since.
+    With `name=DISK_FAILED_FILE`: whether it has, but the disk failed in the meantime.
     """
     try:
         noted = disk.read_file(f"{directory}/{name}").decode(errors="replace")
@@ -32,15 +33,15 @@ def is_same_boot(disk: Disk, directory: str, name: str = BOOT) -> bool:
     return bool(noted) and noted == disk.boot_id(directory)
 
 
-def write_boot_id(disk: Disk, directory: str, name: str = BOOT) -> None:
-    """Note that the machine runs; a power cut may take the note, and is noticed then, too."""
+def write_boot_id(disk: Disk, directory: str, name: str = BOOT_FILE) -> None:
+    """Store the boot id. A power failure may lose the file, which is detected in the same way."""
     disk.write_file(f"{directory}/{name}", disk.boot_id(directory).encode(), sync=False)
 
 
 def mark_disk_failed(disk: Disk, directory: str) -> None:
-    """Let the next start take it that records may be lost, because the disk has failed."""
+    """Record that the disk failed, so that the next start assumes that records may be lost."""
     try:
-        disk.rename(f"{directory}/{BOOT}", f"{directory}/{DOUBTFUL}")
+        disk.rename(f"{directory}/{BOOT_FILE}", f"{directory}/{DISK_FAILED_FILE}")
     except FileNotFoundError:
         pass  # the broker was not yet in the cluster
     except OSError:
@@ -48,9 +49,9 @@ def mark_disk_failed(disk: Disk, directory: str) -> None:
 
 
 def remove_boot_id(disk: Disk, directory: str) -> None:
-    """Let the next start take it that records are lost."""
-    for name in (BOOT, DOUBTFUL):
+    """Make the next start assume that records are lost."""
+    for name in (BOOT_FILE, DISK_FAILED_FILE):
         try:
             disk.remove(f"{directory}/{name}")
         except OSError as error:
-            logger.error("%s/%s cannot be removed: %s", directory, name, error)
+            logger.error("cannot remove %s/%s: %s", directory, name, error)

@@ -1,19 +1,19 @@
-"""Kafka's small text files, read and written safely.
+"""Read and write Kafka's small text files safely.
 
-At the root of a log directory:
+In a log directory:
 
-    recovery-point-offset-checkpoint   below it a partition's log is known to be on the disk
-    log-start-offset-checkpoint        where a partition's log starts, if later than its first segment
+    recovery-point-offset-checkpoint   per partition, the offset below which its log is flushed
+    log-start-offset-checkpoint        per partition, where its log starts, if later than its first segment
     replication-offset-checkpoint      high watermarks
-    meta.properties                    whose directory this is
-    .kafka_cleanshutdown               left by a clean stop, removed at the next start
+    meta.properties                    which broker and cluster own the directory
+    .kafka_cleanshutdown               written by a clean shutdown, removed at the next start
 
-In each partition's: `leader-epoch-checkpoint` (see epoch_cache.py) and `partition.metadata`.
+In a partition's directory: `leader-epoch-checkpoint` (see epoch_cache.py) and `partition.metadata`.
 
-A checkpoint has a version line (0), a line with the number of entries, and a line per entry:
-`topic partition offset`. Files are replaced whole: written beside, fsynced, renamed. They carry no
-checksum; one that does not parse is set aside as `.corrupt` and counts as missing, which only ever
-means more work at recovery.
+A checkpoint has a version line (0), a line with the number of entries, and one line per entry: `topic
+partition offset`. Files are replaced atomically: written under a temporary name, fsynced, renamed. They have
+no checksum; one that does not parse is renamed to `.corrupt` and treated as missing, which only means more
+work at recovery.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ T = TypeVar("T")
 
 
 def write_atomically(disk: Disk, path: str, data: bytes) -> None:
-    """Replace a file: after a crash it is the old one or the new one, and after this returns the new one."""
+    """Replace a file. After a crash it has the old or the new contents; after this returns, the new ones."""
     beside = path + TEMPORARY
     disk.write_file(beside, data, sync=True)
     disk.rename(beside, path)
     disk.fsync_dir(dirname(path))
 
 
-def read_or_set_aside(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T | None:
+def read_or_rename_corrupt(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T | None:
     """Return the decoded file, or None if it is missing or does not parse."""
     try:
         data = disk.read_file(path)
@@ -57,29 +57,29 @@ def read_or_set_aside(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T 
     try:
         return decode(data)
     except ValueError as problem:
-        logger.error("%s cannot be read and is set aside as %s%s: %s", path, path, CORRUPT, problem)
+        logger.error("cannot parse %s, renamed to %s%s: %s", path, path, CORRUPT, problem)
         disk.rename(path, path + CORRUPT)
         return None
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:
-    """Return a checkpoint file of these entries."""
+    """Return the contents of a checkpoint file with these entries."""
     entries = list(lines)
     return "".join(f"{line}\n" for line in ("0", str(len(entries)), *entries)).encode()
 
 
 def decode_lines(data: bytes) -> list[str]:
-    """Return a checkpoint file's entries; ValueError unless it is whole."""
+    """Return a checkpoint file's entries; ValueError unless it is complete."""
     lines = data.decode("ascii").split("\n")
     if len(lines) < 3 or lines[-1] != "" or lines[0] != "0":
-        raise ValueError("it does not start with version 0, or is cut off")
+        raise ValueError("it does not start with version 0, or is truncated")
     if int(lines[1]) != len(lines) - 3:
-        raise ValueError(f"it announces {lines[1]} entries and has {len(lines) - 3}")
+        raise ValueError(f"it states {lines[1]} entries and has {len(lines) - 3}")
     return lines[2:-1]
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return a checkpoint file of one offset per partition."""
+    """Return the contents of a checkpoint file with one offset per partition."""
     return encode_lines(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
 
 
@@ -105,7 +105,7 @@ class CheckpointFile:
         self._written = 0
 
     def capture(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """Return what writes these offsets, unless later ones have been written by then."""
+        """Return a function that writes these offsets, unless later ones have been written by then."""
         self._captured += 1
         number, data = self._captured, encode_offsets(offsets)
 
@@ -135,7 +135,7 @@ def decode_partition_metadata(data: bytes) -> UUID:
 
 
 class MetaProperties(NamedTuple):
-    """Whose log directory it is."""
+    """The owner of a log directory."""
 
     node_id: int
     cluster_id: str

@@ -1,15 +1,15 @@
-"""The checkpoints of a log directory: an offset for each partition, by name.
+"""The checkpoint files of a log directory: one offset per partition, by partition name.
 
-    recovery-point-offset-checkpoint, log-start-offset-checkpoint      of the logs, as they are
-    replication-offset-checkpoint                                      high watermarks, as they were last told
-    cleaner-offset-checkpoint                                          how far the cleaner came
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint      from the logs
+    replication-offset-checkpoint                                      high watermarks, as last reported
+    cleaner-offset-checkpoint                                          where the last compaction ended
 
-A truncated log goes on with other records: what a file says of offsets above its new end would count for
-those. So the files are lowered first (`lower`).
+A truncated log continues with other records, for which an entry above its new end would be wrong. So entries
+are lowered durably before a log is truncated (`lower`).
 
-Names are given again: what a file says of a deleted log would cut off records of the next one of that
-name, or keep the cleaner from it. So a deleted partition is forgotten in all of them, and until the files
-are written again `still_name` says so. What they say of a log that could not be opened is carried over.
+Partition names are reused: the entry of a deleted log would truncate, or exclude from compaction, records of
+the next log with that name. So a deleted partition is removed from all files, and `has_stale_entry` returns
+True until they have been written. Entries of a log that could not be opened are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.log.checkpoints import (
     RECOVERY_POINTS,
     CheckpointFile,
     decode_offsets,
-    read_or_set_aside,
+    read_or_rename_corrupt,
 )
 from ottla.log.compaction.policy import CLEANER_CHECKPOINT
 from ottla.log.disk import Disk
@@ -34,18 +34,19 @@ Write = Callable[[], None]
 
 
 class DirectoryCheckpoints:
-    """What is in the files, and what will be.
+    """What the checkpoint files contain, and what will be written next.
 
-    `capture...` is called on the loop; what it returns may run in any thread, and passes OSErrors on.
+    `capture...` methods are called on the loop; the function that they return may run in any thread, and
+    raises OSError.
     """
 
     def __init__(self, disk: Disk, path: str, logs: Mapping[TopicPartition, Log]) -> None:
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}
-        """Both as they were read."""
+        """Both as they were read at the start."""
         self.high_watermarks: Offsets = {}
         self.cleaned_to: Offsets = {}
-        """Kept by the compactor."""
+        """Updated by the cleaner."""
         self._disk = disk
         self._path = path
         self._logs = logs
@@ -55,43 +56,43 @@ class DirectoryCheckpoints:
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_CHECKPOINT)
         }
         self._forgotten: dict[TopicPartition, int] = {}
-        self._forgettings = 0
-        self._written_forgettings = 0
+        self._forget_count = 0
+        self._written_forget_count = 0
 
     # Reading and forgetting
     def read(self) -> None:
-        """Read all files; one that does not parse counts as missing."""
+        """Read all files; one that does not parse is treated as missing."""
         self.recovery_points, self.log_starts, self.high_watermarks, self.cleaned_to = (
-            read_or_set_aside(self._disk, f"{self._path}/{name}", decode_offsets) or {}
+            read_or_rename_corrupt(self._disk, f"{self._path}/{name}", decode_offsets) or {}
             for name in self._files
         )
 
-    def opened(self, failed: Collection[TopicPartition]) -> None:
-        """Say which logs could not be opened; what was read of those that are not there is forgotten."""
+    def set_unopened(self, failed: Collection[TopicPartition]) -> None:
+        """Set which logs could not be opened; entries of logs that do not exist are removed."""
         self._unopened = failed
         found = (self.recovery_points, self.log_starts, self.high_watermarks, self.cleaned_to)
         for partition in {key for offsets in found for key in offsets}:
-            if not self._is_here(partition):
+            if not self._exists(partition):
                 self.forget(partition)
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition's log is gone."""
+        """Remove a partition whose log is gone."""
         for offsets in (self.recovery_points, self.log_starts, self.high_watermarks, self.cleaned_to):
             offsets.pop(partition, None)
-        self._forgettings += 1
-        self._forgotten[partition] = self._forgettings
+        self._forget_count += 1
+        self._forgotten[partition] = self._forget_count
 
-    def still_name(self, partition: TopicPartition) -> bool:
-        """Return whether a file may still have an entry of a log of this name that is gone."""
-        return self._forgotten.get(partition, 0) > self._written_forgettings
+    def has_stale_entry(self, partition: TopicPartition) -> bool:
+        """Return whether a file may still contain an entry of a deleted log with this name."""
+        return self._forgotten.get(partition, 0) > self._written_forget_count
 
     # Writing
     def capture(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Write:
-        """Return what writes how all logs are now."""
-        done, forgettings = self._written_forgettings, self._forgettings
+        """Return a function that writes the current state of all logs."""
+        done, forget_count = self._written_forget_count, self._forget_count
         self._forgotten = {key: number for key, number in self._forgotten.items() if number > done}
         if high_watermarks is not None:
-            self.high_watermarks = self._carried(self.high_watermarks) | dict(high_watermarks)
+            self.high_watermarks = self._unopened_entries(self.high_watermarks) | dict(high_watermarks)
         writes = [self.capture_recovery_points(), self._capture_log_starts({})]
         if high_watermarks is not None or self._forgotten:
             writes.append(self._capture_high_watermarks())
@@ -101,28 +102,29 @@ class DirectoryCheckpoints:
         def write() -> None:
             for each in writes:
                 each()
-            self._written_forgettings = max(self._written_forgettings, forgettings)
+            self._written_forget_count = max(self._written_forget_count, forget_count)
 
         return write
 
     def capture_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Write:
-        """Return what writes these high watermarks alone."""
-        self.high_watermarks = self._carried(self.high_watermarks) | dict(high_watermarks)
+        """Return a function that writes only these high watermarks."""
+        self.high_watermarks = self._unopened_entries(self.high_watermarks) | dict(high_watermarks)
         return self._capture_high_watermarks()
 
     def capture_recovery_points(self) -> Write:
-        """Return what writes the recovery points alone."""
+        """Return a function that writes only the recovery points."""
         points = {key: log.recovery_point for key, log in self._logs.items()}
-        return self._files[RECOVERY_POINTS].capture(self._carried(self.recovery_points) | points)
+        return self._files[RECOVERY_POINTS].capture(self._unopened_entries(self.recovery_points) | points)
 
     def capture_cleaned_to(self) -> Write:
-        """Return what writes how far the cleaner came."""
-        return self._files[CLEANER_CHECKPOINT].capture(self._present(self.cleaned_to))
+        """Return a function that writes where compaction ended."""
+        return self._files[CLEANER_CHECKPOINT].capture(self._existing_entries(self.cleaned_to))
 
     def lower(self, log: Log, end_offset: int) -> list[Write]:
-        """Lower to `end_offset` what is said of a log that ends there, or soon will; return what writes that.
+        """Lower the entries of a log that ends, or will end, at `end_offset`; return the functions that write
+        them.
 
-        Recovery points are not touched: the log knows its own.
+        Recovery points are not changed: the log owns its own.
         """
         partition = log.topic_partition
         writes: list[Write] = []
@@ -137,17 +139,17 @@ class DirectoryCheckpoints:
         return writes
 
     def _capture_high_watermarks(self) -> Write:
-        return self._files[HIGH_WATERMARKS].capture(self._present(self.high_watermarks))
+        return self._files[HIGH_WATERMARKS].capture(self._existing_entries(self.high_watermarks))
 
-    def _capture_log_starts(self, coming: Offsets) -> Write:
+    def _capture_log_starts(self, overrides: Offsets) -> Write:
         starts = {key: log.log_start_offset for key, log in self._logs.items() if log.log_start_offset > 0}
-        return self._files[LOG_STARTS].capture(self._carried(self.log_starts) | starts | coming)
+        return self._files[LOG_STARTS].capture(self._unopened_entries(self.log_starts) | starts | overrides)
 
-    def _carried(self, read: Offsets) -> Offsets:
+    def _unopened_entries(self, read: Offsets) -> Offsets:
         return {key: read[key] for key in self._unopened if key in read}
 
-    def _present(self, offsets: Offsets) -> Offsets:
-        return {key: offset for key, offset in offsets.items() if self._is_here(key)}
+    def _existing_entries(self, offsets: Offsets) -> Offsets:
+        return {key: offset for key, offset in offsets.items() if self._exists(key)}
 
-    def _is_here(self, partition: TopicPartition) -> bool:
+    def _exists(self, partition: TopicPartition) -> bool:
         return partition in self._logs or partition in self._unopened

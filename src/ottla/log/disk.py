@@ -1,15 +1,23 @@
-"""The seam between the log and the operating system's files.
+"""The interface between the log and the operating system's files.
 
-Everything that the log does to a disk goes through a `Disk` and the `OpenFile`s it hands out, so
-that tests swap in `ottla.testing.simulation.disk.SimDisk`, which loses power, tears writes and runs full.
-`RealDisk` is thin: one method, one or two system calls.
+All access to a disk goes through a `Disk` and its `OpenFile`s, so that tests can use
+`ottla.testing.simulation.disk.SimDisk`, which loses power, tears writes and fills up. `RealDisk` is thin: one
+method, one or two system calls.
 
-Rules that hold for every implementation
-- Failures are `OSError`s with their errno; the log above turns them into KafkaStorageError.
-- `write_at` writes everything or raises. What a failed call left behind is the caller's to cut off.
+Rules for every implementation:
+
+- Failures are `OSError`s with their errno; the log turns them into KafkaStorageError.
+- `write_at` writes everything or raises. The caller truncates what a failed call left behind.
 - Nothing is durable before `fsync` (contents) and `fsync_dir` (creations, renames, removals).
-- An `OpenFile` closes its descriptor when the last reference goes; a file may be renamed or
-  removed while it is open. All its methods may be called from any thread.
+- An `OpenFile` closes its descriptor when the last reference goes; a file may be renamed or removed while it
+  is open. All its methods may be called from any thread.
+
+`boot_id` identifies the running kernel and the mount of a file system. statx(2) returns, since Linux 6.8, a
+mount id that is never reused. Its result has 256 bytes:
+
+    at    size  field
+    0x00     4  which fields are valid; bit 0x4000 is the unique mount id
+    0x90     8  the mount id
 """
 
 from __future__ import annotations
@@ -22,14 +30,6 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-# The kernel's ids: of the time since it was started, and of each mount of a file system.
-#
-# statx(2) gives, since Linux 6.8, an id of the mount that is never given again. In its answer, 256 bytes:
-#
-#     at    size  field
-#     0x00     4  which fields are filled in; bit 0x4000 is the unique mount id
-#     0x90     8  the mount id
-
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _ANSWER_BYTES, _MASK_AT, _MOUNT_AT = 256, 0x00, 0x90
@@ -38,7 +38,9 @@ _AT_FDCWD = -100
 
 
 def boot_and_mount_id(path: str) -> str:
-    """Return both ids for the file system of `path`; empty if the kernel does not say."""
+    """Return the boot id and the mount id of the file system of `path`; empty if the kernel does not provide
+    them.
+    """
     try:
         with open(BOOT_ID, encoding="ascii") as file:
             boot = file.read().strip()
@@ -63,7 +65,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 class DirEntry(NamedTuple):
-    """What a directory says about one of its members."""
+    """One entry of a directory."""
 
     name: str
     is_dir: bool
@@ -71,7 +73,7 @@ class DirEntry(NamedTuple):
 
 
 class OpenFile(Protocol):
-    """An open file; positions are explicit, there is no cursor."""
+    """An open file. Positions are explicit; there is no cursor."""
 
     def fileno(self) -> int:
         """Return the descriptor, or -1 if there is none (in-memory files)."""
@@ -82,15 +84,15 @@ class OpenFile(Protocol):
         ...
 
     def write_at(self, position: int, data: Bytes) -> None:
-        """Write all of `data` at `position`, or raise OSError with some of it perhaps written."""
+        """Write all of `data` at `position`, or raise OSError after possibly writing some of it."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         ...
 
     def fsync(self) -> None:
-        """Return once the contents would survive a power cut."""
+        """Return once the contents would survive a power failure."""
         ...
 
     def size(self) -> int:
@@ -118,11 +120,11 @@ class Disk(Protocol):
         ...
 
     def write_file(self, path: str, data: Bytes, *, sync: bool) -> None:
-        """Write a small file from its beginning; with `sync`, its contents are then durable."""
+        """Write a small file from its beginning; with `sync`, its contents are durable afterwards."""
         ...
 
     def list_dir(self, path: str) -> list[DirEntry]:
-        """Return a directory's members in no order."""
+        """Return a directory's entries, unordered."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -130,7 +132,7 @@ class Disk(Protocol):
         ...
 
     def make_dir(self, path: str) -> None:
-        """Create a directory, and its parents; no error if it is there."""
+        """Create a directory and its parents; no error if it exists."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -138,22 +140,22 @@ class Disk(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error if it is gone already."""
+        """Remove a file; no error if it does not exist."""
         ...
 
     def remove_dir(self, path: str) -> None:
-        """Remove an empty directory; no error if it is gone already."""
+        """Remove an empty directory; no error if it does not exist."""
         ...
 
     def boot_id(self, path: str) -> str:
-        """Return what names the time since the file system of `path` was last mounted, on this machine.
+        """Return an id of the current boot and mount of the file system of `path`.
 
-        It changes with a power cut. Empty if it is not known.
+        It changes with a power failure. Empty if it is not known.
         """
         ...
 
     def fsync_dir(self, path: str) -> None:
-        """Return once the directory's entries would survive a power cut."""
+        """Return once the directory's entries would survive a power failure."""
         ...
 
     def sync_all(self, path: str) -> None:
@@ -161,7 +163,9 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take an exclusive lock on a file, creating it; return its release, or None if it is held."""
+        """Lock a file exclusively, creating it; return a function that releases it, or None if it is
+        locked.
+        """
         ...
 
 
@@ -211,11 +215,11 @@ class RealFile:
             written += more
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         os.ftruncate(self._fd, size)
 
     def fsync(self) -> None:
-        """Return once the contents would survive a power cut."""
+        """Return once the contents would survive a power failure."""
         os.fdatasync(self._fd)
 
     def size(self) -> int:
@@ -251,7 +255,7 @@ class RealDisk:
             file.fsync()
 
     def list_dir(self, path: str) -> list[DirEntry]:
-        """Return a directory's members."""
+        """Return a directory's entries."""
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
@@ -276,25 +280,25 @@ class RealDisk:
         os.replace(old, new)
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error if it is gone already."""
+        """Remove a file; no error if it does not exist."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             pass
 
     def remove_dir(self, path: str) -> None:
-        """Remove an empty directory; no error if it is gone already."""
+        """Remove an empty directory; no error if it does not exist."""
         try:
             os.rmdir(path)
         except FileNotFoundError:
             pass
 
     def boot_id(self, path: str) -> str:
-        """Return the kernel's ids of its start and of the mount."""
+        """Return the kernel's boot id and mount id."""
         return boot_and_mount_id(path)
 
     def fsync_dir(self, path: str) -> None:
-        """Return once the directory's entries would survive a power cut."""
+        """Return once the directory's entries would survive a power failure."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -304,7 +308,7 @@ class RealDisk:
     def sync_all(self, path: str) -> None:
         """Return once everything on the file system that holds `path` is durable.
 
-        One syncfs(2) instead of thousands of fsyncs: what a clean stop of many partitions needs.
+        One syncfs(2) instead of thousands of fsyncs, for a clean shutdown with many partitions.
         """
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -316,7 +320,7 @@ class RealDisk:
             os.close(fd)
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take an exclusive lock on a file; the kernel drops it when the process dies."""
+        """Lock a file exclusively; the kernel releases it when the process ends."""
         file = RealFile(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,11 +1,12 @@
-"""Reads the files of a log for a human: what is in them, where, and what is wrong with it.
+"""Read the files of a log for `ottla log dump`: what they contain, where, and what is wrong with it.
 
-`dump(path)` goes by the file's name and yields one report per batch or entry, in file order. Nothing here
-raises over bad contents: every report carries a `problem` (None = fine), and bytes that are no batch
-or entry at all come as a `Gap`. After a gap in a .log file the next intact batch is searched for, so one bad
-length does not hide what follows it. Index entries are compared with the .log file beside them.
+`dump(path)` selects the format by the file name and yields one report per batch or entry, in file order. Bad
+contents raise nothing: every report has a `problem` (None if it is fine), and bytes that are no batch or
+entry are reported as a `Gap`. After a gap in a .log file the next intact batch is searched for, so that one
+bad length does not hide what follows. Index entries are compared with the .log file beside them.
 
-Only reads; safe on the files of a running broker, whose last batch or entry may then look torn.
+Only reads, so it is safe on the files of a running broker, whose last batch or entry may then look torn. The
+layouts are described in indexes.py, transaction_index.py, producer_state.py and epoch_cache.py.
 """
 
 from __future__ import annotations
@@ -32,11 +33,6 @@ from ottla.protocol.records.batch import (
     decode_header,
 )
 from ottla.protocol.records.records import Record, decode_records
-
-# Reads the small files of a log for a human: indexes, producer snapshots, leader epochs. See dump.py.
-#
-# The layouts are described where they are written: offset_index.py, time_index.py, producer_snapshot.py,
-# epoch_cache.py.
 
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
@@ -102,7 +98,7 @@ class EpochEntry:
 def dump_offset_index(path: Path) -> Iterator[OffsetEntry | Gap]:
     """Yield the entries of an .index file, each compared with the batch that it points to."""
     base_offset, before = _base_offset(path), (-1, -1)
-    with _LogBeside(path) as log:
+    with _MatchingLog(path) as log:
         for position, entry in _entries(path, OffsetIndex.ENTRY):
             if isinstance(entry, Gap):
                 yield entry
@@ -137,7 +133,7 @@ def _base_offset(path: Path) -> int:
 
 
 def _entries(path: Path, layout: Struct) -> Iterator[tuple[int, tuple[int, int] | Gap]]:
-    """Yield (position, entry); the zeros of a preallocated file and half an entry at the end are gaps."""
+    """Yield (position, entry); the zeros of a preallocated file and a partial entry at the end are gaps."""
     data = path.read_bytes()
     used = len(data.rstrip(b"\0"))
     used = min(-(-used // layout.size) * layout.size, len(data))
@@ -153,14 +149,14 @@ def _entries(path: Path, layout: Struct) -> Iterator[tuple[int, tuple[int, int] 
         yield used, Gap(used, len(data) - used, "zeros: space that was reserved and never written?")
 
 
-class _LogBeside:
-    """The .log file that an index belongs to, if it is there."""
+class _MatchingLog:
+    """The .log file that an index belongs to, if it exists."""
 
     def __init__(self, index: Path) -> None:
         self._path = index.with_name(index.name.replace(file_names.OFFSET_INDEX, file_names.LOG, 1))
         self._file: BinaryIO | None = None
 
-    def __enter__(self) -> _LogBeside:
+    def __enter__(self) -> _MatchingLog:
         if self._path.exists():
             self._file = self._path.open("rb")
         return self
@@ -185,7 +181,7 @@ class _LogBeside:
 
 
 def dump_snapshot(path: Path) -> Iterator[ProducerEntry | Gap]:
-    """Yield the producers of a .snapshot file; a wrong checksum makes every one of them doubtful."""
+    """Yield the producers of a .snapshot file; a wrong checksum is reported with every entry."""
     data = path.read_bytes()
     if len(data) < _SNAPSHOT_HEAD.size:
         yield Gap(0, len(data), f"a snapshot has at least {_SNAPSHOT_HEAD.size} bytes: a torn write?")
@@ -198,14 +194,15 @@ def dump_snapshot(path: Path) -> Iterator[ProducerEntry | Gap]:
     problem = None
     if actual_crc != stated_crc:
         problem = f"CRC32C is {actual_crc:#010x}, the snapshot says {stated_crc:#010x}"
-    at, seen = _SNAPSHOT_HEAD.size, 0
-    while seen < count and at + _SNAPSHOT_ENTRY.size <= len(data):
-        fields: _ProducerFields = _SNAPSHOT_ENTRY.unpack_from(data, at)
-        yield ProducerEntry(at, *fields, problem)
-        at += _SNAPSHOT_ENTRY.size
+    position, seen = _SNAPSHOT_HEAD.size, 0
+    while seen < count and position + _SNAPSHOT_ENTRY.size <= len(data):
+        fields: _ProducerFields = _SNAPSHOT_ENTRY.unpack_from(data, position)
+        yield ProducerEntry(position, *fields, problem)
+        position += _SNAPSHOT_ENTRY.size
         seen += 1
-    if seen != count or at != len(data):
-        yield Gap(at, len(data) - at, f"{count} entries are announced, {seen} were read: a torn write?")
+    if seen != count or position != len(data):
+        problem = f"{count} entries are stated, {seen} were read: a torn write?"
+        yield Gap(position, len(data) - position, problem)
     elif problem and not count:
         yield Gap(0, len(data), problem)
 
@@ -232,9 +229,6 @@ def dump_epochs(path: Path) -> Iterator[EpochEntry | Gap]:
         yield EpochEntry(number, epoch, start, None if ascends else "does not ascend")
     if seen != int(count):
         yield Gap(2, len(count), f"{count} epochs are announced, {seen} were read")
-
-
-# Reads a .txnindex file for a human. The layout is described in transaction_index.py.
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +272,7 @@ _CODECS = 5
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch of a .log file; `records` only where they were asked for and can be read."""
+    """One batch of a .log file; `records` only if they were requested and can be decoded."""
 
     position: int
     header: BatchHeader
@@ -288,7 +282,7 @@ class BatchReport:
 
     @property
     def crc_ok(self) -> bool:
-        """Whether the batch has the checksum that its header states."""
+        """Return whether the batch has the checksum that its header states."""
         return self.actual_crc == self.header.crc
 
 
@@ -296,13 +290,13 @@ Report = BatchReport | OffsetEntry | TimeEntry | AbortedEntry | ProducerEntry | 
 
 
 class NotALogFile(Exception):
-    """The name is none that a log gives to its files."""
+    """The file name is none that a log uses."""
 
 
 def dump(path: str | Path, *, deep: bool = False) -> Iterator[Report]:
-    """Yield what the file at `path` holds; `deep` decodes the records of batches too.
+    """Yield the contents of the file at `path`; `deep` also decodes the records of batches.
 
-    Raises NotALogFile for a name it does not know, OSError if the file cannot be read.
+    Raise NotALogFile for an unknown file name, OSError if the file cannot be read.
     """
     path = Path(path)
     match kind_of(path.name):
@@ -326,7 +320,7 @@ def dump(path: str | Path, *, deep: bool = False) -> Iterator[Report]:
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of file that `name` says it is; .cleaned, .swap and .deleted do not hide it."""
+    """Return the kind of file by its name; .cleaned, .swap and .deleted suffixes are ignored."""
     for suffix in (file_names.CLEANED, file_names.SWAP, file_names.DELETED, file_names.QUARANTINE):
         name = name.removesuffix(suffix)
     if name == file_names.EPOCH_CHECKPOINT:
@@ -336,7 +330,7 @@ def kind_of(name: str) -> str | None:
 
 
 def dump_batches(path: Path, *, deep: bool = False) -> Iterator[BatchReport | Gap]:
-    """Yield the batches of a .log file, and the gaps between them."""
+    """Yield the batches of a .log file and the gaps between them."""
     with path.open("rb") as file:
         end = os.fstat(file.fileno()).st_size
         position, next_offset = 0, 0
@@ -391,20 +385,20 @@ def _report_batch(file: BinaryIO, position: int, next_offset: int, deep: bool) -
 
 
 def _next_intact(file: BinaryIO, position: int, end: int) -> int:
-    """Return where the next batch with a right checksum starts, or `end`.
+    """Return the position of the next batch with a correct checksum, or `end`.
 
-    Looks at every byte that could be the `magic` of a header; few of those have a length that fits.
+    Checks every byte that could be the `magic` of a header; few of those have a length that fits.
     """
     while position < end:
         block = os.pread(file.fileno(), _SEARCH_BYTES + HEADER_BYTES, position)
-        at = block.find(_MAGIC, _MAGIC_AT)
-        while 0 <= at <= len(block) - (HEADER_BYTES - _MAGIC_AT):
-            start = at - _MAGIC_AT
+        magic_at = block.find(_MAGIC, _MAGIC_AT)
+        while 0 <= magic_at <= len(block) - (HEADER_BYTES - _MAGIC_AT):
+            start = magic_at - _MAGIC_AT
             if start >= _SEARCH_BYTES:
                 break
             if _is_intact(file, block, start, position, end):
                 return position + start
-            at = block.find(_MAGIC, at + 1)
+            magic_at = block.find(_MAGIC, magic_at + 1)
         position += _SEARCH_BYTES
     return end
 

@@ -1,4 +1,4 @@
-"""Which leader wrote what: the first offset of every leader epoch in a log.
+"""The first offset of every leader epoch in a log.
 
 File `leader-epoch-checkpoint`, text:
 
@@ -7,9 +7,9 @@ File `leader-epoch-checkpoint`, text:
     0 0               epoch, first offset
     3 1742
 
-The file is written when the log is flushed or closed, not when an epoch begins: what is past the
-recovery point is read from the batches themselves after a crash, so the file only has to be right
-below it. Both columns ascend.
+The file is written when the log is flushed or closed, not when an epoch begins: after a crash, everything
+above the recovery point is read from the batches, so the file only has to be correct below it. Both columns
+ascend.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EpochCache:
         self._starts: list[int] = []
         self.latest_epoch = NO_EPOCH
         self.version = 0
-        """Grows with every change; 0 is as loaded."""
+        """Incremented with every change; 0 is as loaded."""
         for epoch, start in entries or []:
             self.assign(epoch, start)
         self.version = 0
@@ -42,7 +42,7 @@ class EpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Say that `epoch` begins at `start_offset`; later beginnings that contradict this are dropped."""
+        """Set that `epoch` begins at `start_offset`; later entries that contradict this are dropped."""
         if epoch < 0 or start_offset < 0:
             return
         if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
@@ -55,15 +55,15 @@ class EpochCache:
         self._changed()
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the epoch that `offset` was written in, -1 if it is before all that is known."""
-        at = bisect_right(self._starts, offset) - 1
-        return NO_EPOCH if at < 0 else self._epochs[at]
+        """Return the epoch that `offset` was written in, -1 if it is before the first known epoch."""
+        index = bisect_right(self._starts, offset) - 1
+        return NO_EPOCH if index < 0 else self._epochs[index]
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (the largest epoch <= `epoch`, the offset where it ends), as OffsetForLeaderEpoch answers.
+        """Return (the largest epoch <= `epoch`, its end offset), as OffsetForLeaderEpoch does.
 
-        (-1, -1) if `epoch` is unknown because it is later than all; an epoch before all that is known
-        ends where the first known one starts.
+        (-1, -1) if `epoch` is later than all known ones; an epoch before the first known one ends where that
+        starts.
         """
         if epoch == NO_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return NO_EPOCH, NO_OFFSET
@@ -73,7 +73,7 @@ class EpochCache:
         return (self._epochs[above - 1] if above else epoch), self._starts[above]
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: drop epochs that begin there or later."""
+        """Drop the epochs that begin at or after `end_offset`, where the log now ends."""
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._epochs[keep:]
@@ -81,16 +81,16 @@ class EpochCache:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now starts at `start_offset`: its first epoch begins there, earlier ones go."""
-        at = bisect_right(self._starts, start_offset) - 1
-        if at > 0 or (at == 0 and self._starts[0] != start_offset):
-            del self._epochs[:at]
-            del self._starts[:at]
+        """Make the first epoch begin at `start_offset`, where the log now starts, and drop earlier ones."""
+        index = bisect_right(self._starts, start_offset) - 1
+        if index > 0 or (index == 0 and self._starts[0] != start_offset):
+            del self._epochs[:index]
+            del self._starts[:index]
             self._starts[0] = start_offset
             self._changed()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all epochs."""
         self.truncate_from_end(0)
 
     def _changed(self) -> None:

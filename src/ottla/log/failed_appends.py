@@ -1,15 +1,15 @@
-"""Batches that could not be written, so that those behind them wait for their turn.
+"""Remember batches that could not be written, and reject the producer's later batches until they are resent.
 
-A producer has several requests under way. When the disk is full for the first of them, the next would be
-answered "out of order": some clients then give up the idempotence of everything that they have under way,
-and send it again under a new epoch, so that it is there twice. (And the first batches of a producer that
-nobody knows yet would even be accepted without the very first.) As long as the batch that failed has not come
-again, the ones behind it are told the same as it was: the disk.
+Problem: a producer has several requests in flight. If the disk is full for the first one, the next would be
+rejected as out of order. Some clients then start a new epoch and resend everything that is in flight, which
+stores it twice. (The first batches of an unknown producer would even be accepted without the very first.)
 
-A refusal counts only for the state of the producer that it was made in. Once that state has changed, by an
-append, by what a leader sent, or by a truncation, the producer goes on from there. A batch that does not come
-again is waited for WAIT_MS. With more than MAX_PRODUCERS producers none is forgotten: while one may wait,
-any batch that is not the next of its producer counts as one behind a refused one.
+Solution: until the failed batch is resent, later ones get the same error: a storage error.
+
+A failure holds only for the producer state in which it happened. Once that state changes, by an append, by
+what a leader sent, or by a truncation, the producer continues from there. A batch that is not resent is
+waited for WAIT_MS. With more than MAX_PRODUCERS producers none is dropped: while one may wait, any batch that
+is not its producer's next one is treated as following a failed one.
 """
 
 from __future__ import annotations
@@ -26,86 +26,88 @@ logger = logging.getLogger(__name__)
 MAX_PRODUCERS = 1_000
 """How many are remembered for one log."""
 WAIT_MS = 120_000
-"""As long as clients try to deliver a batch, unless they are told otherwise (delivery.timeout.ms)."""
+"""The default delivery.timeout.ms of clients."""
 
 _UNKNOWN = -2
 
 
-class _Refused(NamedTuple):
+class _FailedAppend(NamedTuple):
     epoch: int
     sequence: int
     last_offset: int
-    """The producer's last offset when the batch was refused: its state has changed if that has."""
-    at_ms: int
+    """The producer's last offset when the append failed: if it differs now, the state has changed."""
+    failed_ms: int
 
 
 class FailedAppends:
-    """The producers of one log whose last batch could not be written. Falsy if there are none."""
+    """The producers of one log whose last append failed. Falsy if there are none."""
 
     def __init__(self) -> None:
-        self._first: dict[int, _Refused] = {}
-        """The longest refused one first."""
+        self._by_producer: dict[int, _FailedAppend] = {}
+        """The oldest failure first."""
         self._overflow_ms: int | None = None
-        """When a refusal last found no room here."""
+        """When there was last no room for a failure."""
 
     def __bool__(self) -> bool:
-        return bool(self._first) or self._overflow_ms is not None
+        return bool(self._by_producer) or self._overflow_ms is not None
 
     def check(self, header: BatchHeader, producers: ProducerState, now_ms: int) -> BatchMetadata | None:
-        """Do what `producers.check` does, but hold back what comes before its turn."""
+        """Do what `producers.check` does, but reject batches that follow a failed one."""
         if not self._is_behind(header, producers, now_ms):
             return producers.check(header)
         try:
             repeated = producers.check(header)
         except OutOfOrderSequenceNumber as error:
-            raise _held_back(header) from error
+            raise _earlier_batch_failed(header) from error
         if repeated is None and not self._is_next(header, producers):
-            raise _held_back(header)
+            raise _earlier_batch_failed(header)
         return repeated
 
-    def refuse(self, header: BatchHeader, producers: ProducerState, now_ms: int) -> None:
-        """Take note of a batch that could not be written."""
+    def add(self, header: BatchHeader, producers: ProducerState, now_ms: int) -> None:
+        """Add a batch that could not be written."""
         if header.base_sequence < 0:
             return
         producer_id = header.producer_id
-        self._first.pop(producer_id, None)
-        if len(self._first) >= MAX_PRODUCERS:
-            oldest = next(iter(self._first))
-            if now_ms - self._first[oldest].at_ms < WAIT_MS:
+        self._by_producer.pop(producer_id, None)
+        if len(self._by_producer) >= MAX_PRODUCERS:
+            oldest = next(iter(self._by_producer))
+            if now_ms - self._by_producer[oldest].failed_ms < WAIT_MS:
                 self._overflow_ms = now_ms
                 return
-            del self._first[oldest]
+            del self._by_producer[oldest]
         last_offset = _last_offset(producers, producer_id)
-        self._first[producer_id] = _Refused(header.producer_epoch, header.base_sequence, last_offset, now_ms)
+        self._by_producer[producer_id] = _FailedAppend(
+            header.producer_epoch, header.base_sequence, last_offset, now_ms
+        )
 
     def forget(self, producer_id: int) -> None:
-        """A batch of this producer was written: it goes on from there."""
-        self._first.pop(producer_id, None)
+        """Drop a producer of which a batch was written."""
+        self._by_producer.pop(producer_id, None)
 
     def _is_behind(self, header: BatchHeader, producers: ProducerState, now_ms: int) -> bool:
-        """Return whether a batch may be one behind a refused one."""
+        """Return whether a batch may follow a failed one."""
         if self._overflow_ms is not None and now_ms - self._overflow_ms >= WAIT_MS:
             self._overflow_ms = None
         producer_id = header.producer_id
-        refused = self._first.get(producer_id)
-        if refused is None:
+        failed = self._by_producer.get(producer_id)
+        if failed is None:
             return self._overflow_ms is not None
-        if refused.last_offset != _last_offset(producers, producer_id):
-            del self._first[producer_id]
+        if failed.last_offset != _last_offset(producers, producer_id):
+            del self._by_producer[producer_id]
             return self._overflow_ms is not None
-        if now_ms - refused.at_ms >= WAIT_MS:
-            del self._first[producer_id]
+        if now_ms - failed.failed_ms >= WAIT_MS:
+            del self._by_producer[producer_id]
             logger.warning(
-                "a batch of producer %d, refused for want of room, did not come again within %d s (sequence "
-                "number %d); its batches are not held back any more",
-                producer_id, WAIT_MS // 1000, refused.sequence,
+                "producer %d did not resend its failed batch (sequence number %d) within %d s; accepting its "
+                "later batches",
+                producer_id, failed.sequence, WAIT_MS // 1000,
             )  # fmt: skip
             return self._overflow_ms is not None
-        return refused.epoch == header.producer_epoch and refused.sequence != header.base_sequence
+        return failed.epoch == header.producer_epoch and failed.sequence != header.base_sequence
 
     def _is_next(self, header: BatchHeader, producers: ProducerState) -> bool:
-        """Return whether a batch that `producers` accept is surely the next of its producer."""
-        if header.producer_id in self._first:
+        """Return whether a batch that `producers` accept is certainly the next of its producer."""
+        if header.producer_id in self._by_producer:
             return False
         return header.base_sequence <= 0 or header.producer_id in producers.producers
 
@@ -115,8 +117,8 @@ def _last_offset(producers: ProducerState, producer_id: int) -> int:
     return _UNKNOWN if entry is None else entry.last_offset
 
 
-def _held_back(header: BatchHeader) -> KafkaStorageError:
+def _earlier_batch_failed(header: BatchHeader) -> KafkaStorageError:
     return KafkaStorageError(
         f"a batch of producer {header.producer_id} before sequence number {header.base_sequence} could not "
-        "be written"
+        "be written; resend it first"
     )

@@ -1,20 +1,19 @@
-"""Names of files and directories, as Kafka spells them.
+"""Names of files and directories, as in Kafka.
 
-A partition's directory `<topic>-<partition>` holds, for each segment, `<base offset>` in twenty
-digits with
+A partition's directory `<topic>-<partition>` has, for each segment, `<base offset>` in twenty digits with
 
     .log         the batches
     .index       offset -> position
     .timeindex   timestamp -> offset
-    .txnindex    aborted transactions (only where there are some)
-    .snapshot    producers' state just before that offset
+    .txnindex    aborted transactions (only if there are any)
+    .snapshot    producer state just before that offset
 
 and two small text files. A further suffix says that a file is not, or no longer, part of the log:
 
-    .cleaned     being written by the cleaner; of no value until it is complete
-    .swap        complete, about to take the place of the segments that it covers
-    .deleted     on its way out
-    .quarantine  bytes that recovery could not read and cut out, kept for a human to look at
+    .cleaned     being written by the cleaner; worthless until it is complete
+    .swap        complete, about to replace the segments that it covers
+    .deleted     about to be removed
+    .quarantine  bytes that recovery could not read, kept for inspection
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ _DIGITS = 20
 
 
 def file_name(offset: int, kind: str) -> str:
-    """Return the name of the `kind` of file that starts at `offset`."""
+    """Return the name of the file of this kind that starts at `offset`."""
     return f"{offset:020d}{kind}"
 
 
 def offset_of(name: str, kind: str) -> int | None:
-    """Return the offset in a name of exactly this kind, or None if it is something else."""
+    """Return the offset in a file name of exactly this kind, or None."""
     digits = name[:_DIGITS]
     if name[_DIGITS:] == kind and digits.isdecimal() and digits.isascii() and len(digits) == _DIGITS:
         return int(digits)
@@ -58,7 +57,7 @@ def offset_of(name: str, kind: str) -> int | None:
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """Return the partition whose directory has this name, or None if it is none's."""
+    """Return the partition whose directory has this name, or None."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not (number.isdecimal() and number.isascii()):
         return None
@@ -68,12 +67,12 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def deleted_dir_name(partition: TopicPartition) -> str:
-    """Return a fresh name for the directory of a deleted partition."""
+    """Return a new name for the directory of a deleted partition."""
     return _fresh_dir_name(partition, _DELETED_DIR)
 
 
 def stray_dir_name(partition: TopicPartition) -> str:
-    """Return a fresh name for the directory of a log that no topic owns."""
+    """Return a new name for the directory of a log without a topic."""
     return _fresh_dir_name(partition, _STRAY_DIR)
 
 
@@ -83,11 +82,11 @@ def is_deleted_dir(name: str) -> bool:
 
 
 def is_stray_dir(name: str) -> bool:
-    """Return whether a directory is that of a log that no topic owns."""
+    """Return whether a directory is that of a log without a topic."""
     return name.endswith(_STRAY_DIR)
 
 
 def _fresh_dir_name(partition: TopicPartition, suffix: str) -> str:
-    """Return a name that no other directory has; cut if the topic's is very long."""
+    """Return a name that no other directory has, shortened if the topic's name is very long."""
     tail = f"-{partition.partition}.{new_uuid().hex}{suffix}"
     return partition.topic[: _MAX_NAME - len(tail)] + tail

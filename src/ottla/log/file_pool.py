@@ -1,12 +1,12 @@
-"""Bounds the open descriptors over all logs: thousands of partitions, at most a thousand open files.
+"""Limit the open file descriptors of all logs: thousands of partitions, at most a thousand open files.
 
-A `PooledFile` is a name that opens itself when it is used and may be closed again behind its
-owner's back when too many are open. Who is being closed is decided by second chance: the pool goes
-round its files in the order they were opened, spares each that was used since the last round, and
-closes the first that was not. Using an open file costs no more than setting a flag.
+A `PooledFile` opens itself when it is used, and the pool may close it when too many files are open. The file
+to close is chosen by the second-chance (clock) algorithm: the pool visits its files in the order they were
+opened, skips each that was used since the last visit, and closes the first that was not. Using an open file
+only sets a flag.
 
-Closing only drops the pool's reference: a descriptor that is still being sent from, or fsynced in
-a thread, stays open until its last user lets go.
+Closing only drops the pool's reference: a descriptor that is being sent from, or fsynced in a thread, stays
+open until its last user releases it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_OPEN_FILES = 1000
 
 
 def open_file_limit() -> int:
-    """Return how many files to hold open: a quarter of what the process may, the rest is for connections."""
+    """Return how many files to keep open: a quarter of the process's limit; the rest is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return DEFAULT_OPEN_FILES
@@ -28,7 +28,7 @@ def open_file_limit() -> int:
 
 
 class PooledFile:
-    """One file that is opened when needed."""
+    """A file that is opened when needed."""
 
     __slots__ = ("_file", "_pool", "path", "used")
 
@@ -39,17 +39,17 @@ class PooledFile:
         self.used = False
 
     def open(self) -> OpenFile:
-        """Return the open file; FileNotFoundError if there is none."""
+        """Return the open file; FileNotFoundError if it does not exist."""
         self.used = True
         return self._file or self._pool.open(self, create=False)
 
     def create(self) -> OpenFile:
-        """Return the open file, creating it if there is none."""
+        """Return the open file, creating it if it does not exist."""
         self.used = True
         return self._file or self._pool.open(self, create=True)
 
     def close(self) -> None:
-        """Let go of the descriptor; it is reopened when it is needed again."""
+        """Release the descriptor; it is reopened when needed."""
         self._pool.close(self)
 
     def _attach(self, file: OpenFile | None) -> None:
@@ -57,7 +57,7 @@ class PooledFile:
 
 
 class FilePool:
-    """At most `max_open` open files; any thread may use it."""
+    """Keeps at most `max_open` files open. Thread-safe."""
 
     def __init__(self, disk: Disk, max_open: int = DEFAULT_OPEN_FILES) -> None:
         self._disk = disk
@@ -69,7 +69,7 @@ class FilePool:
         return len(self._open)
 
     def open(self, pooled: PooledFile, *, create: bool) -> OpenFile:
-        """Open `pooled` and make room for it."""
+        """Open `pooled`, closing another file if necessary."""
         file = self._disk.open(pooled.path, create=create)
         with self._lock:
             self._make_room()

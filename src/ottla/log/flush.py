@@ -1,12 +1,12 @@
-"""Making a log durable without holding up the loop.
+"""Make one log durable without blocking the event loop.
 
-`FlushState.begin` captures, on the loop, which files to fsync and how far they will then reach;
-`FlushJob.run` does it in a thread; back on the loop `FlushState.finish` says how far the log is
-durable now. The recovery point promises that everything below it survives a power cut:
+`FlushState.begin` captures, on the loop, which files to fsync and the offset that will then be durable;
+`FlushJob.run` fsyncs them in a thread; `FlushState.finish` returns, on the loop, whether that offset is
+durable. The recovery point guarantees that everything below it survives a power failure:
 
 - the batches, and the index files of sealed segments;
-- the names of their files (directories are fsynced once after a segment is created);
-- the producer snapshots that recovery starts from, the leader epochs, and the topic's id.
+- the directory entries of their files (a directory is fsynced once after a segment is created);
+- the producer snapshots that recovery starts from, the leader epochs, and the topic id.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from ottla.log.storage import Storage
 
 @dataclass(slots=True)
 class FlushJob:
-    """What one flush will do; `run` may be called in any thread."""
+    """What one flush does; `run` may be called in any thread."""
 
     disk: Disk
     end_offset: int
-    """How far the log is durable once it is done."""
+    """The log is durable up to here when the job is done."""
     started_ms: int
     generation: int
-    """Of the log's truncations: a job that was overtaken by one proves nothing."""
+    """The number of truncations when the job was captured: after another one its result is void."""
     files: list[OpenFile] = field(default_factory=list)
     sealed_below: int = 0
     small_files: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
-    names_known: int = 0
+    directory_version: int = 0
     epochs: tuple[str, bytes] | None = None
     epochs_version: int = 0
     is_synced: bool = False
-    """Whether every fsync succeeded: what failed after that can be tried again."""
+    """Whether every fsync succeeded: what failed after that can be retried."""
 
     def run(self) -> None:
-        """Fsync everything; OSErrors pass through."""
+        """Fsync everything; raises OSError."""
         for file in self.files:
             file.fsync()
         for path in self.small_files:
@@ -61,12 +61,12 @@ class FlushJob:
 
 
 class FlushState:
-    """What of one log is durable besides its batches, and whether a flush is under way."""
+    """What of one log is durable besides its batches, and whether a flush is running."""
 
     __slots__ = (
+        "_directory_version",
+        "_durable_directory_version",
         "_generation",
-        "_names_created",
-        "_names_durable",
         "_sealed_below",
         "epochs_written",
         "is_running",
@@ -81,15 +81,15 @@ class FlushState:
         self._sealed_below = recovery_point - 1
         """Segments that end at or below it were fsynced after they were sealed."""
         self._generation = 0
-        self._names_created = 1
-        self._names_durable = 0
+        self._directory_version = 1
+        self._durable_directory_version = 0
 
     def segment_created(self) -> None:
-        """A file has a new name: the directory has to be fsynced once."""
-        self._names_created += 1
+        """Note that the directory has a new entry and must be fsynced once."""
+        self._directory_version += 1
 
-    def truncated(self, end_offset: int) -> None:
-        """A flush that is under way says nothing about what comes after."""
+    def on_truncate(self, end_offset: int) -> None:
+        """Invalidate a running flush: its result no longer holds."""
         self._generation += 1
         self._sealed_below = min(self._sealed_below, end_offset - 1)
 
@@ -112,10 +112,10 @@ class FlushState:
                 job.small_files.append(snapshot_path(directory, segments[number].base_offset))
         job.files.append(segments[-1].open_file())
         job.sealed_below = segments[-1].base_offset
-        if self._names_created != self._names_durable:
+        if self._directory_version != self._durable_directory_version:
             job.directories.append(directory)
-            job.names_known = self._names_created
-        if self._names_durable == 0:
+            job.directory_version = self._directory_version
+        if self._durable_directory_version == 0:
             job.directories.append(dirname(directory))
             job.small_files.append(f"{directory}/{PARTITION_METADATA}")
         if epochs.version != self.epochs_written:
@@ -125,9 +125,9 @@ class FlushState:
         return job
 
     def finish(self, job: FlushJob) -> bool:
-        """Note that `job` succeeded; return whether its end offset is durable."""
+        """Record that `job` succeeded; return whether its end offset is durable."""
         self.last_ms = job.started_ms
-        self._names_durable = max(self._names_durable, job.names_known)
+        self._durable_directory_version = max(self._durable_directory_version, job.directory_version)
         self.epochs_written = job.epochs_version
         if job.generation != self._generation:
             return False

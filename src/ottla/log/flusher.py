@@ -1,10 +1,10 @@
-"""Group commit: everybody who waits for one log to be durable shares one fsync.
+"""Group commit: all requests that wait for one log to be durable share one fsync.
 
     await flusher.flush_up_to(log, offset)
 
-returns once everything below `offset` would survive a power cut. While an fsync of a log runs, new
-waiters gather; when it ends, those it covered go on and one more fsync serves all the others. Each log
-has at most one fsync under way, the disk a few.
+returns once everything below `offset` would survive a power failure. While a log is being fsynced, new
+waiters gather; when it ends, those it covered continue and one more fsync serves all the others. Each log has
+at most one fsync running, the disk a few.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Flusher:
         self._executor: ThreadPoolExecutor | None = None
         self._running: dict[int, asyncio.Future[None]] = {}
         self.flushes = 0
-        """How many fsyncs were run."""
+        """The number of flushes started."""
 
     async def __aenter__(self) -> Flusher:
         self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="ottla-flush")
@@ -37,7 +37,7 @@ class Flusher:
         await self.stop()
 
     async def stop(self) -> None:
-        """Wait for the flushes that are under way; further ones are refused."""
+        """Wait for the running flushes; reject further ones."""
         executor, self._executor = self._executor, None
         while self._running:
             await asyncio.wait(list(self._running.values()))
@@ -45,9 +45,9 @@ class Flusher:
             executor.shutdown(wait=True)
 
     async def flush_up_to(self, log: Log, offset: int) -> None:
-        """Return when everything below `offset` is durable; KafkaStorageError if that failed.
+        """Wait until everything below `offset` is durable; raise KafkaStorageError if that fails.
 
-        Also when the log is closed, or truncated below `offset`, before that is so.
+        Also if the log is closed, or truncated below `offset`, in the meantime.
         """
         while log.recovery_point < offset:
             running = self._running.get(id(log)) or self._start(log)
@@ -73,7 +73,7 @@ class Flusher:
     def _finish(
         self, log: Log, job: FlushJob, finished: asyncio.Future[None], done: asyncio.Future[None]
     ) -> None:
-        """Settle a flush on the loop: waiters look at the recovery point, or get the error."""
+        """Complete a flush on the loop: waiters check the recovery point, or get the error."""
         del self._running[id(log)]
         error = finished.exception()
         if error is None or isinstance(error, OSError):

@@ -1,12 +1,30 @@
-"""What the offset index and the time index have in common: ascending entries of a fixed size.
+"""The indexes of a segment: from an offset to a position, and from a timestamp to an offset.
 
-The file holds all entries but the last few hundred: those are a short tail in memory that is
-appended to the file one block at a time. So an index takes a few kilobytes of memory at most, needs
-no descriptor while it is idle, and what a kill -9 leaves behind is a valid, if shorter, index that
-recovery completes. (Kafka maps a preallocated file instead; sealed segments look the same.)
+Both are files of ascending entries of a fixed size, big-endian.
 
-Lookups never trust an entry: who looks one up compares it with the batch it points to, and calls
-for a rebuild with `CorruptIndex` when they differ.
+    .index, 8 bytes per entry
+    at  size  field
+     0     4  last offset of a batch, minus the segment's base offset
+     4     4  position of that batch in the .log file
+
+    .timeindex, 12 bytes per entry
+    at  size  field
+     0     8  the largest timestamp in the segment so far
+     8     4  last offset of the batch that has it, minus the segment's base offset
+
+The offset index has an entry for the first batch after every `index.interval.bytes` of log. To find an
+offset, take the last entry at or below it and walk the log from there. The time index gets an entry together
+with the offset index, if the largest timestamp has grown; a sealed segment ends with an entry for its largest
+timestamp. No record before an entry's batch has that timestamp or a later one.
+
+The file holds all entries but the last few hundred, which are in memory and are appended one block at a time.
+So an index uses a few kilobytes of memory, needs no descriptor while it is idle, and kill -9 leaves a valid
+but shorter index that recovery completes. (Kafka maps a preallocated file instead; sealed segments are
+identical.)
+
+An entry is never trusted: every lookup compares it with the batch that it points to, and raises
+`CorruptIndex` if they differ, which makes the segment rebuild its indexes. Rebuilding produces the same
+entries as appending.
 """
 
 from __future__ import annotations
@@ -20,40 +38,40 @@ from ottla.log.file_pool import PooledFile
 from ottla.protocol.records.batch import BatchHeader
 
 BLOCK_BYTES = 4096
-"""How much is gathered in memory before it is written, and read at once when searching."""
+"""How much is buffered in memory before it is written, and read at once when searching."""
 
 Entry = tuple[int, int]
 
 
 class CorruptIndex(Exception):
-    """The index does not agree with the log, with itself, or is not there; it can be rebuilt."""
+    """The index contradicts the log or itself, or is missing; it can be rebuilt."""
 
 
 class SparseIndex:
-    """A sorted file of pairs of numbers with a tail in memory."""
+    """A file of ascending pairs of numbers, the last of which are buffered in memory."""
 
     ENTRY: ClassVar[Struct]
 
-    __slots__ = ("_base", "_file", "_has_excess", "_stored", "_tail")
+    __slots__ = ("_base", "_file", "_needs_truncate", "_stored", "_tail")
 
     def __init__(self, file: PooledFile, base_offset: int, stored_entries: int = 0) -> None:
         self._file = file
         self._base = base_offset
         self._stored = stored_entries
-        self._has_excess = False
-        """The file goes on after `_stored` entries; that part does not count, and will be cut off."""
+        self._needs_truncate = False
+        """Whether the file is longer than `_stored` entries; the excess is ignored, and truncated later."""
         self._tail = bytearray()
 
     @classmethod
     def create(cls, file: PooledFile, base_offset: int) -> Self:
-        """Start an empty index; what the file may hold does not count."""
+        """Start an empty index; existing contents of the file are ignored."""
         index = cls(file, base_offset)
-        index._has_excess = file.create().size() > 0
+        index._needs_truncate = file.create().size() > 0
         return index
 
     @classmethod
     def open(cls, file: PooledFile, base_offset: int) -> Self:
-        """Open the index as it is on disk; CorruptIndex if it is missing or has half an entry."""
+        """Open the index as it is on disk; CorruptIndex if it is missing or has a partial entry."""
         try:
             size = file.open().size()
         except FileNotFoundError:
@@ -71,7 +89,7 @@ class SparseIndex:
 
     @property
     def size_bytes(self) -> int:
-        """All entries, stored or not."""
+        """Return the size of all entries, written or buffered."""
         return len(self) * self.ENTRY.size
 
     def entry(self, slot: int) -> Entry:
@@ -85,45 +103,45 @@ class SparseIndex:
             a, b = self._unpack(self._file.open().read_at(slot * size, size), 0)
         return a, b
 
-    def push(self, a: int, b: int) -> None:
-        """Add an entry. A disk that cannot take a full block now is asked again with the next one."""
+    def append_entry(self, a: int, b: int) -> None:
+        """Append an entry. If a full block cannot be written now, it is retried with the next one."""
         self._tail += self.ENTRY.pack(a, b)
         if len(self._tail) >= BLOCK_BYTES:
             try:
-                self.write_out()
+                self.write_pending()
             except OSError:
                 pass
 
     @property
-    def has_unwritten(self) -> bool:
-        """Whether the file is not yet what it should be."""
-        return bool(self._tail) or self._has_excess
+    def has_pending(self) -> bool:
+        """Return whether the file is not up to date."""
+        return bool(self._tail) or self._needs_truncate
 
-    def write_out(self) -> None:
+    def write_pending(self) -> None:
         """Bring the file up to date."""
         if self._tail:
             self._file.create().write_at(self._stored * self.ENTRY.size, self._tail)
             self._stored = len(self)
             self._tail = bytearray()
-        if self._has_excess:
+        if self._needs_truncate:
             self._file.create().truncate(self._stored * self.ENTRY.size)
-            self._has_excess = False
+            self._needs_truncate = False
 
-    def keep(self, entries: int) -> None:
+    def truncate_entries(self, entries: int) -> None:
         """Drop all entries after the first `entries`.
 
-        The file is cut only when it is next written: by then it often has the same size again, and
-        cutting a file to nothing makes some file systems write it all out when it is closed.
+        The file is truncated when it is next written: by then it often has the same size again, and
+        truncating a file to zero makes some file systems flush it when it is closed.
         """
         if entries >= self._stored:
             del self._tail[(entries - self._stored) * self.ENTRY.size :]
             return
         self._stored = entries
-        self._has_excess = True
+        self._needs_truncate = True
         self._tail = bytearray()
 
     def count_up_to(self, field: int, limit: int) -> int:
-        """Return how many entries, from the first on, have `field` <= `limit`."""
+        """Return how many leading entries have `field` <= `limit`."""
         unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
         if self._tail and (not self._stored or unpack(self._tail, 0)[field] <= limit):
             return self._stored + self._count_in(self._tail, len(self._tail) // size, field, limit)
@@ -152,35 +170,24 @@ class SparseIndex:
                 high = middle
         return low
 
-    def _unpack(self, block: bytes | bytearray, at: int) -> Entry:
+    def _unpack(self, block: bytes | bytearray, position: int) -> Entry:
         try:
-            a, b = self.ENTRY.unpack_from(block, at)
+            a, b = self.ENTRY.unpack_from(block, position)
         except StructError:
             raise CorruptIndex(f"{self._file.path} is shorter than it was") from None
         return a, b
 
 
-# The offset index of a segment: from an offset to a position nearby in the .log file.
-#
-# Entry, 8 bytes, big-endian:
-#     at  size  field
-#      0     4  last offset of a batch, minus the segment's base offset
-#      4     4  position of that batch in the .log file
-#
-# There is an entry for the first batch after every `index.interval.bytes` of log. Both columns ascend. To
-# find an offset: take the last entry at or below it, and walk the log from there.
-
-
 class OffsetIndex(SparseIndex):
-    """offset -> position, sparse."""
+    """Maps offsets to positions, sparsely."""
 
     ENTRY: ClassVar[Struct] = Struct(">II")
 
     __slots__ = ()
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add an entry for the batch at `position`."""
-        self.push(last_offset - self._base, position)
+        """Append an entry for the batch at `position`."""
+        self.append_entry(last_offset - self._base, position)
 
     def last(self) -> tuple[int, int] | None:
         """Return the last (offset, position), or None."""
@@ -196,10 +203,10 @@ class OffsetIndex(SparseIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after `offset`."""
-        self.keep(self.count_up_to(0, offset - self._base - 1))
+        self.truncate_entries(self.count_up_to(0, offset - self._base - 1))
 
-    def is_sane_below(self, offset: int, log_bytes: int) -> bool:
-        """Return whether the entries below `offset` ascend in both columns and stay inside the log."""
+    def is_valid_below(self, offset: int, log_bytes: int) -> bool:
+        """Return whether the entries below `offset` ascend in both columns and lie inside the log."""
         before = (-1, -1)
         for entry in self:
             if entry[0] + self._base >= offset:
@@ -216,22 +223,11 @@ class OffsetIndex(SparseIndex):
         return self._base + relative, position
 
 
-# The time index of a segment: from a timestamp to the offset where the log first reached it.
-#
-# Entry, 12 bytes, big-endian:
-#     at  size  field
-#      0     8  the largest timestamp in the segment so far
-#      8     4  last offset of the batch that brought it, minus the segment's base offset
-#
-# An entry is added together with one of the offset index, if the largest timestamp has grown since; a
-# sealed segment always ends with an entry for its largest timestamp. Both columns ascend. No record before
-# an entry's batch is as late as the entry's timestamp.
-
 NO_TIMESTAMP = -1
 
 
 class TimeIndex(SparseIndex):
-    """timestamp -> offset, sparse."""
+    """Maps timestamps to offsets, sparsely."""
 
     ENTRY: ClassVar[Struct] = Struct(">qI")
 
@@ -243,9 +239,9 @@ class TimeIndex(SparseIndex):
         self._last_timestamp = NO_TIMESTAMP if last is None else last[0]
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """Add an entry if `timestamp` is later than the last entry's."""
+        """Append an entry if `timestamp` is later than that of the last entry."""
         if timestamp > self._last_timestamp:
-            self.push(timestamp, offset - self._base)
+            self.append_entry(timestamp, offset - self._base)
             self._last_timestamp = timestamp
 
     def last(self) -> tuple[int, int] | None:
@@ -258,11 +254,11 @@ class TimeIndex(SparseIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after `offset`."""
-        self.keep(self.count_up_to(1, offset - self._base - 1))
+        self.truncate_entries(self.count_up_to(1, offset - self._base - 1))
         last = self.last()
         self._last_timestamp = NO_TIMESTAMP if last is None else last[0]
 
-    def is_sane_below(self, offset: int) -> bool:
+    def is_valid_below(self, offset: int) -> bool:
         """Return whether the entries below `offset` ascend in both columns."""
         before = (NO_TIMESTAMP, -1)
         for entry in self:
@@ -280,14 +276,8 @@ class TimeIndex(SparseIndex):
         return timestamp, self._base + relative
 
 
-# The two indexes of a segment, kept in step, and what is needed to extend them.
-#
-# Whether batches are noted one by one as they are appended or all at once from the log file, the same
-# entries come out: an index that is rebuilt equals the one that was lost.
-
-
 class SegmentIndex:
-    """Offset index, time index, and the running totals from which their next entries follow."""
+    """The offset index and time index of a segment, and the totals that determine their next entries."""
 
     __slots__ = ("max_timestamp", "max_timestamp_offset", "offsets", "times", "unindexed_bytes")
 
@@ -300,16 +290,16 @@ class SegmentIndex:
 
     @classmethod
     def open(cls, offset_file: PooledFile, time_file: PooledFile, base_offset: int) -> SegmentIndex:
-        """Open both as they are on disk; CorruptIndex if one cannot be."""
+        """Open both as they are on disk; CorruptIndex if one cannot be opened."""
         return cls(OffsetIndex.open(offset_file, base_offset), TimeIndex.open(time_file, base_offset))
 
     @classmethod
     def create(cls, offset_file: PooledFile, time_file: PooledFile, base_offset: int) -> SegmentIndex:
-        """Start both anew; whatever the files held is dropped."""
+        """Create both empty; existing contents of the files are dropped."""
         return cls(OffsetIndex.create(offset_file, base_offset), TimeIndex.create(time_file, base_offset))
 
-    def note(self, position: int, size: int, last_offset: int, timestamp: int, interval: int) -> None:
-        """Take in a batch: `size` bytes at `position`, `timestamp` the latest of its records."""
+    def add_batch(self, position: int, size: int, last_offset: int, timestamp: int, interval: int) -> None:
+        """Index a batch: `size` bytes at `position`; `timestamp` is the latest of its records."""
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
@@ -320,12 +310,12 @@ class SegmentIndex:
         self.unindexed_bytes += size
 
     def resume_position(self) -> int:
-        """Return where a walk starts that `catch_up` can take: the last indexed batch, or 0."""
+        """Return where `catch_up` must start: at the last indexed batch, or 0."""
         last = self.offsets.last()
         return 0 if last is None else last[1]
 
     def catch_up(self, batches: Iterable[tuple[int, BatchHeader]], interval: int) -> int:
-        """Restore the totals, and add the entries that are missing, from the batches at `resume_position` on.
+        """Restore the totals and append missing entries from the batches at `resume_position` and after it.
 
         Returns the offset after the last batch, or -1 if there was none.
         """
@@ -340,19 +330,19 @@ class SegmentIndex:
                 if indexed != (header.last_offset, position):
                     raise CorruptIndex(f"its last entry {indexed} names another batch")
                 indexed = None
-            self.note(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            self.add_batch(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
         if indexed is not None:
             raise CorruptIndex(f"its last entry {indexed} is beyond the log")
         return next_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Drop what belongs to batches that end at or after `offset`; `catch_up` is due then."""
+        """Drop the entries of batches that end at or after `offset`; call `catch_up` next."""
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)
 
-    def distrust_from(self, offset: int, log_bytes: int) -> None:
-        """After a crash: keep only entries below `offset`, and those only if they make sense."""
-        if self.offsets.is_sane_below(offset, log_bytes) and self.times.is_sane_below(offset):
+    def discard_untrusted(self, offset: int, log_bytes: int) -> None:
+        """After a crash: keep only entries below `offset`, and only if they are valid."""
+        if self.offsets.is_valid_below(offset, log_bytes) and self.times.is_valid_below(offset):
             self.truncate_to(offset)
         else:
             self.truncate_to(0)
@@ -360,16 +350,16 @@ class SegmentIndex:
         latest = self.times.last()
         self.offsets.truncate_to(0 if latest is None else latest[1] + 1)
 
-    def complete(self) -> None:
-        """The segment is sealed: the time index ends with its largest timestamp."""
+    def finish(self) -> None:
+        """Complete the time index of a segment that is being sealed: it ends with the largest timestamp."""
         self.times.append_if_later(self.max_timestamp, self.max_timestamp_offset)
 
     @property
-    def has_unwritten(self) -> bool:
-        """Whether some entries are only in memory."""
-        return self.offsets.has_unwritten or self.times.has_unwritten
+    def has_pending(self) -> bool:
+        """Return whether some entries are only in memory."""
+        return self.offsets.has_pending or self.times.has_pending
 
-    def write_out(self) -> None:
-        """Write what is only in memory to the files."""
-        self.offsets.write_out()
-        self.times.write_out()
+    def write_pending(self) -> None:
+        """Write the entries that are only in memory."""
+        self.offsets.write_pending()
+        self.times.write_pending()

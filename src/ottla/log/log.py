@@ -1,14 +1,13 @@
-"""One replica's log: batches in segments, who produced them, and under which leader.
+"""One replica's log: segments of batches, with producer state and leader epochs.
 
-Everything here runs on the loop thread and returns at once; only `FlushJob.run`, and what `timestamp_lookup`
-and `max_timestamp_lookup` return, goes to a thread.
-An append is one write(2) to the page cache. What has to be durable is flushed (see flush.py);
-what a crash leaves is put in order when the log is opened (see recovery.py).
+Everything here runs on the event loop and returns at once; only `FlushJob.run`, and the functions that
+`timestamp_lookup` and `max_timestamp_lookup` return, run in a thread. An append is one write(2) to the page
+cache. flush.py makes it durable; loading/recovery.py repairs the log after a crash.
 
-Errors: KafkaStorageError when the disk fails. After a full disk the log is as it was before the
-append, and the next append is tried afresh; after any other failed write or fsync the whole log
-directory refuses writes until the broker restarts (see storage.py). Reads go on in either case; a
-read that fails itself raises KafkaStorageError and changes nothing.
+Errors: KafkaStorageError when the disk fails. After a full disk the log is as it was before the append, and
+the next append is tried normally. After any other failed write or fsync the whole log directory rejects
+writes until the broker restarts (see storage.py). Reads continue in both cases; a read that fails raises
+KafkaStorageError and changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ottla.log.epoch_cache import EpochCache
 from ottla.log.failed_appends import FailedAppends
 from ottla.log.file_names import DELETED, EPOCH_CHECKPOINT
 from ottla.log.flush import FlushJob, FlushState
-from ottla.log.loading.replay import aborted_of, producers_at
+from ottla.log.loading.replay import aborted_entry, producers_at
 from ottla.log.log_config import LogConfig
 from ottla.log.log_types import AppendResult, Hole, LogRead, TimestampOffset
 from ottla.log.lookup import aborted_between
@@ -47,8 +46,6 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.control import Marker, decode_marker, encode_marker
 
-# The files of one log as a whole: how segments begin, are made durable, cut off, swapped and closed.
-
 logger = logging.getLogger(__name__)
 
 
@@ -56,10 +53,10 @@ T = TypeVar("T")
 
 
 class Log:
-    """One replica's log: append, read, look up. (What happens to its files is in `Log`.)"""
+    """One replica's log: append, read, look up, roll, flush, truncate."""
 
-    _refused = FailedAppends()
-    """Of this log, from its first failure on; until then there are none."""
+    _failed_appends = FailedAppends()
+    """Shared and empty until the first failure of this log."""
 
     def __init__(
         self,
@@ -84,21 +81,21 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = max(segments.active.next_offset, log_start_offset)
         self.recovery_point = recovery_point
-        """Everything below it survives a power cut."""
+        """Everything below it survives a power failure."""
         self.producers = ProducerState(log_start_offset) if producers is None else producers
         self.epochs = EpochCache() if epochs is None else epochs
         self.verifications = Verifications()
         self.holes = tuple(holes)
-        """What recovery had to cut out when the log was opened."""
+        """Offsets that recovery removed when the log was opened."""
         self.is_damaged = is_damaged
-        """Whether it had to cut out or off more than half an append."""
+        """Whether recovery removed more than a partial append."""
         self.on_truncate: Callable[[Log, int], None] | None = None
-        """Called with the new end after the recovery point was lowered, before anything is cut off.
+        """Called with the new end after the recovery point was lowered, before anything is truncated.
 
-        Whatever the disk says of offsets above that end has to be lowered durably first.
+        Entries on disk about offsets above that end must be lowered durably first.
         """
         self.truncation_count = 0
-        """How often the log was truncated: what was found out about it before may be wrong afterwards."""
+        """The number of truncations: what was derived from the log before one may be wrong after it."""
         self.is_closed = False
         self._segments = segments
         self._flush = FlushState(clock.wall_ms(), recovery_point)
@@ -112,6 +109,7 @@ class Log:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
+        """The topic's configuration; may be replaced at any time."""
         self._config = config
         self.validates_records = needs_validation(config)
         self._segments.active.index_interval_bytes = config.index_interval_bytes
@@ -119,22 +117,22 @@ class Log:
 
     @property
     def segments(self) -> list[Segment]:
-        """All segments by base offset, the active one last; not to be changed by others."""
+        """Return all segments by base offset, the active one last; callers must not change the list."""
         return self._segments.all
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """Return the segment that is appended to."""
         return self._segments.active
 
     @property
     def sealed(self) -> list[Segment]:
-        """All segments but the active one, oldest first."""
+        """Return all segments but the active one, oldest first."""
         return self._segments.sealed
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all .log files."""
+        """Return the size of all .log files."""
         return self._segments.size_bytes
 
     # Rolling
@@ -175,7 +173,7 @@ class Log:
 
     # Flushing
     def needs_flush(self, now_ms: int) -> bool:
-        """Return whether flush.messages or flush.ms is reached, or a sealed segment waits for its fsync."""
+        """Return whether flush.messages or flush.ms is reached, or a sealed segment is not fsynced."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0 or self._flush.is_running:
             return False
@@ -186,7 +184,7 @@ class Log:
         )
 
     def begin_flush(self) -> FlushJob | None:
-        """Capture what there is to fsync; None if there is nothing, or a flush is under way already."""
+        """Capture what to fsync; None if there is nothing, or a flush is running."""
         if self.recovery_point >= self.log_end_offset or self._flush.is_running:
             return None
         self._check_writable()
@@ -202,7 +200,7 @@ class Log:
             raise self.storage.write_failed(f"flushing {self.path}", error) from error
 
     def finish_flush(self, job: FlushJob, error: OSError | None) -> None:
-        """Take note of a job that was run: advance the recovery point, or take the directory offline."""
+        """Handle the end of a flush: advance the recovery point, or take the directory offline."""
         self._flush.is_running = False
         if self.is_closed:
             return
@@ -215,9 +213,9 @@ class Log:
 
     # Cutting off
     def delete_records_before(self, offset: int) -> int:
-        """Move the log's start up to `offset`, and return it; segments below go with the next retention.
+        """Advance the log start offset to `offset`, and return it; retention deletes the segments below it.
 
-        It survives a crash once the log directory has written its checkpoint of log starts.
+        It survives a crash once the log directory has written its checkpoint of log start offsets.
         """
         if offset > self.log_start_offset:
             self.log_start_offset = min(offset, self.log_end_offset)
@@ -225,7 +223,7 @@ class Log:
         return self.log_start_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off everything from `offset` on; a batch that contains it goes whole."""
+        """Remove everything from `offset` on; a batch that contains it is removed completely."""
         self._check_writable()
         if offset >= self.log_end_offset:
             return
@@ -233,7 +231,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         try:
-            end = self.segments[self._segments.index_of(offset)].boundary_at(offset)
+            end = self.segments[self._segments.index_of(offset)].batch_boundary(offset)
             self._prepare_truncation(end)
             self._segments.drop_above(end)
             self.active.truncate_to(end)
@@ -241,26 +239,26 @@ class Log:
             self.log_end_offset = max(end, self.log_start_offset)
             entries = self.storage.disk.list_dir(self.path)
             offsets = producer_state.snapshot_offsets(entries)
-            producer_state.remove_above(self.storage.disk, self.path, offsets, self.log_end_offset)
+            producer_state.remove_snapshots_above(self.storage.disk, self.path, offsets, self.log_end_offset)
             self.storage.disk.fsync_dir(self.path)
             self.producers = producers_at(self._segments, offsets, self.log_end_offset)
         except OSError as error:
-            raise self._cut_failed(error) from error
+            raise self._truncation_failed(error) from error
         self.epochs.truncate_from_end(self.log_end_offset)
         self._roll_rule.reset(self._config)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and go on, empty, at `offset`."""
+        """Remove everything and continue, empty, at `offset`."""
         self._check_writable()
         self._prepare_truncation(offset)
         try:
             self._segments.drop_all()
             offsets = producer_state.snapshot_offsets(self.storage.disk.list_dir(self.path))
-            producer_state.remove_above(self.storage.disk, self.path, offsets, -1)
+            producer_state.remove_snapshots_above(self.storage.disk, self.path, offsets, -1)
             self._segments.start_new(offset, self._config, self.clock.wall_ms())
             self.storage.disk.fsync_dir(self.path)
         except OSError as error:
-            raise self._cut_failed(error) from error
+            raise self._truncation_failed(error) from error
         self._flush.segment_created()
         self.log_start_offset = self.log_end_offset = offset
         self.producers = ProducerState(offset)
@@ -269,19 +267,19 @@ class Log:
 
     def _prepare_truncation(self, end_offset: int) -> None:
         self.recovery_point = min(end_offset, self.recovery_point)
-        self._flush.truncated(self.recovery_point)
+        self._flush.on_truncate(self.recovery_point)
         self.truncation_count += 1
         if self.on_truncate is not None:
             self.on_truncate(self, end_offset)
 
-    def _cut_failed(self, error: OSError) -> KafkaStorageError:
-        """Half a truncation is worse than a failed append: nothing may be written after it."""
+    def _truncation_failed(self, error: OSError) -> KafkaStorageError:
+        """Take the directory offline: after a partial truncation nothing may be written."""
         self.storage.take_offline(f"truncating {self.path}: {error}")
         return KafkaStorageError(f"truncating {self.path}: {error}")
 
     # Retention and compaction
     def remove_segments(self, segments: Sequence[Segment], reason: str) -> list[str]:
-        """Take the oldest segments out; the log then starts where the rest does.
+        """Remove the oldest segments; the log then starts where the rest does.
 
         Their files are renamed to .deleted, for the caller to remove later; returns those names.
         """
@@ -303,37 +301,37 @@ class Log:
         return renamed
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
-        """Put compacted segments in the place of `old`, crash-safe; see segments.py.
+        """Replace `old` by compacted segments, crash-safe; see segments.py.
 
-        `new` were created as .cleaned, sealed and fsynced. ValueError, and nothing happens, unless `old`
-        are sealed segments of this log, next to each other. Returns names to remove, as above.
+        `new` were created as .cleaned, sealed and fsynced. Raises ValueError, and changes nothing, unless
+        `old` are adjacent sealed segments of this log. Returns the names of the files to remove later.
         """
         try:
             end = max((segment.next_offset for segment in old), default=0)
-            producer_state.remove_below(self.storage.disk, self.path, end)
+            producer_state.remove_snapshots_below(self.storage.disk, self.path, end)
             return self._segments.replace(old, new)
         except OSError as error:
             raise self.storage.write_failed(f"swapping segments of {self.path}", error) from error
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were idle for longer than producer.id.expiration.ms."""
+        """Drop producers that were idle for longer than producer.id.expiration.ms."""
         self.producers.expire(now_ms, expiration_ms)
 
     # Closing
     def close(self, *, clean: bool) -> None:
-        """Let go of all files. If `clean`, first write what a start without recovery needs; not fsynced."""
+        """Close all files. If `clean`, first write what a start without recovery needs; not fsynced."""
         if self.is_closed:
             return
         try:
             if clean:
-                self._write_for_clean_start()
+                self._write_clean_shutdown_files()
         except OSError as error:
             raise self.storage.write_failed(f"closing {self.path}", error) from error
         finally:
             self.is_closed = True
             self._segments.close()
 
-    def _write_for_clean_start(self) -> None:
+    def _write_clean_shutdown_files(self) -> None:
         for segment in self.segments:
             segment.write_indexes()
         if self.producers.snapshot_offset != self.log_end_offset:
@@ -353,8 +351,8 @@ class Log:
     ) -> AppendResult:
         """Append one batch that `check_batch` has accepted, as the leader; it is stamped in place.
 
-        `is_validated` says that `validate_records` has seen it already: see admission.py; `marker` what is in
-        a control batch, if that is known.
+        `is_validated` says that `validate_records` has been called (see validator.py); `marker` is the
+        content of a control batch, if that is known.
         """
         config = self._config
         if len(batch) > config.max_message_bytes and not header.is_control:
@@ -371,8 +369,8 @@ class Log:
             check_header(header, config, now_ms)
         if header.producer_id >= 0:
             producers = self.producers
-            if self._refused:
-                repeated = self._refused.check(header, producers, self.clock.mono_ms())
+            if self._failed_appends:
+                repeated = self._failed_appends.check(header, producers, self.clock.mono_ms())
             else:
                 repeated = producers.check(header)
             if repeated is not None:
@@ -382,14 +380,14 @@ class Log:
             if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
                 self.verifications.check(header, self.producers)
             if header.base_sequence >= 0 and header.producer_id not in producers.producers:
-                self._admit_producer(header.producer_id)
+                self._check_producer_limit(header.producer_id)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         stamp(batch, base_offset, leader_epoch)
         try:
             self._write(batch, last_offset, header.max_timestamp, now_ms)
         except KafkaStorageError:
-            self._refuse(header)
+            self._record_failed_append(header)
             raise
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
@@ -398,24 +396,24 @@ class Log:
         return AppendResult(base_offset, last_offset, append_time, self.log_start_offset, False)
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> AppendResult:
-        """Append the end of a producer's transaction, as the leader."""
+        """Append a transaction marker, as the leader."""
         self.producers.check_marker(marker)
         batch = encode_marker(marker, now_ms)
         return self.append(batch, decode_header(batch), leader_epoch, now_ms, True, marker)
 
-    def _admit_producer(self, producer_id: int) -> None:
-        """Refuse a client's new producer if the broker remembers too many."""
+    def _check_producer_limit(self, producer_id: int) -> None:
+        """Reject a client's new producer if the broker remembers too many."""
         if self.storage.producer_limit is not None:
             self.storage.producer_limit.admit(producer_id)
 
-    def _refuse(self, header: BatchHeader) -> None:
+    def _record_failed_append(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:
-            if "_refused" not in vars(self):
-                self._refused = FailedAppends()
-            self._refused.refuse(header, self.producers, self.clock.mono_ms())
+            if "_failed_appends" not in vars(self):
+                self._failed_appends = FailedAppends()
+            self._failed_appends.add(header, self.producers, self.clock.mono_ms())
 
     def append_as_follower(self, batches: memoryview) -> None:
-        """Append what the leader sent, offsets and epochs as they are; a cut-off last batch is left out."""
+        """Append what the leader sent, with its offsets and epochs; an incomplete last batch is ignored."""
         now_ms = self.clock.wall_ms()
         for header, batch in iter_batches(batches):
             check_crc(batch, header)
@@ -453,8 +451,8 @@ class Log:
     def _update_producer(
         self, header: BatchHeader, batch: memoryview, last_offset: int, marker: Marker | None = None
     ) -> None:
-        if self._refused:
-            self._refused.forget(header.producer_id)
+        if self._failed_appends:
+            self._failed_appends.forget(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:
             self.verifications.clear(header.producer_id)
         if not header.is_control:
@@ -466,7 +464,7 @@ class Log:
         ended = self.producers.end_transaction(marker, last_offset, header.max_timestamp)
         if ended is not None and not ended.is_commit:
             try:
-                self.active.append_aborted(aborted_of(ended, self.producers))
+                self.active.append_aborted(aborted_entry(ended, self.producers))
             except OSError as error:
                 # It counts already, and is written with the next one, or after a crash from the log.
                 self.storage.write_failed(f"indexing an aborted transaction of {self.path}", error)
@@ -491,13 +489,13 @@ class Log:
         return self._read(lambda: aborted_between(self._segments, offset, end_offset))
 
     def timestamp_lookup(self, timestamp_ms: int) -> lookup.Find:
-        """Return what finds the first record that is as late as `timestamp_ms`; to be called in a thread."""
+        """Return a function that finds the first record at or after `timestamp_ms`; call it in a thread."""
         return self._lookup(
             lambda: lookup.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
         )
 
     def max_timestamp_lookup(self) -> lookup.Find:
-        """Return what finds the first record with the largest timestamp of all; to be called in a thread."""
+        """Return a function that finds the first record with the largest timestamp; call it in a thread."""
         return self._lookup(lambda: lookup.latest(self._segments, self.log_start_offset))
 
     def _lookup(self, begin: Callable[[], lookup.Find]) -> lookup.Find:
@@ -511,22 +509,22 @@ class Log:
             raise KafkaStorageError(f"reading {self.path}: {error}") from error
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record that is as late as `timestamp_ms`, or None; see `timestamp_lookup`."""
+        """Return the first record at or after `timestamp_ms`, or None; see `timestamp_lookup`."""
         return self.timestamp_lookup(timestamp_ms)()
 
     def timestamp_from(self, offset: int, end_offset: int) -> int | None:
-        """Return the timestamp of the first record at or after `offset`, below `end_offset`; None without."""
+        """Return the timestamp of the first record in [offset, end_offset), or None."""
         start = max(offset, self.log_start_offset)
         return self._read(lambda: lookup.timestamp_from(self._segments, start, end_offset))
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Return the first record with the largest timestamp of all, or None; see `max_timestamp_lookup`."""
+        """Return the first record with the largest timestamp, or None; see `max_timestamp_lookup`."""
         return self.max_timestamp_lookup()()
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the leader epoch that `offset` was written in, -1 if that is not known."""
+        """Return the leader epoch that `offset` was written in, -1 if it is unknown."""
         return self.epochs.epoch_for_offset(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (the largest epoch <= `epoch`, the offset where it ends); (-1, -1) if not known."""
+        """Return (the largest epoch <= `epoch`, its end offset); (-1, -1) if it is unknown."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)

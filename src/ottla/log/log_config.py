@@ -1,4 +1,4 @@
-"""What a log needs to know of its topic's configuration, with Kafka's defaults."""
+"""The topic configs that a log uses, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The topic's configuration as its logs see it; replaced as a whole when it changes."""
+    """The configuration of a topic's logs; replaced as a whole when it changes."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
@@ -49,12 +49,12 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner keeps only the latest record of each key."""
+        """Return whether the cleaner keeps only the latest record of each key."""
         return "compact" in self.cleanup_policy
 
     @property
     def compression_level(self) -> int:
-        """The level with which batches are compressed anew, of codecs that have one."""
+        """Return the level for recompressing batches, for codecs that have one."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -64,14 +64,14 @@ class LogConfig:
 
     @property
     def max_segment_age_ms(self) -> int:
-        """When a segment is sealed at the latest: what is in the active one cannot be compacted."""
+        """Return the age at which a segment is sealed: records in the active one cannot be compacted."""
         if self.is_compacted:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether the broker, not the producer, sets the records' timestamps."""
+        """Return whether the broker, not the producer, sets the records' timestamps."""
         return self.timestamp_type == "LogAppendTime"
 
 

@@ -3,12 +3,12 @@
     meta.properties, .lock, .kafka_cleanshutdown     see checkpoints.py
     four checkpoints                                 see directory_checkpoints.py
     <topic>-<partition>/                             one log each
-    <topic>-<partition>.<id>-delete/                 a deleted log, not yet removed
-    <topic>-<partition>.<id>-stray/                  a log that no topic owned; never removed by the broker
+    <topic>-<partition>.<id>-delete/                 a deleted log that is not removed yet
+    <topic>-<partition>.<id>-stray/                  a log without a topic; never removed by the broker
 
-Open and close are symmetric: closing cleanly writes what each log needs to be opened without a scan,
-makes it all durable at once, and leaves the clean-shutdown marker; opening removes the marker before
-the first append, so that whatever happens next counts as a crash until the next clean close.
+A clean close writes what each log needs to be opened without a scan, makes everything durable at once, and
+writes the clean-shutdown marker. Opening removes the marker before the first append, so that whatever happens
+next counts as a crash until the next clean close.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid, parse_uuid, uuid_text
-from ottla.log.boot_id import BOOT, DOUBTFUL, is_same_boot, remove_boot_id, write_boot_id
+from ottla.log.boot_id import BOOT_FILE, DISK_FAILED_FILE, is_same_boot, remove_boot_id, write_boot_id
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -53,11 +53,13 @@ _MARKER = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectoryError(Exception):
-    """The directory cannot be used at all; the message says why and what to do."""
+    """The directory cannot be used; the message says why and what to do."""
 
 
 def lock_directory(disk: Disk, path: str) -> Callable[[], None]:
-    """Take the directory for this process; return what releases it. LogDirectoryError if another has it."""
+    """Lock the directory for this process; return a function that unlocks it. LogDirectoryError if it is in
+    use.
+    """
     file = f"{path}/{_LOCK}"
     try:
         release = disk.lock(file)
@@ -96,20 +98,20 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As they were checkpointed before this start."""
         self.was_clean = False
-        """Whether the stop before this start was clean."""
+        """Whether the shutdown before this start was clean."""
         self.may_have_lost_records = False
         """Whether the machine lost power since then, the disk failed, or a log was damaged."""
         self.seems_whole = False
-        """Whether, of these, only the disk failed: the machine has run on, and the logs are in order."""
+        """Whether only the disk failed: the machine has kept running, and the logs are intact."""
         self._disk = disk
         self._clock = clock
         self._identity = (node_id, cluster_id)
         self.directory_id = directory_id
-        """The id of this directory, once it is open; until then, the one that the cluster knows."""
-        self._has_copies: Callable[[TopicPartition], bool] = lambda _: False
+        """The id of this directory once it is open; before that, the one that the cluster knows."""
+        self._is_replicated: Callable[[TopicPartition], bool] = lambda _: False
         self._release: Callable[[], None] | None = None
-        self._worthless: set[TopicPartition] = set()
-        """Of these a directory may be left that was to be deleted, or was never finished."""
+        self._disposable: set[TopicPartition] = set()
+        """Partitions of which a deleted or incomplete directory may be left."""
 
     def _count_producers(self) -> int:
         return sum(len(log.producers) for log in self.logs.values())
@@ -132,7 +134,7 @@ class LogDirectory:
                 self._disk.fsync_dir(os.path.dirname(self.path))
             self._release = lock or lock_directory(self._disk, self.path)
             self._check_owner()
-            self._has_copies = is_replicated
+            self._is_replicated = is_replicated
             self._open_logs(config_for)
         except OSError as error:
             self._unlock()
@@ -161,7 +163,7 @@ class LogDirectory:
             meta = MetaProperties.decode(self._disk.read_file(path))
         except ValueError as problem:
             raise LogDirectoryError(
-                f"{path} cannot be read: {problem}. It says whose logs these are; restore it, "
+                f"cannot parse {path}: {problem}. It identifies the owner of these logs; restore it, "
                 f"or remove it if they belong to node {node_id} of cluster {cluster_id}"
             ) from problem
         if (meta.node_id, meta.cluster_id) != self._identity:
@@ -180,8 +182,8 @@ class LogDirectory:
     def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = disk.exists(marker)
-        has_run_on = is_same_boot(disk, self.path)
-        has_failed = is_same_boot(disk, self.path, DOUBTFUL)
+        is_same_boot_id = is_same_boot(disk, self.path)
+        had_disk_failure = is_same_boot(disk, self.path, DISK_FAILED_FILE)
         remove_boot_id(disk, self.path)
         self.checkpoints.read()
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
@@ -194,37 +196,40 @@ class LogDirectory:
             else:
                 what = "belongs to no topic" if is_stray_dir(entry.name) else "is not a partition's directory"
                 logger.warning(
-                    "%s/%s %s and is left alone; remove it by hand if it is of no use",
+                    "ignoring %s/%s, which %s; remove it if it is not needed",
                     self.path, entry.name, what,
                 )  # fmt: skip
-        self.checkpoints.opened(self.failed)
+        self.checkpoints.set_unopened(self.failed)
         for log in self.logs.values():
             self._lower_checkpoints(log)
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
-        self.may_have_lost_records = is_damaged or not (self.was_clean or has_run_on)
-        self.seems_whole = self.may_have_lost_records and has_failed and not is_damaged
+        self.may_have_lost_records = is_damaged or not (self.was_clean or is_same_boot_id)
+        self.seems_whole = self.may_have_lost_records and had_disk_failure and not is_damaged
         if self.seems_whole:
-            self.write_boot_id(DOUBTFUL)
+            self.write_boot_id(DISK_FAILED_FILE)
         elif not self.may_have_lost_records:
             self.write_boot_id()
         disk.remove(marker)
         disk.fsync_dir(self.path)
-        how = "without a scan, after a clean stop" if self.was_clean else "and checked, after an unclean stop"
+        how = "after a clean shutdown" if self.was_clean else "with recovery, after an unclean shutdown"
         if self.logs:
             logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
 
-    def write_boot_id(self, name: str = BOOT) -> None:
-        """Let the next start trust these logs, if the machine runs till then.
+    def write_boot_id(self, name: str = BOOT_FILE) -> None:
+        """Store the boot id, so that the next start trusts these logs if the machine keeps running.
 
-        That is right if nothing is missing, or when the cluster knows what this start found missing: else, a
-        second start would find the logs in order that the first one mended, and say so.
+        Call it only if nothing is missing, or after the cluster knows what this start found missing:
+        otherwise a second start would find the logs that the first one repaired, and report them as complete.
         """
         if self.storage.offline_reason is not None:
             return
         try:
             write_boot_id(self._disk, self.path, name)
         except OSError as error:
-            logger.warning("the next start of %s will take it that records are lost: %s", self.path, error)
+            logger.warning(
+                "cannot write the boot id of %s, so the next start will assume lost records: %s",
+                self.path, error,
+            )  # fmt: skip
 
     def _open_log(self, partition: TopicPartition, config: LogConfig) -> None:
         try:
@@ -237,39 +242,39 @@ class LogDirectory:
                 is_clean=self.was_clean,
                 recovery_point=self.checkpoints.recovery_points.get(partition, 0),
                 log_start_offset=self.checkpoints.log_starts.get(partition, 0),
-                is_replicated=self._has_copies(partition),
+                is_replicated=self._is_replicated(partition),
             )
         except OSError as error:
             self.failed[partition] = error
-            logger.error("the log of %s cannot be opened: %s", partition, error)
+            logger.error("cannot open the log of %s: %s", partition, error)
             return
-        self._adopt(log)
+        self._add(log)
 
-    def _adopt(self, log: Log) -> None:
+    def _add(self, log: Log) -> None:
         log.on_truncate = self._prepare_truncation
         self.logs[log.topic_partition] = log
 
     def _prepare_truncation(self, log: Log, end_offset: int) -> None:
-        """Lower what the checkpoints say of a log, durably, before it is cut off at `end_offset`."""
+        """Lower the checkpoints of a log durably, before it is truncated to `end_offset`."""
         if log.recovery_point == end_offset:
             self._write(self.checkpoints.capture_recovery_points())
         for write in self.checkpoints.lower(log, end_offset):
             self._write(write)
 
     def _lower_checkpoints(self, log: Log) -> None:
-        """Let no checkpoint speak of records that were lost when the log was opened."""
+        """Lower the checkpoints of a log that lost records when it was opened."""
         for write in self.checkpoints.lower(log, log.log_end_offset):
             self._write(write)
 
     # One log
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return the log of a partition, or None; KafkaStorageError if it is there and cannot be opened."""
+        """Return the log of a partition, or None; KafkaStorageError if it exists and cannot be opened."""
         if partition in self.failed:
             raise KafkaStorageError(f"the log of {partition} cannot be opened: {self.failed[partition]}")
         return self.logs.get(partition)
 
     def retry_open(self, partition: TopicPartition, config: LogConfig) -> None:
-        """Try a log again that could not be opened for want of room, descriptors or memory."""
+        """Retry a log that could not be opened because space, descriptors or memory ran out."""
         error = self.failed.get(partition)
         if error is not None and is_transient(error):
             del self.failed[partition]
@@ -278,25 +283,25 @@ class LogDirectory:
                 self._lower_checkpoints(self.logs[partition])
 
     def create(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
-        """Create the log of a new partition; nothing of an earlier one of that name becomes part of it."""
+        """Create the log of a new partition; nothing of an earlier log with that name is reused."""
         if partition in self.logs or partition in self.failed:
             raise KafkaStorageError(f"{partition} has a log already")
         self.storage.check_writable()
-        if self.checkpoints.still_name(partition):
+        if self.checkpoints.has_stale_entry(partition):
             self.write_checkpoints()
         directory = f"{self.path}/{partition}"
         if self._disk.exists(directory):
-            self._move_away(partition, is_worthless=partition in self._worthless)
+            self._rename_aside(partition, is_disposable=partition in self._disposable)
         try:
             log = create_log(self.storage, directory, partition, topic_id, config, self._clock)
         except OSError as error:
-            self._worthless.add(partition)
+            self._disposable.add(partition)
             raise self.storage.append_failed(f"creating {directory}", error) from error
-        self._adopt(log)
+        self._add(log)
         return log
 
     def write_topic_id(self, log: Log, topic_id: UUID) -> None:
-        """Note again whose log this is: the file that says so was lost or damaged."""
+        """Restore the topic id of a log whose partition.metadata was lost or damaged."""
         log.topic_id = topic_id
         path = f"{log.path}/{PARTITION_METADATA}"
         try:
@@ -305,9 +310,9 @@ class LogDirectory:
             raise self.storage.write_failed(f"writing {path}", error) from error
 
     def delete(self, partition: TopicPartition) -> None:
-        """Take a partition's log out at once; `purge_deleted` removes its files later.
+        """Remove a partition's log immediately; `purge_deleted` removes its files later.
 
-        Neither is sure to survive a power cut before the checkpoints are written the next time.
+        Neither survives a power failure for certain before the checkpoints are written again.
         """
         log = self.logs.pop(partition, None)
         if log is not None:
@@ -315,27 +320,27 @@ class LogDirectory:
         if log is None and self.failed.pop(partition, None) is None:
             return
         self.checkpoints.forget(partition)
-        self._worthless.add(partition)
-        self._move_away(partition, is_worthless=True)
+        self._disposable.add(partition)
+        self._rename_aside(partition, is_disposable=True)
 
     def move_to_stray(self, partition: TopicPartition) -> str:
-        """Take a log out and keep its directory under a name that is never opened; return that name."""
+        """Close a log and rename its directory, so that it is never opened; return the new name."""
         self.logs.pop(partition).close(clean=False)
         self.checkpoints.forget(partition)
-        return self._move_away(partition, is_worthless=False)
+        return self._rename_aside(partition, is_disposable=False)
 
-    def _move_away(self, partition: TopicPartition, *, is_worthless: bool) -> str:
-        """Give a log's directory a name that is never opened, and return that."""
-        name = deleted_dir_name(partition) if is_worthless else stray_dir_name(partition)
+    def _rename_aside(self, partition: TopicPartition, *, is_disposable: bool) -> str:
+        """Rename a log's directory, so that it is never opened; return the new name."""
+        name = deleted_dir_name(partition) if is_disposable else stray_dir_name(partition)
         try:
             self._disk.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
         except OSError as error:
             raise self.storage.write_failed(f"renaming {self.path}/{partition}", error) from error
-        self._worthless.discard(partition)
+        self._disposable.discard(partition)
         return name
 
     def purge_deleted(self) -> int:
-        """Remove the files of deleted logs and return how many logs that were. May run in a thread."""
+        """Remove the files of deleted logs and return the number of logs. May run in a thread."""
         names = [entry.name for entry in self._disk.list_dir(self.path) if is_deleted_dir(entry.name)]
         for name in names:
             directory = f"{self.path}/{name}"
@@ -348,18 +353,19 @@ class LogDirectory:
     def capture_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> Callable[[], None]:
-        """Return what writes the checkpoints as of now; that may run in a thread. OSErrors pass through.
+        """Return a function that writes the checkpoints as of now; it may run in a thread, and raises
+        OSError.
 
-        It also makes durable what was deleted and set aside before.
+        It also makes earlier deletions and renames durable.
         """
         return self.checkpoints.capture(high_watermarks)
 
     def capture_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """Return what writes the high watermarks alone; that may run in a thread."""
+        """Return a function that writes only the high watermarks; it may run in a thread."""
         return self.checkpoints.capture_high_watermarks(high_watermarks)
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Do that now, on the loop; KafkaStorageError if it fails."""
+        """Write the checkpoints on the loop; KafkaStorageError if that fails."""
         self._write(self.capture_checkpoints(high_watermarks))
 
     def _write(self, write: Callable[[], None]) -> None:
@@ -372,24 +378,24 @@ class LogDirectory:
     def close(
         self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
-        """Close every log; return whether the next start can do without recovery."""
+        """Close every log; return whether the next start needs no recovery."""
         for log in self.logs.values():
             try:
                 log.close(clean=clean and self.storage.offline_reason is None)
             except KafkaStorageError as error:
-                logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+                logger.error("cannot close the log of %s cleanly: %s", log.topic_partition, error)
                 clean = False
         clean = clean and self.storage.offline_reason is None and not self.failed
         try:
             if clean:
-                self._leave_marker(high_watermarks)
+                self._write_clean_shutdown_marker(high_watermarks)
         except OSError as error:
-            logger.error("log directory %s was not closed cleanly: %s", self.path, error)
+            logger.error("cannot close log directory %s cleanly: %s", self.path, error)
             clean = False
         self._unlock()
         return clean
 
-    def _leave_marker(self, high_watermarks: Mapping[TopicPartition, int] | None) -> None:
+    def _write_clean_shutdown_marker(self, high_watermarks: Mapping[TopicPartition, int] | None) -> None:
         self._disk.sync_all(self.path)
         for log in self.logs.values():
             log.recovery_point = log.log_end_offset

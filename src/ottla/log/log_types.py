@@ -1,4 +1,4 @@
-"""What a log answers."""
+"""The results of a log's operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.common.file_range import FileRange
 
 
 class AppendResult(NamedTuple):
-    """What became of an append."""
+    """The result of an append."""
 
     base_offset: int
     last_offset: int
@@ -26,7 +26,7 @@ class LogRead(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A record that was found by its time."""
+    """A record that was found by its timestamp."""
 
     offset: int
     timestamp: int
@@ -34,7 +34,7 @@ class TimestampOffset(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Offsets that recovery found unreadable between batches that are intact."""
+    """Offsets that recovery found unreadable between intact batches."""
 
     first_offset: int
     next_offset: int

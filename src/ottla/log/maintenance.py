@@ -1,18 +1,24 @@
-"""Keeps a log directory in order while the broker runs: retention, compaction, flush.ms, checkpoints, expiry.
+"""The background tasks of a log directory: retention, compaction, flush.ms, checkpoints, expiry, file
+removal.
 
-    chore         how often                                       what
-    retention     log.retention.check.interval.ms                 segments that break a rule (retention.py)
-    compaction    log.cleaner.backoff.ms, at once while dirty     the dirtiest log (cleaner.py)
-    flush         1 s, or the shortest flush.ms                   logs with something unflushed for too long,
-                                                                  and sealed segments
+    task          interval                                        what
+    retention     log.retention.check.interval.ms                 segments that exceed a limit (retention.py)
+    compaction    log.cleaner.backoff.ms; none while dirty        the log with the highest dirty ratio
+    flush         1 s, or the shortest flush.ms                   logs that are unflushed for too long, and
+                                                                  sealed segments
     checkpoints   log.flush.offset.checkpoint.interval.ms         recovery points, log starts, high watermarks
     producers     10 min                                          those idle for producer.id.expiration.ms
     files         1 s                                             `.deleted` files that are due
     deleted logs  1 min                                           their directories
 
-Each chore is a task of its own. One that fails is logged and goes on at its next turn. All of them share the
-loop with the clients: what takes long runs in threads, and a sweep over thousands of logs gives the loop back
-after every few dozen. Nothing is written while the log directory is offline.
+A task that fails is logged and runs again after its interval. All of them share the event loop with clients:
+long operations run in threads, and an iteration over thousands of logs yields to the loop every few dozen.
+Nothing is written while the log directory is offline.
+
+Files are removed file.delete.delay.ms after they left a log. Our readers keep descriptors and would not
+notice; the delay is for people and tools that copy a directory, as in Kafka. Unlinking a large file takes
+many milliseconds, so it runs in a thread. Files that are left at a stop are removed when their log is opened
+next.
 """
 
 from __future__ import annotations
@@ -33,20 +39,14 @@ from ottla.log.retention import apply_retention
 from ottla.log.slices import in_slices
 from ottla.protocol.errors import KafkaError
 
-# Removes files some time after they were taken out of a log (file.delete.delay.ms).
-#
-# Readers of ours keep descriptors, not names, and would not notice; the delay is for people and tools that
-# copy a directory, and Kafka has it. Unlinking a large file takes a file system many milliseconds, so it
-# happens in a thread. Files that are still waiting at the stop are removed when their log is opened next.
-
 logger = logging.getLogger(__name__)
 
-BATCH = 256
+MAX_FILES_PER_CALL = 256
 """How many files one call removes at most."""
 
 
 class FileRemover:
-    """Files that wait for their removal."""
+    """Files that wait to be removed."""
 
     def __init__(self, disk: Disk, clock: Clock) -> None:
         self._disk = disk
@@ -57,16 +57,16 @@ class FileRemover:
         return len(self._waiting)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Remove these files once `delay_ms` have passed."""
+        """Remove these files after `delay_ms`."""
         due_ms = self._clock.mono_ms() + delay_ms
         for path in paths:
             heapq.heappush(self._waiting, (due_ms, path))
 
     async def remove_due(self) -> int:
-        """Remove what is due, a bounded number at a time; return how many files that were."""
+        """Remove the files that are due, up to a limit; return how many were removed."""
         now_ms = self._clock.mono_ms()
         due: list[str] = []
-        while self._waiting and self._waiting[0][0] <= now_ms and len(due) < BATCH:
+        while self._waiting and self._waiting[0][0] <= now_ms and len(due) < MAX_FILES_PER_CALL:
             due.append(heapq.heappop(self._waiting)[1])
         if due:
             await asyncio.to_thread(self._remove, due)
@@ -77,20 +77,20 @@ class FileRemover:
             try:
                 self._disk.remove(path)
             except OSError as error:
-                logger.warning("cannot remove %s; it is tried again at the next start: %s", path, error)
+                logger.warning("cannot remove %s, will retry at the next start: %s", path, error)
 
 
 _FIRST_RUN_MS = 30_000
 _TICK_MS = 1000
-_SHORTEST_TICK_MS = 10
+_MIN_TICK_MS = 10
 _EXPIRY_CHECK_MS = 600_000
 _PURGE_MS = 60_000
-_FLUSHES_AT_ONCE = 8
+_CONCURRENT_FLUSHES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSettings:
-    """The broker keys that the janitor heeds."""
+    """The broker configs of the maintenance tasks."""
 
     retention_check_interval_ms: int = 300_000
     checkpoint_interval_ms: int = 60_000
@@ -102,13 +102,15 @@ class MaintenanceSettings:
 
 
 def last_stable_offset(log: Log, high_watermark: int) -> int:
-    """Return where the first transaction starts whose end is not committed; the high watermark if none."""
+    """Return where the first transaction without a committed marker starts; the high watermark if there is
+    none.
+    """
     first = log.producers.transactions.first_unstable_offset(high_watermark)
     return high_watermark if first is None else min(first, high_watermark)
 
 
 class LogMaintenance:
-    """The chores of one log directory; an `async with` service. `settings` may be replaced at any time."""
+    """Runs the tasks of one log directory; an `async with` service."""
 
     def __init__(
         self,
@@ -135,6 +137,10 @@ class LogMaintenance:
         self._clock = clock
         self._high_watermark = high_watermark
         self._stopping = asyncio.Event()
+        self._wake_cleaners = asyncio.Event()
+        self._cleaners: set[int] = set()
+        """The cleaner tasks that run, by number: those below `cleaner_threads`, and others until they end."""
+        self._tasks: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> LogMaintenance:
@@ -145,22 +151,32 @@ class LogMaintenance:
         await self.stop()
 
     def start(self) -> None:
-        """Begin with all chores."""
-        self._task = asyncio.create_task(self._run(), name="janitor")
+        """Start all tasks."""
+        self._task = asyncio.create_task(self._run(), name="log maintenance")
 
     async def stop(self) -> None:
-        """End all chores; a compaction that is under way is broken off, what it swapped in stays."""
+        """Stop all tasks; a running compaction is cancelled, and what it swapped in stays."""
         self._stopping.set()
+        self._wake_cleaners.set()
         self.cleaner.stop()
         if self._task is not None:
             await self._task
 
+    def change_settings(self, settings: MaintenanceSettings) -> None:
+        """Use other settings from now on: cleaners start, end and wake accordingly."""
+        self.settings = settings
+        self.cleaner.settings = settings.cleaner
+        if self._stopping.is_set():
+            return
+        self._start_cleaners()
+        woken, self._wake_cleaners = self._wake_cleaners, asyncio.Event()
+        woken.set()
+
     async def _run(self) -> None:
-        settings = self.settings
         async with asyncio.TaskGroup() as tasks:
 
-            def every(chore: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
-                tasks.create_task(self._repeat(chore, interval), name=f"janitor {chore.__name__}")
+            def every(task: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
+                tasks.create_task(self._repeat(task, interval), name=f"log maintenance {task.__name__}")
 
             every(self.delete_old_segments, lambda: self.settings.retention_check_interval_ms)
             every(self.flush, lambda: _TICK_MS)
@@ -168,36 +184,61 @@ class LogMaintenance:
             every(self.expire_producers, lambda: _EXPIRY_CHECK_MS)
             every(self.remove_files, lambda: _TICK_MS)
             every(self.purge_deleted, lambda: _PURGE_MS)
-            if settings.cleaner_enabled:
-                for _ in range(settings.cleaner_threads):
-                    every(self.compact, lambda: self.settings.cleaner_backoff_ms)
+            self._tasks = tasks
+            self._start_cleaners()
 
-    async def _repeat(self, chore: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
-        """Do `chore` again and again; it may say itself when it wants to be called next."""
+    def _start_cleaners(self) -> None:
+        """Start the cleaner tasks that are missing; those that are too many end by themselves."""
+        if self._tasks is None or not self.settings.cleaner_enabled:
+            return
+        for number in range(self.settings.cleaner_threads):
+            if number not in self._cleaners:
+                self._cleaners.add(number)
+                self._tasks.create_task(self._clean(number), name=f"log cleaner {number}")
+
+    async def _clean(self, number: int) -> None:
+        """Compact logs until the cleaner threads are reduced to `number` or fewer, or maintenance stops."""
+        wait_ms = min(self.settings.cleaner_backoff_ms, _FIRST_RUN_MS)
+        while True:
+            await self._wait_for(self._wake_cleaners, wait_ms)
+            if self._stopping.is_set() or number >= self.settings.cleaner_threads:
+                break
+            await self._run_once(self.compact)
+            wait_ms = self.settings.cleaner_backoff_ms
+        self._cleaners.discard(number)
+
+    async def _repeat(self, task: Callable[[], Awaitable[int | None]], interval: Callable[[], int]) -> None:
+        """Run `task` repeatedly; it may return the time until its next run."""
         wait_ms = min(interval(), _FIRST_RUN_MS)
-        while not await self._stops_within(wait_ms):
+        while not await self._wait_for(self._stopping, wait_ms):
             wait_ms = interval()
-            if self._directory.storage.offline_reason is not None:
-                continue
-            try:
-                wait_ms = await chore() or wait_ms
-            except (KafkaError, OSError) as error:
-                logger.error("%s failed: %s", chore.__name__, error)
-            except Exception:
-                logger.exception("%s failed", chore.__name__)
+            wait_ms = await self._run_once(task) or wait_ms
 
-    async def _stops_within(self, wait_ms: int) -> bool:
+    async def _run_once(self, task: Callable[[], Awaitable[int | None]]) -> int | None:
+        """Run `task` once, unless the directory is offline; log a failure."""
+        if self._directory.storage.offline_reason is not None:
+            return None
         try:
-            await asyncio.wait_for(self._stopping.wait(), max(wait_ms, 0) / 1000)
+            return await task()
+        except (KafkaError, OSError) as error:
+            logger.error("%s failed: %s", task.__name__, error)
+        except Exception:
+            logger.exception("%s failed", task.__name__)
+        return None
+
+    async def _wait_for(self, event: asyncio.Event, wait_ms: int) -> bool:
+        """Wait for `event`, `wait_ms` at most; return whether it came."""
+        try:
+            await asyncio.wait_for(event.wait(), max(wait_ms, 0) / 1000)
             return True
         except TimeoutError:
             return False
 
-    # Chores
+    # Tasks
     async def delete_old_segments(self) -> None:
-        """Remove the segments that break a retention rule, except from logs that are being compacted."""
+        """Delete the segments that exceed a retention limit, except in logs that are being compacted."""
         async for log in in_slices(list(self._directory.logs.values())):
-            if log.topic_partition in self.cleaner.busy:
+            if log.topic_partition in self.cleaner.in_progress:
                 continue
             await self._retain(log)
 
@@ -214,13 +255,14 @@ class LogMaintenance:
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
-        """Compact logs until none is worth it."""
-        self.cleaner.settings = self.settings.cleaner
+        """Compact logs until none is due."""
         while await self.cleaner.clean_dirtiest():
             pass
 
     async def flush(self) -> int:
-        """Flush the logs that are due; return when to look again: flush.ms may be shorter than a tick."""
+        """Flush the logs that are due; return the time until the next check, as flush.ms may be shorter than
+        a tick.
+        """
         now_ms = self._clock.wall_ms()
         shortest_ms = _TICK_MS
         due: list[Log] = []
@@ -228,13 +270,13 @@ class LogMaintenance:
             shortest_ms = min(shortest_ms, log.config.flush_ms)
             if not log.is_closed and log.needs_flush(now_ms):
                 due.append(log)
-        for at in range(0, len(due), _FLUSHES_AT_ONCE):
-            some = due[at : at + _FLUSHES_AT_ONCE]
+        for start in range(0, len(due), _CONCURRENT_FLUSHES):
+            some = due[start : start + _CONCURRENT_FLUSHES]
             flushes = (self._flusher.flush_up_to(log, log.log_end_offset) for log in some)
             for log, result in zip(some, await asyncio.gather(*flushes, return_exceptions=True), strict=True):
                 if isinstance(result, Exception) and not log.is_closed:
                     logger.error("flushing %s failed: %s", log.topic_partition, result)
-        return max(shortest_ms, _SHORTEST_TICK_MS)
+        return max(shortest_ms, _MIN_TICK_MS)
 
     async def write_checkpoints(self) -> None:
         """Write recovery points, log starts and high watermarks."""
@@ -244,13 +286,13 @@ class LogMaintenance:
         await asyncio.to_thread(self._directory.capture_checkpoints(high_watermarks))
 
     async def expire_producers(self) -> None:
-        """Forget producers that have been idle for too long."""
+        """Drop producers that have been idle for too long."""
         now_ms = self._clock.wall_ms()
         async for log in in_slices(list(self._directory.logs.values())):
             log.expire_producers(now_ms, self.settings.producer_expiration_ms)
 
     async def remove_files(self) -> None:
-        """Remove the files of segments that were taken out."""
+        """Remove the files of deleted segments."""
         while await self.remover.remove_due():
             pass
 

@@ -1,22 +1,45 @@
-"""What a log remembers of its idempotent producers, so that a retried batch is not written twice.
+"""Remember a log's idempotent producers and open transactions, so that a retried batch is not written twice.
 
-For each producer id: its epoch, its last five batches (a client has at most five requests in
-flight), and the transaction that it has open. The rules are Kafka's:
+For each producer id: its epoch, its last five batches (a client has at most five requests in flight), and its
+open transaction. The rules are Kafka's:
 
-- a batch with the sequence numbers of one of the last five is a duplicate: the answer is the offset
-  that it got then;
-- otherwise it must start one after the last batch (after 2^31 - 1 comes 0), at 0 in a new epoch;
+- a batch with the sequence numbers of one of the last five is a duplicate: the response has the original
+  offset;
+- otherwise it must start one after the last batch (0 follows 2^31 - 1), or at 0 in a new epoch;
 - an epoch older than the newest one seen is fenced;
-- of a producer that is not known (new, or forgotten after producer.id.expiration.ms), any sequence
-  number is accepted: its earlier records may have been deleted (but see api/support/first_sequence_guard.py);
-- a marker is refused from a coordinator that has been replaced. With transaction version 2 it carries an
-  epoch that no batch of its transaction has, and fences them: one that comes late cannot end a later
-  transaction, nor can a late batch begin one that nobody will end (KIP-890).
+- of an unknown producer (new, or expired after producer.id.expiration.ms) any sequence number is accepted:
+  its earlier records may have been deleted (but see api/support/first_sequence_guard.py);
+- a marker from a replaced coordinator is rejected. With transaction version 2 a marker has an epoch that no
+  batch of its transaction has, and fences them: a late marker cannot end a later transaction, and a late
+  batch cannot begin one that is never ended (KIP-890).
 
-Nobody is forgotten earlier, however many there are: producer_limit.py bounds how many are let in.
+No producer is dropped earlier, however many there are; producer_limit.py limits how many are admitted.
 
-State is a function of the log: `replay` of every batch since a snapshot gives it back. The file of a
-snapshot is in producer_snapshot.py.
+Everything below the first unstable offset is decided: its transactions have ended, with committed markers. A
+transaction whose marker is in the log but above the high watermark still holds back read_committed consumers:
+a failover could remove the marker, and what was readable must stay readable. Transactions begin in the order
+of their offsets, so a dictionary keeps the oldest one first.
+
+State is a function of the log: `replay` of every batch since a snapshot restores it. A snapshot is written at
+every roll and at a clean shutdown.
+
+    `<offset>.snapshot`, big-endian: the state just before `offset`
+    at  size  field
+     0     2  version, 1
+     2     4  CRC32C of everything after this field
+     6     4  number of entries
+    10        per remembered batch, 46 bytes, a producer's oldest first:
+     0     8  producer id
+     8     2  producer epoch
+    10     4  last sequence number, -1 if none
+    14     8  last offset, -1 if none
+    22     4  last offset - first offset
+    26     8  timestamp
+    34     4  epoch of the transaction coordinator, -1 if none
+    38     8  first offset of the open transaction, -1 if none
+
+Kafka writes one entry per producer, for its last batch, and when it reads a file the last entry of a producer
+wins: so it can read ours. We read all of them, and detect the same duplicates after a restart as before it.
 """
 
 from __future__ import annotations
@@ -40,16 +63,13 @@ from ottla.protocol.errors import (
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.control import Marker, decode_marker
 
-# Which transactions of a log are open, and how far that lets readers of committed records read.
-#
-# Everything below the *first unstable offset* is decided: its transactions have ended, with markers that
-# are committed themselves. (One whose marker is in the log but above the high watermark still holds readers
-# back: a failover could take the marker away again, and what was readable must stay so.)
-#
-# Transactions begin in the order of their offsets, so a dictionary keeps the oldest one in front.
+logger = logging.getLogger(__name__)
+
 
 MAX_UNCOMMITTED = 100_000
-"""How many ended transactions are remembered until their markers are committed; the oldest goes first."""
+"""How many ended transactions are remembered until their markers are committed; the oldest is dropped
+first.
+"""
 
 
 class EndedTransaction(NamedTuple):
@@ -77,11 +97,11 @@ class OpenTransactions:
         return bool(self._open or self._uncommitted)
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """Take note of a producer's first transactional batch."""
+        """Add a producer's first transactional batch."""
         self._open[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, is_commit: bool) -> EndedTransaction | None:
-        """Take note of a marker; return the transaction that it ends, or None if there is none here."""
+        """Add a marker; return the transaction that it ends, or None if it has no records here."""
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
@@ -91,26 +111,24 @@ class OpenTransactions:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the oldest transaction starts that has no marker; None if all have one."""
+        """Return where the oldest transaction without a marker starts; None if all have one."""
         return next(iter(self._open.values())) if self._open else None
 
-    def committed_up_to(self, high_watermark: int) -> None:
-        """Forget ended transactions whose markers are below the high watermark."""
+    def forget_committed(self, high_watermark: int) -> None:
+        """Drop ended transactions whose markers are below the high watermark."""
         waiting = self._uncommitted
         while waiting and waiting[0].marker_offset < high_watermark:
             waiting.popleft()
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return where the first transaction starts that is not decided for good; None if all are."""
-        self.committed_up_to(high_watermark)
+        """Return where the first transaction without a committed marker starts; None if there is none."""
+        self.forget_committed(high_watermark)
         first = self.first_open_offset
         for ended in self._uncommitted:
             if first is None or ended.first_offset < first:
                 first = ended.first_offset
         return first
 
-
-# What a log remembers of one producer: its epoch, its last batches, its open transaction.
 
 BATCHES_KEPT = 5
 
@@ -126,7 +144,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The base offset that the batch got."""
+        """Return the base offset of the batch."""
         return self.last_offset - self.offset_delta
 
 
@@ -144,23 +162,23 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence number of this epoch, -1 if there is none."""
+        """Return the last sequence number of this epoch, -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     @property
     def last_offset(self) -> int:
-        """The last offset that it wrote in this epoch, -1 if there is none."""
+        """Return the last offset that it wrote in this epoch, -1 if there is none."""
         return self.batches[-1].last_offset if self.batches else -1
 
-    def take_epoch(self, epoch: int) -> None:
-        """Go on in this epoch; in a new one, sequence numbers start again."""
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch; in a new one, sequence numbers start again."""
         if self.epoch != epoch:
             self.epoch = epoch
             self.batches = ()
 
 
 FIRST_WITH_EPOCH_PER_TRANSACTION = 2
-"""The transaction version from which on a marker's epoch is larger than that of its transaction."""
+"""The first transaction version in which a marker's epoch is larger than that of its transaction."""
 
 
 class ProducerState:
@@ -173,19 +191,19 @@ class ProducerState:
         self.transactions = OpenTransactions()
         self.end_offset = end_offset
         self.snapshot_offset = -1
-        """Of the newest snapshot that is on disk."""
+        """The offset of the newest snapshot on disk."""
 
     def __len__(self) -> int:
         return len(self._producers)
 
     @property
     def producers(self) -> Mapping[int, ProducerEntry]:
-        """Every producer by its id."""
+        """Return every producer by its id."""
         return self._producers
 
     # Deciding
     def check(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return None if the batch may be appended, or the earlier batch that it repeats; or raise."""
+        """Return None if the batch may be appended, or the earlier batch that it duplicates; or raise."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             return None
@@ -212,15 +230,15 @@ class ProducerState:
 
     def _find_duplicate(self, entry: ProducerEntry, header: BatchHeader) -> BatchMetadata:
         first, last = header.base_sequence, header.last_sequence
-        for mark in entry.batches:
-            if mark.first_sequence == first and mark.last_sequence == last:
-                return mark
+        for batch in entry.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
         raise OutOfOrderSequenceNumber(
             f"producer {header.producer_id} sent sequence number {first} after {entry.last_sequence}"
         )
 
     def check_marker(self, marker: Marker) -> None:
-        """Raise why a marker may not be appended."""
+        """Raise if a marker may not be appended."""
         entry = self._producers.get(marker.producer_id)
         if entry is None:
             return
@@ -238,17 +256,17 @@ class ProducerState:
             )
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a producer has a transaction open here, in this epoch."""
+        """Return whether a producer has an open transaction in this epoch."""
         entry = self._producers.get(producer_id)
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     # Replaying
     def update(self, header: BatchHeader, last_offset: int, timestamp: int) -> None:
-        """Take in a data batch that was appended with this last offset."""
+        """Add a data batch that was appended with this last offset."""
         producer_id = header.producer_id
         entry = self._producers.get(producer_id) or self._add(producer_id, header.producer_epoch)
         if entry.epoch != header.producer_epoch:
-            entry.take_epoch(header.producer_epoch)
+            entry.set_epoch(header.producer_epoch)
         delta = header.last_offset_delta
         first = header.base_sequence
         last = (first + delta) & SEQUENCE_MASK if first >= 0 else first
@@ -262,22 +280,22 @@ class ProducerState:
             self.transactions.begin(producer_id, last_offset - delta)
 
     def end_transaction(self, marker: Marker, offset: int, timestamp: int) -> EndedTransaction | None:
-        """Take in a marker that was appended; return the transaction that it ends, None if it had no records.
+        """Add an appended marker; return the transaction that it ends, None if it had no records.
 
-        Copied, or compacted, a log can have markers of epochs long gone: those end nothing any more.
+        A copied or compacted log can contain markers of old epochs: those end nothing.
         """
         producer_id = marker.producer_id
         entry = self._producers.get(producer_id) or self._add(producer_id, marker.producer_epoch)
-        entry.take_epoch(marker.producer_epoch)
+        entry.set_epoch(marker.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = timestamp
         entry.txn_first_offset = -1
         return self.transactions.end(producer_id, offset, marker.is_commit)
 
     def replay(self, header: BatchHeader, batch: memoryview | None) -> EndedTransaction | None:
-        """Take in a batch of the log, as it is in the log; of control batches `batch` itself is needed.
+        """Add a batch as it is in the log; for control batches `batch` itself is needed.
 
-        Returns the transaction that it ends, if it does.
+        Returns the transaction that it ends, if any.
         """
         ended = None
         if header.producer_id >= 0:
@@ -291,7 +309,7 @@ class ProducerState:
         return ended
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were idle for `expiration_ms`, unless they have a transaction open."""
+        """Drop producers that were idle for `expiration_ms`, unless they have an open transaction."""
         idle_since = now_ms - expiration_ms
         expired = [
             producer_id
@@ -316,7 +334,7 @@ class ProducerState:
 
     @classmethod
     def decode(cls, data: bytes, end_offset: int) -> ProducerState:
-        """Return the state that `encode` wrote; CorruptSnapshot if it is not whole."""
+        """Return the state that `encode` wrote; CorruptSnapshot if it is incomplete."""
         state = cls(end_offset)
         state._producers = decode_snapshot(data)
         started = [
@@ -327,34 +345,13 @@ class ProducerState:
         return state
 
 
-# Producers' state in a file.
-#
-# `<offset>.snapshot`, big-endian: the state just before `offset`
-#     at  size  field
-#      0     2  version, 1
-#      2     4  CRC32C of everything after this field
-#      6     4  number of entries
-#     10        per batch that is remembered, 46 bytes, the oldest of a producer first:
-#      0     8  producer id
-#      8     2  producer epoch
-#     10     4  last sequence number, -1 if none
-#     14     8  last offset, -1 if none
-#     22     4  last offset - first offset
-#     26     8  timestamp
-#     34     4  epoch of the transaction coordinator, -1 if none
-#     38     8  first offset of the open transaction, -1 if none
-#
-# Kafka writes one entry per producer, of its last batch, and when it reads a file the last entry of a
-# producer counts: so it reads ours as one of its own. We read all of them, and know the same duplicates
-# after a restart as before it.
-
 SEQUENCE_MASK = 0x7FFFFFFF
 
 _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
 _VERSION = 1
 _CRC_FROM = 6
-_NO_MARKS = (BatchMetadata(-1, -1, -1, 0, -1),)
+_NO_BATCHES = (BatchMetadata(-1, -1, -1, 0, -1),)
 
 
 class CorruptSnapshot(Exception):
@@ -367,17 +364,17 @@ def encode_snapshot(producers: Mapping[int, ProducerEntry]) -> bytes:
     count = 0
     for producer_id, entry in producers.items():
         epoch, coordinator_epoch, txn = entry.epoch, entry.coordinator_epoch, entry.txn_first_offset
-        marks = entry.batches or _NO_MARKS
-        for _, sequence, offset, delta, time in (*marks[:-1], (*marks[-1][:-1], entry.last_timestamp)):
+        batches = entry.batches or _NO_BATCHES
+        for _, sequence, offset, delta, time in (*batches[:-1], (*batches[-1][:-1], entry.last_timestamp)):
             body += _ENTRY.pack(producer_id, epoch, sequence, offset, delta, time, coordinator_epoch, txn)
-        count += len(marks)
+        count += len(batches)
     _HEAD.pack_into(body, 0, _VERSION, 0, count)
     _HEAD.pack_into(body, 0, _VERSION, crc32c(memoryview(body)[_CRC_FROM:]), count)
     return bytes(body)
 
 
 def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
-    """Return the producers that `encode_snapshot` wrote; CorruptSnapshot if the file is not whole."""
+    """Return the producers that `encode_snapshot` wrote; CorruptSnapshot if the file is incomplete."""
     if len(data) < _HEAD.size:
         raise CorruptSnapshot(f"{len(data)} bytes are too few")
     version, crc, count = _HEAD.unpack_from(data)
@@ -408,13 +405,8 @@ def _add(
     entry.txn_first_offset = txn_first_offset
     if last_offset >= 0:
         first = (last_sequence - offset_delta) & SEQUENCE_MASK if last_sequence >= 0 else last_sequence
-        mark = BatchMetadata(first, last_sequence, last_offset, offset_delta, timestamp)
-        entry.batches = (*entry.batches[1 - BATCHES_KEPT :], mark)
-
-
-# The producer snapshots in a partition's directory: written at every roll and at a clean stop.
-
-logger = logging.getLogger(__name__)
+        batch = BatchMetadata(first, last_sequence, last_offset, offset_delta, timestamp)
+        entry.batches = (*entry.batches[1 - BATCHES_KEPT :], batch)
 
 
 def snapshot_path(directory: str, offset: int) -> str:
@@ -423,15 +415,18 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def snapshot_offsets(entries: Iterable[DirEntry]) -> list[int]:
-    """Return the offsets of all snapshots among a directory's members, ascending."""
+    """Return the offsets of all snapshots in a directory, ascending."""
     found = (offset_of(entry.name, SNAPSHOT) for entry in entries)
     return sorted(offset for offset in found if offset is not None)
 
 
-def load_newest(disk: Disk, directory: str, offsets: Iterable[int], limit: int, start: int) -> ProducerState:
-    """Return the state of the newest readable snapshot at or below `limit`; an empty one at `start` if none.
+def load_newest_snapshot(
+    disk: Disk, directory: str, offsets: Iterable[int], limit: int, start: int
+) -> ProducerState:
+    """Return the state of the newest readable snapshot at or below `limit`; an empty one at `start` if there
+    is none.
 
-    One that cannot be read is set aside: the one before it and more of the log give the same state.
+    One that cannot be read is renamed: the one before it and more of the log give the same state.
     """
     for offset in sorted(offsets, reverse=True):
         if not start <= offset <= limit:
@@ -445,14 +440,14 @@ def load_newest(disk: Disk, directory: str, offsets: Iterable[int], limit: int, 
             continue
         except CorruptSnapshot as problem:
             logger.error(
-                "%s cannot be read and is set aside as %s%s; the log has the producers' state too: %s",
+                "cannot read %s, renamed to %s%s; the state is rebuilt from the log: %s",
                 path, path, CORRUPT, problem,
             )  # fmt: skip
             disk.rename(path, path + CORRUPT)
     return ProducerState(start)
 
 
-def remove_above(disk: Disk, directory: str, offsets: Iterable[int], limit: int) -> bool:
+def remove_snapshots_above(disk: Disk, directory: str, offsets: Iterable[int], limit: int) -> bool:
     """Remove the snapshots of states that the log no longer reaches; return whether there were any."""
     above = [offset for offset in offsets if offset > limit]
     for offset in above:
@@ -460,19 +455,21 @@ def remove_above(disk: Disk, directory: str, offsets: Iterable[int], limit: int)
     return bool(above)
 
 
-def remove_below(disk: Disk, directory: str, limit: int) -> None:
-    """Remove the snapshots of states from before `limit`, up to which the log is about to be compacted.
+def remove_snapshots_below(disk: Disk, directory: str, limit: int) -> None:
+    """Remove the snapshots of states before `limit`, up to which the log is about to be compacted.
 
-    They may show transactions open whose markers are gone then: whoever went on from there would wait
-    for them for ever. The log itself, from its start, tells what is open.
+    They may contain open transactions whose markers will be gone: restoring from them would keep those open
+    forever. The log itself, from its start, determines what is open.
     """
     for offset in snapshot_offsets(disk.list_dir(directory)):
         if offset < limit:
             disk.remove(snapshot_path(directory, offset))
 
 
-def remove_stray(disk: Disk, directory: str, offsets: Iterable[int], bases: Collection[int]) -> None:
-    """Remove the snapshots that belong to no segment, except the newest, which a clean stop left."""
+def remove_stray_snapshots(
+    disk: Disk, directory: str, offsets: Iterable[int], bases: Collection[int]
+) -> None:
+    """Remove the snapshots that belong to no segment, except the newest, which a clean shutdown wrote."""
     stray = sorted(offset for offset in offsets if offset not in bases)
     newest = max(offsets, default=-1)
     for offset in stray:

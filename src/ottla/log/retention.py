@@ -1,16 +1,16 @@
-"""Which segments a log may let go: by its start offset, its size and their age.
+"""Decide which segments of a log may be deleted: by log start offset, size and age.
 
-Segments go oldest first and whole; each rule takes a prefix of what the rules before it left,
-in Kafka's order:
+Whole segments are deleted, oldest first; each rule applies to what the rules before it left, in Kafka's
+order:
 
     start   the next segment starts at or below the log start offset (DeleteRecords moved it there)
     size    without the segment the log still has retention.bytes
     time    the segment's newest record is older than retention.ms
 
-`start` holds for every log, `size` and `time` only where cleanup.policy says delete. No rule reaches past the
-high watermark. The active segment may go too, unless it is empty: it is rolled first.
-Deciding is pure; `apply_retention` does it. Files are only renamed here (`.deleted`), the janitor
-removes them after file.delete.delay.ms.
+`start` applies to every log, `size` and `time` only if cleanup.policy contains delete. No rule applies above
+the high watermark. The active segment is rolled before it is deleted; it stays if it is empty. Deciding is
+pure; `apply_retention` carries it out. Files are renamed to `.deleted` here; maintenance.py removes them
+after file.delete.delay.ms.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import NamedTuple, Protocol
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 
-SEGMENTS_AT_ONCE = 8
+MAX_SEGMENTS_PER_CALL = 8
 """Each takes four renames."""
 
 
 class AgingSegment(Protocol):
-    """What retention needs to know of a segment; ages are asked for only as far as they matter."""
+    """The interface of a segment that retention uses; ages are read only as far as they matter."""
 
     @property
     def base_offset(self) -> int:
@@ -38,14 +38,14 @@ class AgingSegment(Protocol):
 
     @property
     def max_timestamp(self) -> int:
-        """Its newest record, or -1."""
+        """Return the timestamp of its newest record, or -1."""
 
     def modified_ms(self) -> int:
-        """When its log file last changed."""
+        """Return when its log file last changed."""
 
 
 class Breach(NamedTuple):
-    """The oldest `segment_count` segments that are left break one rule."""
+    """The oldest `segment_count` of the remaining segments exceed one limit."""
 
     segment_count: int
     reason: str
@@ -60,7 +60,7 @@ def find_breaches(
     high_watermark: int,
     now_ms: int,
 ) -> list[Breach]:
-    """Return what breaks which rule, to be removed from the front one breach after the other."""
+    """Return which segments exceed which limit, to be removed from the front in this order."""
     ends = [segment.base_offset for segment in segments[1:]]
     removable = sum(1 for end in ends if end <= high_watermark)
     if removable == len(ends) and log_end_offset <= high_watermark and segments[-1].size_bytes > 0:
@@ -78,38 +78,38 @@ def find_breaches(
     return [breach for breach in found if breach.segment_count]
 
 
-def _over_size(segments: Sequence[AgingSegment], at: int, end: int, retention_bytes: int) -> int:
-    """Return how far the size rule reaches when it starts at segment `at`."""
+def _over_size(segments: Sequence[AgingSegment], first: int, end: int, retention_bytes: int) -> int:
+    """Return how far the size rule applies when it starts at segment `first`."""
     if retention_bytes < 0:
-        return at
-    excess = sum(segment.size_bytes for segment in segments[at:]) - retention_bytes
-    while at < end and segments[at].size_bytes <= excess:
-        excess -= segments[at].size_bytes
-        at += 1
-    return at
+        return first
+    excess = sum(segment.size_bytes for segment in segments[first:]) - retention_bytes
+    while first < end and segments[first].size_bytes <= excess:
+        excess -= segments[first].size_bytes
+        first += 1
+    return first
 
 
-def _over_age(segments: Sequence[AgingSegment], at: int, end: int, retention_ms: int, now_ms: int) -> int:
-    """Return how far the time rule reaches when it starts at segment `at`."""
+def _over_age(segments: Sequence[AgingSegment], first: int, end: int, retention_ms: int, now_ms: int) -> int:
+    """Return how far the time rule applies when it starts at segment `first`."""
     if retention_ms < 0:
-        return at
-    while at < end and now_ms - _newest_ms(segments[at]) > retention_ms:
-        at += 1
-    return at
+        return first
+    while first < end and now_ms - _newest_ms(segments[first]) > retention_ms:
+        first += 1
+    return first
 
 
 def _newest_ms(segment: AgingSegment) -> int:
-    """Records without timestamps are as old as their file."""
+    """Return the newest timestamp; records without timestamps are as old as their file."""
     newest_ms = segment.max_timestamp
     return newest_ms if newest_ms >= 0 else segment.modified_ms()
 
 
 def apply_retention(
-    log: Log, high_watermark: int, now_ms: int, *, max_segments: int = SEGMENTS_AT_ONCE
+    log: Log, high_watermark: int, now_ms: int, *, max_segments: int = MAX_SEGMENTS_PER_CALL
 ) -> list[str]:
-    """Take out the oldest segments that break a rule, no more than `max_segments` to keep it short.
+    """Remove the oldest segments that exceed a limit, at most `max_segments`.
 
-    Returns the renamed files, for the caller to remove later; once there are none, nothing is left to do.
+    Returns the renamed files, for the caller to remove later; empty if there is nothing to delete.
     """
     segments = list(log.segments)
     breaches = find_breaches(

@@ -1,11 +1,15 @@
-"""One segment of a log: `<base offset>.log` with its indexes by offset and time, and of aborted transactions.
+"""One segment of a log: `<base offset>.log` with its offset index, time index and transaction index.
 
-Segments are many and mostly idle, so one that nobody uses is a few numbers: files open through the
-pool, indexes load when they are first needed, and a sealed segment's largest timestamp is read from
-its time index when somebody asks.
+Segments are many and mostly idle, so an idle one is a few numbers: files are opened through the pool, indexes
+are loaded when they are first needed, and a sealed segment's largest timestamp is read from its time index on
+demand.
 
-A segment is not thread-safe, but one that nobody else knows yet (the cleaner's copy) may be filled
-in any one thread. A descriptor that somebody holds goes on working whatever happens to the name.
+An index entry is trusted only if the log confirms it: the batch that it points to must be the one that it
+names. Otherwise (or if a file is missing, or has a partial entry) both indexes are rebuilt from the log
+immediately. The transaction index cannot be rebuilt from one segment alone: see loading/replay.py.
+
+A segment is not thread-safe, but one that is not shared yet (the cleaner's copy) may be filled in one thread.
+An open descriptor keeps working when the file is renamed or removed.
 """
 
 from __future__ import annotations
@@ -26,9 +30,11 @@ from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader
 
+logger = logging.getLogger(__name__)
+
 
 class SegmentFiles:
-    """`<base offset>.log` and its companions, all with the same suffix."""
+    """The files of one segment, all with the same suffix: names, handles and renames."""
 
     __slots__ = ("_handles", "base_offset", "directory", "storage", "suffix")
 
@@ -40,11 +46,11 @@ class SegmentFiles:
         self._handles: dict[str, PooledFile] | None = None
 
     def path(self, kind: str) -> str:
-        """Return the name of the file of this kind."""
+        """Return the path of the file of this kind."""
         return f"{self.directory}/{file_name(self.base_offset, kind)}{self.suffix}"
 
     def paths(self) -> list[str]:
-        """Return the names of all files, existing or not."""
+        """Return the paths of all files, existing or not."""
         return [self.path(kind) for kind in SEGMENT_KINDS]
 
     def handle(self, kind: str) -> PooledFile:
@@ -57,16 +63,16 @@ class SegmentFiles:
         return handle
 
     def close(self) -> None:
-        """Let go of all descriptors; they are opened again when needed."""
+        """Release all descriptors; they are reopened when needed."""
         for handle in (self._handles or {}).values():
             handle.close()
 
     def change_suffix(self, suffix: str) -> None:
         """Rename every file that exists.
 
-        The .log file goes last when it takes a place (.swap, none) and first when it leaves one
-        (.deleted): whether a segment is there is decided by its .log file alone. If one rename fails,
-        those before it are undone.
+        The .log file is renamed last when the segment is added (.swap, none) and first when it is removed
+        (.deleted): only its .log file determines whether a segment exists. If one rename fails, the earlier
+        ones are undone.
         """
         leaving = self.suffix == ""
         kinds = sorted(SEGMENT_KINDS, key=lambda kind: (kind == LOG) != leaving)
@@ -88,7 +94,7 @@ class SegmentFiles:
             self.storage.take_offline(f"{self.path(LOG)} is half renamed to {suffix}: {error}")
 
     def _rename(self, kind: str, old: str, new: str) -> None:
-        """Rename one file. A segment may lack any but its .log file."""
+        """Rename one file. All but the .log file are optional."""
         name = f"{self.directory}/{file_name(self.base_offset, kind)}"
         try:
             self.storage.disk.rename(name + old, name + new)
@@ -102,8 +108,6 @@ class SegmentFiles:
         for path in self.paths():
             self.storage.disk.remove(path)
 
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -176,7 +180,7 @@ class Segment:
         now_ms: int,
         suffix: str = "",
     ) -> Segment:
-        """Create the files of an empty segment; leftovers of the same name are emptied."""
+        """Create the files of an empty segment; leftovers of the same name are truncated."""
         files = SegmentFiles(storage, directory, base_offset, suffix)
         segment = cls(files, config.index_interval_bytes, created_ms=now_ms)
         try:
@@ -188,25 +192,29 @@ class Segment:
             )
             storage.disk.remove(files.path(TXN_INDEX))
         except OSError:
-            files.remove()  # an empty .log would pass for the end of the log
+            files.remove()  # an empty .log file would be taken for the end of the log
             raise
         return segment
 
     def load(self) -> None:
-        """Load the indexes and find the end; CorruptMessage if the file does not end with a whole batch."""
-        self._loaded()
+        """Load the indexes and find the end; CorruptMessage if the file does not end with a complete
+        batch.
+        """
+        self._load_index()
         self._search(lookup.check_times, self.index_interval_bytes)
 
-    # What it holds
+    # Contents
     @property
     def max_timestamp(self) -> int:
-        """The latest timestamp of its records, -1 if there is none."""
+        """Return the latest timestamp of its records, -1 if there is none."""
         return self.latest()[0]
 
     def latest(self) -> tuple[int, int]:
-        """Return the latest timestamp, and the last offset of the batch that brought it; (-1, -1) if none."""
+        """Return the latest timestamp and the last offset of the batch that has it; (-1, -1) if there is
+        none.
+        """
         if not self.is_sealed:
-            index = self._loaded()
+            index = self._load_index()
             return index.max_timestamp, index.max_timestamp_offset
         if self._latest is None:
             self._latest = self._search(lookup.latest, self.index_interval_bytes)
@@ -214,7 +222,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The max_timestamp of the first batch, -1 when empty: what its age is counted from."""
+        """Return the max_timestamp of the first batch, from which the age counts; -1 if it is empty."""
         if self._first_timestamp is None:
             if self.size_bytes == 0:
                 return NO_TIMESTAMP
@@ -223,8 +231,8 @@ class Segment:
 
     @property
     def index_bytes(self) -> int:
-        """The size of the larger one of its indexes."""
-        index = self._loaded()
+        """Return the size of the larger index."""
+        index = self._load_index()
         return max(index.offsets.size_bytes, index.times.size_bytes)
 
     def modified_ms(self) -> int:
@@ -233,17 +241,17 @@ class Segment:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last batch; the base offset when it is empty."""
+        """Return the offset after the last batch; the base offset if it is empty."""
         if self._next_offset < 0:
             self._next_offset = self._search(lookup.end_offset)
         return self._next_offset
 
     def open_file(self) -> OpenFile:
-        """Return the open .log file; who keeps it can read on when the segment is removed."""
+        """Return the open .log file, which stays readable when the segment is removed."""
         return self._log.open()
 
     def headers(self, start: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Walk over (position, header) from the batch at `start`."""
+        """Yield (position, header) from the batch at `start`."""
         return walk_headers(self._log.open(), start, self.size_bytes if end is None else end)
 
     def header_at(self, position: int) -> BatchHeader:
@@ -253,44 +261,44 @@ class Segment:
 
     # Appending and truncating
     def append(self, batch: Bytes, header: BatchHeader) -> None:
-        """Append one whole batch as it is. After an OSError it is as it was, except for `TornAppend`."""
+        """Append one whole batch unchanged. After an OSError nothing has changed, except for `TornAppend`."""
         self.append_stamped(batch, header.last_offset, header.max_timestamp)
 
     def append_stamped(self, batch: Bytes, last_offset: int, max_timestamp: int) -> None:
-        """Append one whole batch; the caller knows what its header says."""
-        index = self._index or self._loaded()
+        """Append one whole batch whose last offset and timestamp the caller knows."""
+        index = self._index or self._load_index()
         position = self.size_bytes
         file = self._log.open()
         try:
             file.write_at(position, batch)
         except OSError as error:
-            self._cut_torn_tail(file, error)
+            self._truncate_torn_append(file, error)
             raise
         size = len(batch)
-        index.note(position, size, last_offset, max_timestamp, self.index_interval_bytes)
+        index.add_batch(position, size, last_offset, max_timestamp, self.index_interval_bytes)
         self.size_bytes = position + size
         self._next_offset = last_offset + 1
         if position == 0:
             self._first_timestamp = max_timestamp
 
-    def _cut_torn_tail(self, file: OpenFile, error: OSError) -> None:
+    def _truncate_torn_append(self, file: OpenFile, error: OSError) -> None:
         """Remove what a failed append may have left after the last batch."""
         try:
             file.truncate(self.size_bytes)
         except OSError as worse:
-            raise TornAppend(worse.errno, f"{error}; and it cannot be cut off: {worse}") from error
+            raise TornAppend(worse.errno, f"{error}; and truncating it failed: {worse}") from error
 
-    def boundary_at(self, offset: int) -> int:
-        """Return `offset`, or the base offset of the batch that it is inside of."""
+    def batch_boundary(self, offset: int) -> int:
+        """Return `offset`, or the base offset of the batch that contains it."""
         position = self.position_of(offset)
         if position == self.size_bytes:
             return offset
         return min(offset, self.header_at(position).base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on, which is a boundary between batches."""
+        """Remove everything from `offset` on, which must be a boundary between batches."""
         position = self.position_of(offset)
-        index = self._loaded()
+        index = self._load_index()
         index.truncate_to(offset)
         self._log.open().truncate(position)
         self.size_bytes = position
@@ -304,14 +312,14 @@ class Segment:
             self.txn_index.truncate_to(offset)
 
     def create_txn_index(self) -> None:
-        """Create the file of aborted transactions, even if there will be none.
+        """Create the transaction index file, even if it will stay empty.
 
-        For a copy that takes a segment's place: if a crash interrupts that, the old one's must not survive.
+        For a copy that replaces a segment: if a crash interrupts that, the old index must not survive.
         """
         self.files.handle(TXN_INDEX).create()
 
     def append_aborted(self, aborted: AbortedTransaction) -> None:
-        """Take note of a transaction whose marker was appended; it counts even after an OSError."""
+        """Add a transaction whose abort marker was appended; it is added even if an OSError is raised."""
         if self.txn_index is None:
             self.txn_index = TransactionIndex(self.files.handle(TXN_INDEX))
         self.txn_index.append(aborted)
@@ -326,40 +334,40 @@ class Segment:
         position = self._positions.get(offset)
         if position is None:
             position = self._search(lookup.position_of, offset, self.index_interval_bytes)
-            self.remember(offset, position)
+            self.cache_position(offset, position)
         return position
 
-    def remember(self, offset: int, position: int) -> None:
-        """Keep where `offset` is: a consumer's next read starts where its last one ended."""
+    def cache_position(self, offset: int, position: int) -> None:
+        """Cache the position of `offset`: a consumer's next read starts where its last one ended."""
         if len(self._positions) >= _POSITIONS_KEPT:
             self._positions.clear()
         self._positions[offset] = position
 
     def last_boundary(self, start: int, limit: int) -> tuple[int, int]:
-        """Return (position, next offset) of the last boundary between batches in (start, limit].
+        """Return (position, next offset) of the last batch boundary in (start, limit].
 
-        `start` must be one itself; (start, -1) says that the batch there reaches beyond `limit`.
+        `start` must be a boundary itself; (start, -1) means that the batch there extends beyond `limit`.
         """
         return self._search(lookup.last_boundary, start, limit)
 
     def position_for_time(self, timestamp: int) -> int:
-        """Return a position before which no record is as late as `timestamp`."""
+        """Return a position before which every record is earlier than `timestamp`."""
         return self._search(lookup.position_for_time, timestamp, self.index_interval_bytes)
 
-    def _search(self, how: Callable[..., T], *what: int) -> T:
-        """Search the file with the help of the indexes; one that proves wrong is rebuilt first."""
+    def _search(self, function: Callable[..., T], *arguments: int) -> T:
+        """Search the file with the indexes; rebuild them and search again if they prove wrong."""
         file = self._log.open()
         try:
-            return how(file, self._loaded(), self.size_bytes, *what)
+            return function(file, self._load_index(), self.size_bytes, *arguments)
         except CorruptIndex as problem:
-            return how(file, self.rebuild_indexes(str(problem)), self.size_bytes, *what)
+            return function(file, self.rebuild_indexes(str(problem)), self.size_bytes, *arguments)
 
     # Indexes
     def rebuild_indexes(self, reason: str) -> SegmentIndex:
-        """Build both indexes anew from the log.
+        """Rebuild both indexes from the log.
 
-        CorruptMessage if it is the log that is wrong. The indexes are then left as they are: they lead
-        past the damage, and only reads that meet it fail.
+        Raise CorruptMessage if the log itself is damaged. The indexes then stay as they are: they lead past
+        the damage, and only reads that meet it fail.
         """
         files = self.files
         if self._is_damaged:
@@ -369,52 +377,55 @@ class Segment:
                 pass
         except CorruptMessage as problem:
             self._is_damaged = True
-            logger.error("%s is damaged: %s. Its index found: %s", files.path(LOG), problem, reason)
+            logger.error(
+                "%s is damaged, cannot rebuild its indexes: %s (reason for the rebuild: %s)",
+                files.path(LOG), problem, reason,
+            )  # fmt: skip
             raise
         logger.warning("%s: rebuilding the indexes: %s", files.path(LOG), reason)
         index = SegmentIndex.create(files.handle(OFFSET_INDEX), files.handle(TIME_INDEX), self.base_offset)
         return self._catch_up(index)
 
     def recover_indexes(self, offset: int) -> None:
-        """After a crash: keep what the indexes say below `offset`, if it makes sense; build the rest anew."""
+        """After a crash: keep the valid index entries below `offset`, and rebuild the rest."""
         self._positions.clear()
         self._latest = None
         self._is_damaged = False
         try:
             index = self._open_index()
-            index.distrust_from(offset, self.size_bytes)
+            index.discard_untrusted(offset, self.size_bytes)
             self._catch_up(index)
         except CorruptIndex as problem:
             self.rebuild_indexes(str(problem))
 
     def trusted_position(self, offset: int) -> int:
-        """After a crash: return where to start looking for `offset`, by what of the index makes sense."""
+        """After a crash: return where to start scanning for `offset`, from the valid part of the index."""
         if offset <= self.base_offset or self.size_bytes == 0:
             return 0
         try:
             index = self._open_index()
-            if index.offsets.is_sane_below(offset, self.size_bytes):
+            if index.offsets.is_valid_below(offset, self.size_bytes):
                 return lookup.indexed_position(self._log.open(), index, self.size_bytes, offset - 1)
         except CorruptIndex:
             pass
         return 0
 
     def seal(self) -> None:
-        """No more appends: the indexes are completed and written out."""
-        index = self._loaded()
+        """End the appends: complete and write the indexes."""
+        index = self._load_index()
         self.is_sealed = True
         self._latest = None
-        index.complete()
+        index.finish()
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        """Write to the index files what is only in memory."""
+        """Write the index entries that are only in memory."""
         if self._index is not None:
-            self._index.write_out()
+            self._index.write_pending()
         if self.txn_index is not None:
-            self.txn_index.write_out()
+            self.txn_index.write_pending()
 
-    def _loaded(self) -> SegmentIndex:
+    def _load_index(self) -> SegmentIndex:
         if self._index is not None:
             return self._index
         try:
@@ -435,28 +446,28 @@ class Segment:
         next_offset = index.catch_up(rest, self.index_interval_bytes)
         self._next_offset = max(next_offset, self.base_offset)
         if self.is_sealed:
-            index.complete()
-            index.write_out()
+            index.finish()
+            index.write_pending()
         self._index = index
         return index
 
     # Files
     def fsync(self) -> None:
-        """Make the log file and its indexes durable; `seal` or `write_indexes` comes first."""
+        """Make the log file and its indexes durable; call `seal` or `write_indexes` first."""
         for file in self.open_files():
             file.fsync()
 
     def open_files(self) -> list[OpenFile]:
-        """Return the log file and its index files, open, to fsync them in a thread."""
+        """Return the open log and index files, to fsync them in a thread."""
         kinds = [LOG, OFFSET_INDEX, TIME_INDEX]
         if self.txn_index is not None and self.txn_index.has_file:
             kinds.append(TXN_INDEX)
         return [self.files.handle(kind).open() for kind in kinds]
 
     def close(self) -> None:
-        """Let go of descriptors, and of the indexes of a sealed segment; both come back when needed."""
+        """Release the descriptors, and the indexes of a sealed segment; both are reloaded when needed."""
         self.files.close()
-        if self.is_sealed and self._index is not None and not self._index.has_unwritten:
+        if self.is_sealed and self._index is not None and not self._index.has_pending:
             self._index = None
 
     def change_suffix(self, suffix: str) -> None:

@@ -1,8 +1,8 @@
-"""Finding batches in a segment: a step through an index, then a short walk over the log.
+"""Find batches in a segment: one index lookup, then a short walk over the log.
 
-Everything here raises CorruptIndex when the log does not bear out what the index says: an entry must
-point to a batch with the last offset (and, in the time index, the timestamp) that it names, and
-entries must be dense enough. So a wrong index costs a rebuild, never a wrong answer.
+Every function raises CorruptIndex if the log contradicts the index: an entry must point to a batch with the
+last offset (and, in the time index, the timestamp) that it names, and entries must be dense enough. So a
+wrong index costs a rebuild, never a wrong result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.protocol.records.batch import BatchHeader
 
 _LOOKUP_BYTES = 4096 + 512
 _SPARSEST_BYTES = 1 << 17
-"""Past this many bytes (or two index intervals) after an entry, another one is due."""
+"""At most this many bytes (or two index intervals) after an entry, there must be another one."""
 
 
 def position_of(file: OpenFile, index: SegmentIndex, size: int, offset: int, interval: int) -> int:
@@ -34,7 +34,9 @@ def position_of(file: OpenFile, index: SegmentIndex, size: int, offset: int, int
 
 
 def indexed_position(file: OpenFile, index: SegmentIndex, size: int, offset: int) -> int:
-    """Return the position of the last indexed batch that ends at or below `offset`, checked; 0 if none."""
+    """Return the verified position of the last indexed batch that ends at or below `offset`; 0 if there is
+    none.
+    """
     entry = index.offsets.lookup(offset)
     if entry is not None:
         _walk_from(file, entry, size)
@@ -42,9 +44,9 @@ def indexed_position(file: OpenFile, index: SegmentIndex, size: int, offset: int
 
 
 def last_boundary(file: OpenFile, index: SegmentIndex, size: int, start: int, limit: int) -> tuple[int, int]:
-    """Return (position, next offset) of the last boundary between batches in (start, limit].
+    """Return (position, next offset) of the last batch boundary in (start, limit].
 
-    `start` must be a boundary; (start, -1) says that the batch there reaches beyond `limit`.
+    `start` must be a boundary; (start, -1) means that the batch there extends beyond `limit`.
     """
     entry = index.offsets.lookup_position(limit)
     if entry is not None and entry[1] > start:
@@ -62,12 +64,12 @@ def last_boundary(file: OpenFile, index: SegmentIndex, size: int, start: int, li
 
 
 def end_offset(file: OpenFile, index: SegmentIndex, size: int) -> int:
-    """Return the offset after the last batch of a segment that is not empty."""
+    """Return the offset after the last batch of a non-empty segment."""
     return max(header.next_offset for _, header in _walk_from(file, index.offsets.last(), size))
 
 
 def latest(file: OpenFile, index: SegmentIndex, size: int, interval: int) -> tuple[int, int]:
-    """Return the last (timestamp, offset) of the time index, checked; (-1, -1) if it is rightly empty."""
+    """Return the verified last (timestamp, offset) of the time index; (-1, -1) if it is rightly empty."""
     entry = index.times.last()
     if entry is None:
         if size and next(walk_headers(file, 0, size))[1].max_timestamp != NO_TIMESTAMP:
@@ -80,7 +82,7 @@ def latest(file: OpenFile, index: SegmentIndex, size: int, interval: int) -> tup
 
 
 def check_times(file: OpenFile, index: SegmentIndex, size: int, interval: int) -> None:
-    """Check the last entry of the time index, of a segment that is not sealed yet."""
+    """Verify the last entry of the time index of the active segment."""
     entry = index.times.last()
     if entry is not None:
         _check_time(file, index, size, entry, interval)
@@ -89,13 +91,13 @@ def check_times(file: OpenFile, index: SegmentIndex, size: int, interval: int) -
 
 
 def position_for_time(file: OpenFile, index: SegmentIndex, size: int, timestamp: int, interval: int) -> int:
-    """Return a position before which no record is as late as `timestamp`."""
+    """Return a position before which every record is earlier than `timestamp`."""
     entry = index.times.lookup(timestamp)
     return 0 if entry is None else _check_time(file, index, size, entry, interval)
 
 
 def _check_time(file: OpenFile, index: SegmentIndex, size: int, entry: tuple[int, int], interval: int) -> int:
-    """Return the position of the batch that a time index entry names, if it is as the entry says."""
+    """Return the position of the batch that a time index entry names, if the batch matches it."""
     timestamp, offset = entry
     position = position_of(file, index, size, offset, interval)
     if position < size:
@@ -106,7 +108,9 @@ def _check_time(file: OpenFile, index: SegmentIndex, size: int, entry: tuple[int
 
 
 def _walk_from(file: OpenFile, entry: tuple[int, int] | None, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Walk from the batch that an offset index entry names, if it is there; without one, from the start."""
+    """Walk from the batch that an offset index entry names, after verifying it; without an entry, from the
+    start.
+    """
     if entry is None:
         return walk_headers(file, 0, end, chunk_bytes=_LOOKUP_BYTES)
     offset, position = entry

@@ -1,15 +1,15 @@
-"""The segments of one log in order, and the steps by which they come and go.
+"""The segments of one log in order, and how they are added, removed and replaced.
 
-Each step leaves the directory, after a crash at any point, in a state that opening the log can
-finish or undo (`tidy.tidy`): a segment is there if and only if its .log file is.
+After a crash at any point of these steps, opening the log can finish or undo them
+(`loader.remove_leftovers`): a segment exists if and only if its .log file does.
 
     removed     .log first, then the rest, to .deleted
     replaced    new ones .cleaned -> .swap (.log last), directory fsynced: from here the swap happens;
                 old ones -> .deleted; new ones .swap -> final names (.log last), directory fsynced
 
-A rename that fails leaves the list and the files in step: the step is not done, or, where it cannot be
-undone, the old segments go on being read under their new names and the log directory goes offline for
-writes, so that only the next start, which finishes the step, changes anything.
+A rename that fails leaves the list and the files consistent: the step is undone. Where it cannot be undone,
+the old segments are still read under their new names and the log directory goes offline for writes, so that
+only the next start, which finishes the step, changes anything.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from ottla.log.segment import Segment
 from ottla.log.storage import Storage
 from ottla.protocol.errors import RecordListTooLarge
 
-# When a log starts a new segment: the active one is full, old, or out of numbers.
-
 _LARGEST_ENTRY = 12
 _BELOW_ALL = -2
-"""Smaller than every timestamp and offset, so that the next append asks `is_due`."""
+"""Smaller than every timestamp and offset, so that the next append calls `is_due`."""
 
 
 class RollRule:
-    """Decides it for one log; `after_ms` and `after_offset` spare most appends the asking."""
+    """Decides when a log rolls: the active segment is full, old, or out of relative offsets.
+
+    `after_ms` and `after_offset` save most appends the call of `is_due`.
+    """
 
     __slots__ = ("_config", "after_ms", "after_offset")
 
@@ -41,15 +42,15 @@ class RollRule:
         self.reset(config)
 
     def reset(self, config: LogConfig) -> None:
-        """Start afresh: there is another active segment, or another configuration."""
+        """Start again for another active segment or configuration."""
         self._config = config
         self.after_ms = _BELOW_ALL
         self.after_offset = _BELOW_ALL
 
     def is_due(self, active: Segment, size: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
-        """Return whether a batch must not go into the active segment any more.
+        """Return whether a batch must go into a new segment.
 
-        Age is counted from the first batch's timestamp to this one's, or by the clock if that has none.
+        Age counts from the first batch's timestamp to this one's, or by the clock if the first has none.
         """
         config = self._config
         if size > config.segment_bytes:
@@ -75,7 +76,9 @@ class RollRule:
         return False
 
     def _jitter_ms(self, active: Segment, max_age_ms: int) -> int:
-        """Spread the rolls of many logs; one segment always gets the same share."""
+        """Return a share of segment.jitter.ms that spreads the rolls of many logs; constant for one
+        segment.
+        """
         jitter_ms = min(self._config.segment_jitter_ms, max_age_ms)
         if jitter_ms <= 0:
             return 0
@@ -97,26 +100,26 @@ class Segments:
 
     @property
     def all(self) -> list[Segment]:
-        """The list itself; not to be changed by others."""
+        """Return the list itself; callers must not change it."""
         return self._list
 
     @property
     def active(self) -> Segment:
-        """The one that is appended to."""
+        """Return the segment that is appended to."""
         return self._list[-1]
 
     @property
     def sealed(self) -> list[Segment]:
-        """All but the active one, oldest first."""
+        """Return all but the active one, oldest first."""
         return self._list[:-1]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all .log files."""
+        """Return the size of all .log files."""
         return sum(segment.size_bytes for segment in self._list)
 
     def index_of(self, offset: int) -> int:
-        """Return the number of the last segment that starts at or before `offset` (0 if all start later)."""
+        """Return the index of the last segment that starts at or before `offset` (0 if all start later)."""
         if self._list[-1].base_offset <= offset:
             return len(self._list) - 1
         return max(0, bisect_right(self._list, offset, key=_base_offset) - 1)
@@ -128,7 +131,7 @@ class Segments:
         return segment
 
     def remove(self, segments: Sequence[Segment]) -> list[str]:
-        """Take the oldest segments out; they must be exactly these. Return the files' new names."""
+        """Remove the oldest segments, which must be exactly these. Return the files' new names."""
         count = len(segments)
         if count >= len(self._list) or list(segments) != self._list[:count]:
             raise ValueError("only the oldest segments can be removed, and never the active one")
@@ -140,9 +143,13 @@ class Segments:
         return renamed
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
-        """Put `new` (complete, fsynced, .cleaned) in the place of `old`; return the old files' new names."""
-        at = next((i for i, segment in enumerate(self._list) if old and segment is old[0]), -1)
-        if at < 0 or list(old) != self._list[at : at + len(old)] or at + len(old) >= len(self._list):
+        """Replace `old` by `new` (complete, fsynced, .cleaned); return the old files' new names."""
+        index = next((i for i, segment in enumerate(self._list) if old and segment is old[0]), -1)
+        if (
+            index < 0
+            or list(old) != self._list[index : index + len(old)]
+            or index + len(old) >= len(self._list)
+        ):
             raise ValueError("only sealed segments that are next to each other can be replaced")
         self._announce(new)
         try:
@@ -154,11 +161,11 @@ class Segments:
         except OSError as error:
             self.storage.take_offline(f"swapping segments of {self.directory}: {error}")
             raise
-        self._list[at : at + len(old)] = new
+        self._list[index : index + len(old)] = new
         return [path for segment in old for path in segment.files.paths()]
 
     def _announce(self, new: Sequence[Segment]) -> None:
-        """Make it so that `new` will take their place, whatever happens; or remove them if that fails."""
+        """Commit to the swap by renaming `new` to .swap; remove them if that fails."""
         try:
             for segment in reversed(new):
                 segment.change_suffix(SWAP)
@@ -168,9 +175,7 @@ class Segments:
                 for segment in new:
                     segment.remove()
             except OSError as worse:
-                self.storage.take_offline(
-                    f"{self.directory}: half a swap ({error}) cannot be undone: {worse}"
-                )
+                self.storage.take_offline(f"{self.directory}: cannot undo a partial swap ({error}): {worse}")
             raise
 
     def drop_above(self, offset: int) -> None:
@@ -184,6 +189,6 @@ class Segments:
             self._list.pop().remove()
 
     def close(self) -> None:
-        """Let go of all descriptors."""
+        """Release all descriptors."""
         for segment in self._list:
             segment.close()

@@ -1,4 +1,4 @@
-"""What all logs of one log directory share: the disk, the descriptors, and the state of health."""
+"""What all logs of one log directory share: the disk, the file pool, and whether the directory is online."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ottla.protocol.errors import KafkaStorageError
 logger = logging.getLogger(__name__)
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-_PASSING = _NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
+_TRANSIENT = _NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
 """No space, no descriptors, no memory: nothing is wrong with the disk, and later it may do."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_transient(error: OSError) -> bool:
-    """Return whether nothing is wrong with the disk: what failed may be done later."""
-    return error.errno in _PASSING
+    """Return whether the disk is fine and the failed operation may succeed later."""
+    return error.errno in _TRANSIENT
 
 
 class Storage:
-    """One log directory's disk, open files and health.
+    """The disk, open files and health of one log directory.
 
-    A full disk is a trouble that passes: the write fails, the next one is tried again. Any other failed
-    write, and every failed fsync, is not: the kernel may have dropped the pages, so what is on the
-    disk is no longer known. `offline_reason` is then set until the broker restarts; writes are
-    refused, reads go on. (Whoever reports a failure has left everything as it was before.)
+    A full disk is transient: the write fails, and the next one is tried again. Any other failed write, and
+    every failed fsync, is not: the kernel may have dropped the pages, so the contents of the disk are
+    unknown. Then `offline_reason` is set until the broker restarts; writes are rejected, reads continue. (A
+    caller that reports a failure has undone its partial changes.)
     """
 
     __slots__ = ("disk", "offline_reason", "on_disk_full", "on_offline", "path", "pool", "producer_limit")
@@ -44,36 +44,38 @@ class Storage:
         self.on_offline: Callable[[], None] | None = None
         self.producer_limit: ProducerLimit | None = None
         self.on_disk_full: Callable[[], None] | None = None
-        """Called when an append, or a new log, finds no room; on the loop."""
+        """Called on the loop when an append, or creating a log, fails because the disk is full."""
 
     def check_writable(self) -> None:
         """Raise KafkaStorageError if the directory is offline."""
         if self.offline_reason is not None:
             raise KafkaStorageError(f"log directory {self.path} is offline: {self.offline_reason}")
 
-    def write_failed(self, what: str, error: OSError) -> KafkaStorageError:
-        """Return what to raise after a failed write; the directory goes offline unless it will pass."""
+    def write_failed(self, operation: str, error: OSError) -> KafkaStorageError:
+        """Return the error to raise after a failed write; the directory goes offline unless the failure is
+        transient.
+        """
         if is_transient(error):
-            logger.warning("%s: %s; it was not done, and is tried again when asked", what, error)
+            logger.warning("%s failed: %s; it will be retried with the next request", operation, error)
         else:
-            self.take_offline(f"{what}: {error}")
-        return KafkaStorageError(f"{what}: {error}")
+            self.take_offline(f"{operation}: {error}")
+        return KafkaStorageError(f"{operation}: {error}")
 
-    def append_failed(self, what: str, error: OSError) -> KafkaStorageError:
-        """Return what to raise after a failed append, which is also how a full disk is noticed."""
+    def append_failed(self, operation: str, error: OSError) -> KafkaStorageError:
+        """Return the error to raise after a failed append, which is also how a full disk is detected."""
         if error.errno in _FULL and self.on_disk_full is not None:
             self.on_disk_full()
-        return self.write_failed(what, error)
+        return self.write_failed(operation, error)
 
-    def flush_failed(self, what: str, error: OSError) -> None:
-        """Go offline after a failed flush, unless it could not begin for want of a descriptor."""
+    def flush_failed(self, operation: str, error: OSError) -> None:
+        """Go offline after a failed flush, unless it could not start because descriptors ran out."""
         if error.errno in _NO_DESCRIPTORS:
-            self.write_failed(what, error)
+            self.write_failed(operation, error)
         else:
-            self.take_offline(f"{what}: {error}")
+            self.take_offline(f"{operation}: {error}")
 
     def take_offline(self, reason: str) -> None:
-        """Refuse writes from now on; the first reason is kept."""
+        """Reject writes from now on; the first reason is kept."""
         if self.offline_reason is None:
             self.offline_reason = reason
             mark_disk_failed(self.disk, self.path)

@@ -1,16 +1,16 @@
 """The aborted transactions whose markers are in a segment: `<base offset>.txnindex`, in Kafka's format.
 
-Per aborted transaction, 34 bytes, big-endian, in the order of their markers:
+    34 bytes per aborted transaction, big-endian, in the order of their markers
     at  size  field
      0     2  version, 0
      2     8  producer id
     10     8  first offset: where the transaction starts, which may be in an earlier segment
     18     8  last offset: that of its marker
-    26     8  last stable offset: below it all was decided when the marker was appended; every transaction
-              that ended later starts there or after it
+    26     8  last stable offset: all transactions below it had ended when the marker was appended; every
+              transaction that ended later starts there or after it
 
-There is a file only where something was aborted. It is written at once, but not fsynced: after a crash it is
-built anew from the batches. An entry that a full disk refuses stays in memory and is written with the next.
+The file exists only if something was aborted. It is written immediately, but not fsynced: after a crash it is
+rebuilt from the batches. An entry that cannot be written stays in memory and is written with the next one.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The index of one segment."""
+    """The transaction index of one segment."""
 
-    __slots__ = ("_file", "_has_excess", "_stored", "_unwritten")
+    __slots__ = ("_file", "_needs_truncate", "_stored", "_unwritten")
 
     def __init__(self, file: PooledFile, size_bytes: int = 0) -> None:
         self._file = file
         self._stored = size_bytes // ENTRY.size
-        self._has_excess = size_bytes % ENTRY.size != 0
+        self._needs_truncate = size_bytes % ENTRY.size != 0
         self._unwritten: list[AbortedTransaction] = []
 
     def __len__(self) -> int:
@@ -53,32 +53,32 @@ class TransactionIndex:
 
     @property
     def has_file(self) -> bool:
-        """Whether there is, or may be, anything in the file."""
-        return self._stored > 0 or self._has_excess
+        """Return whether there is, or may be, anything in the file."""
+        return self._stored > 0 or self._needs_truncate
 
     @property
-    def has_unwritten(self) -> bool:
-        """Whether the file is not yet what it should be."""
-        return bool(self._unwritten) or self._has_excess
+    def has_pending(self) -> bool:
+        """Return whether the file is not up to date."""
+        return bool(self._unwritten) or self._needs_truncate
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry; OSError if it cannot be written now, it counts nevertheless."""
+        """Add an entry; it is added even if an OSError is raised because it cannot be written now."""
         self._unwritten.append(aborted)
-        self.write_out()
+        self.write_pending()
 
-    def write_out(self) -> None:
+    def write_pending(self) -> None:
         """Bring the file up to date."""
         if self._unwritten:
             data = b"".join(ENTRY.pack(_VERSION, *each) for each in self._unwritten)
             self._file.create().write_at(self._stored * ENTRY.size, data)
             self._stored += len(self._unwritten)
             self._unwritten = []
-        if self._has_excess:
+        if self._needs_truncate:
             self._file.create().truncate(self._stored * ENTRY.size)
-            self._has_excess = False
+            self._needs_truncate = False
 
     def move_to(self, file: PooledFile) -> None:
-        """Go on under another name: the file was renamed."""
+        """Use another name after the file was renamed."""
         self._file = file
 
     def clear(self) -> None:
@@ -93,10 +93,10 @@ class TransactionIndex:
         if entries >= self._stored:
             del self._unwritten[entries - self._stored :]
         else:
-            self._stored, self._has_excess, self._unwritten = entries, True, []
+            self._stored, self._needs_truncate, self._unwritten = entries, True, []
 
-    def collect(self, offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return what overlaps [offset, end_offset), and whether no later transaction can."""
+    def overlapping(self, offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Return the entries that overlap [offset, end_offset), and whether no later transaction can."""
         found: list[AbortedTransaction] = []
         for each in self.entries(self._count_below(offset)):
             if each.first_offset < end_offset:
@@ -110,13 +110,13 @@ class TransactionIndex:
         while start < self._stored:
             count = min(_READ_ENTRIES, self._stored - start)
             data = self._file.open().read_at(start * ENTRY.size, count * ENTRY.size)
-            for at in range(0, count * ENTRY.size, ENTRY.size):
-                yield self._unpack(data, at)
+            for position in range(0, count * ENTRY.size, ENTRY.size):
+                yield self._unpack(data, position)
             start += count
         yield from self._unwritten[start - self._stored :]
 
     def _count_below(self, offset: int) -> int:
-        """Return how many entries have their markers below `offset`: they are in that order."""
+        """Return how many entries have their markers below `offset`; entries are in that order."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -131,9 +131,9 @@ class TransactionIndex:
             return self._unwritten[number - self._stored]
         return self._unpack(self._file.open().read_at(number * ENTRY.size, ENTRY.size), 0)
 
-    def _unpack(self, data: bytes, at: int) -> AbortedTransaction:
+    def _unpack(self, data: bytes, position: int) -> AbortedTransaction:
         try:
-            version, *fields = ENTRY.unpack_from(data, at)
+            version, *fields = ENTRY.unpack_from(data, position)
         except StructError:
             raise CorruptIndex(f"{self._file.path} is shorter than it was") from None
         if version != _VERSION:

@@ -27,15 +27,15 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.compression import CODEC_NAMES, compress, decompress
 from ottla.protocol.records.records import MAX_DECOMPRESSED_BYTES, iter_record_heads
 
-MOST_RECORDS_AT_ONCE = 100
-"""Records of a batch that are read on the loop; compressed ones are not, as they may be very many."""
+MAX_INLINE_RECORDS = 100
+"""Records of an uncompressed batch that are validated on the loop; a compressed batch may have very many."""
 
-MOST_NAMED_RECORDS = 1_000
-"""Records at fault that an error names: no small batch of bad records makes a huge answer."""
+MAX_NAMED_RECORDS = 1_000
+"""How many bad records an error names, so that a small batch cannot cause a huge response."""
 
-Pace = Callable[[], None]
+ThrottleCallback = Callable[[], None]
 
-_RECORDS_AT_A_STRETCH = 500
+_RECORDS_PER_SLICE = 500
 _CODECS = {name: number for number, name in enumerate(CODEC_NAMES)} | {"uncompressed": 0}
 
 
@@ -48,7 +48,7 @@ class ValidatedBatch(NamedTuple):
 
 
 def needs_validation(config: LogConfig) -> bool:
-    """Return whether more than the header's own timestamp has to be looked at."""
+    """Return whether more than the header's own timestamp has to be checked."""
     return (
         config.uses_log_append_time
         or config.is_compacted
@@ -64,7 +64,7 @@ def check_size(size: int, config: LogConfig) -> None:
 
 
 def check_header(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Raise InvalidTimestamp if the header alone says that a timestamp is not acceptable."""
+    """Raise InvalidTimestamp if the header shows that a timestamp is not acceptable."""
     if header.is_log_append_time:
         raise InvalidTimestamp("producers may not set the timestamp type to LogAppendTime")
     ahead_ms = header.max_timestamp - now_ms
@@ -76,27 +76,31 @@ def check_header(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
 
 
 def is_expensive_to_validate(header: BatchHeader, config: LogConfig) -> bool:
-    """Return whether to admit a batch takes longer than the loop should wait for it."""
+    """Return whether validating a batch would block the loop for too long."""
     if not recompresses(header, config):
-        if not (config.is_compacted or _inspects_times(config)):
+        if not (config.is_compacted or _checks_timestamps(config)):
             return False
-        if header.codec == 0 and header.record_count <= MOST_RECORDS_AT_ONCE:
+        if header.codec == 0 and header.record_count <= MAX_INLINE_RECORDS:
             return False
     return not header.is_control
 
 
 def validate_records(
-    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, pace: Pace | None = None
+    batch: memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    throttle: ThrottleCallback | None = None,
 ) -> tuple[memoryview, BatchHeader]:
-    """Check the records as their topic demands, compress them anew if it wants that, return the result.
+    """Check the records as the topic's config requires, recompress them if necessary, and return the result.
 
-    `pace` is called every so many records, so that a thread can let others have their turn.
+    `throttle` is called at intervals, so that a thread can let others run.
     """
     if header.is_control:
         return batch, header
-    inspect_times = _inspects_times(config)
-    if config.is_compacted or inspect_times:
-        _inspect_records(batch, config, now_ms, inspect_times, pace)
+    checks_timestamps = _checks_timestamps(config)
+    if config.is_compacted or checks_timestamps:
+        _check_records(batch, config, now_ms, checks_timestamps, throttle)
     if recompresses(header, config):
         batch = _recompress(batch, header, config)
         check_size(len(batch), config)
@@ -117,36 +121,40 @@ def validate_batch(
     return ValidatedBatch(batch, decode_header(batch), now_ms)
 
 
-def _inspects_times(config: LogConfig) -> bool:
+def _checks_timestamps(config: LogConfig) -> bool:
     return not config.uses_log_append_time and config.timestamp_before_max_ms < LONG_MAX
 
 
 def recompresses(header: BatchHeader, config: LogConfig) -> bool:
-    """Return whether the topic wants a batch compressed in another way."""
+    """Return whether the topic requires another compression codec."""
     return config.compression_type != "producer" and _CODECS[config.compression_type] != header.codec
 
 
-def _inspect_records(
-    batch: memoryview, config: LogConfig, now_ms: int, inspect_times: bool, pace: Pace | None
+def _check_records(
+    batch: memoryview,
+    config: LogConfig,
+    now_ms: int,
+    checks_timestamps: bool,
+    throttle: ThrottleCallback | None,
 ) -> None:
     oldest_ms = now_ms - config.timestamp_before_max_ms
     latest_ms = now_ms + config.timestamp_after_max_ms
     keyless: list[int] = []
     misdated: list[int] = []
     for number, record in enumerate(iter_record_heads(batch)):
-        if pace is not None and (number + 1) % _RECORDS_AT_A_STRETCH == 0:
-            pace()
+        if throttle is not None and (number + 1) % _RECORDS_PER_SLICE == 0:
+            throttle()
         if config.is_compacted and record.key_bytes < 0:
             keyless.append(number)
-        is_dated = inspect_times and record.timestamp != NO_TIMESTAMP
+        is_dated = checks_timestamps and record.timestamp != NO_TIMESTAMP
         if is_dated and not oldest_ms <= record.timestamp <= latest_ms:
             misdated.append(number)
     if keyless or misdated:
-        raise _refusal(keyless, misdated, now_ms)
+        raise _rejection(keyless, misdated, now_ms)
 
 
-def _refusal(keyless: list[int], misdated: list[int], now_ms: int) -> KafkaError:
-    """Return the error of a batch, which names the records that are at fault: the first so many of them."""
+def _rejection(keyless: list[int], misdated: list[int], now_ms: int) -> KafkaError:
+    """Return the error for a batch, which names the bad records, up to a limit."""
     no_key = "a compacted topic takes no records without a key"
     no_time = (
         f"a timestamp is outside of what message.timestamp.before.max.ms and after.max.ms allow at {now_ms}"
@@ -155,7 +163,7 @@ def _refusal(keyless: list[int], misdated: list[int], now_ms: int) -> KafkaError
     named = [(number, no_key) for number in keyless] + [(number, no_time) for number in misdated]
     why = no_time if misdated else no_key
     error = (InvalidTimestamp if misdated else InvalidRecord)(f"{count} records were refused: {why}")
-    error.record_errors = sorted(named)[:MOST_NAMED_RECORDS]
+    error.record_errors = sorted(named)[:MAX_NAMED_RECORDS]
     return error
 
 

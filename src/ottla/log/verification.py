@@ -1,14 +1,14 @@
-"""Asking the coordinator before the first batch of a transaction is appended (KIP-890).
+"""Verify a transaction with its coordinator before its first batch is appended (KIP-890).
 
-A batch that comes late, when its transaction has ended already, would open a transaction in the log that
-nobody ends, and hold back every reader behind it. So a producer's first transactional batch is appended
-only once its coordinator has confirmed that the partition belongs to the open transaction. The answer may
-be overtaken: if the transaction's marker is appended while the question is under way, the answer is worth
-nothing. So a verification is dropped with every marker, and with the first batch, whose transaction
-the log then knows itself.
+Problem: a batch that arrives after its transaction has ended would open a transaction in the log that is
+never ended, and hold back every read_committed consumer.
 
-While the question is under way, the lowest sequence number is remembered that was seen: if the first batch
-fails, a second one must not be appended before the first is sent again.
+Solution: a producer's first transactional batch is appended only after its coordinator has confirmed that the
+partition is part of the open transaction. The response may be outdated: if the transaction's marker is
+appended before it arrives, it is void. So a verification is dropped with every marker, and with the first
+batch, after which the log itself knows the transaction. While a verification is pending, the lowest sequence
+number seen is remembered: if the first batch fails, a second one must not be appended before the first is
+resent.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ottla.protocol.errors import InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader
 
 MAX_VERIFICATIONS = 10_000
-"""Per partition; beyond it the oldest is dropped, and its batch refused."""
+"""Per partition; beyond it the oldest is dropped, and its batch rejected."""
 
 
 class Verification:
-    """One producer's transaction, about which the coordinator is, or was, asked."""
+    """One producer's transaction whose coordinator is being, or was, asked."""
 
     __slots__ = ("has_epoch_per_transaction", "is_verified", "lowest_sequence", "producer_epoch")
 
@@ -33,7 +33,7 @@ class Verification:
         self.is_verified = False
 
     def confirm(self) -> None:
-        """Take note that the partition belongs to the transaction."""
+        """Record that the partition is part of the transaction."""
         self.is_verified = True
 
 
@@ -51,7 +51,7 @@ class Verifications:
     def begin(
         self, producer_id: int, producer_epoch: int, sequence: int, *, has_epoch_per_transaction: bool = False
     ) -> Verification:
-        """Return what is to be confirmed before a batch may be appended."""
+        """Return the verification that must be confirmed before a batch may be appended."""
         known = self._by_producer.get(producer_id)
         if known is not None and known.producer_epoch == producer_epoch:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
@@ -63,7 +63,7 @@ class Verifications:
         return begun
 
     def check(self, header: BatchHeader, producers: ProducerState) -> None:
-        """Raise why a transactional batch, which repeats none, may not be appended."""
+        """Raise if a transactional batch, which is no duplicate, may not be appended."""
         producer_id, epoch = header.producer_id, header.producer_epoch
         if producers.has_open_transaction(producer_id, epoch):
             return
@@ -82,5 +82,5 @@ class Verifications:
             )
 
     def clear(self, producer_id: int) -> None:
-        """Forget what was verified: the log knows now, or the transaction has ended."""
+        """Drop a verification: the log knows the transaction now, or it has ended."""
         self._by_producer.pop(producer_id, None)

@@ -1,6 +1,16 @@
-"""The metadata store of a broker that stands alone: one file (metadata_file.py).
+"""The metadata store of a single broker: one SQLite database, `DIR/metadata.db`.
 
-SQLite blocks, so all of it happens on one worker thread.
+    entry(version, controller_epoch, is_snapshot, records, crc)    one row per append
+    counter(name, value, crc)                                      controller_epoch, broker_epoch
+
+`records` are lines of JSON (records.py), so `sqlite3 metadata.db 'select records from entry'` shows the
+history of a cluster. `crc` is the CRC32C of the other columns: SQLite detects torn pages but not flipped
+bits.
+
+The journal is SQLite's rollback journal with synchronous=FULL, not the write-ahead log: SQLite silently
+truncates a damaged write-ahead log at the first bad frame, and topics would vanish. An append costs a few
+fsyncs (well under a millisecond on a disk with a write cache), and changes are rare. SQLite blocks, so
+everything runs on one worker thread.
 """
 
 from __future__ import annotations
@@ -25,19 +35,6 @@ from ottla.metadata.store import (
     SessionLost,
     VersionConflict,
 )
-
-# The file of the embedded store: `DIR/metadata.db`, a SQLite database.
-#
-#     entry(version, controller_epoch, is_snapshot, records, crc)    one row per append
-#     counter(name, value, crc)                                      controller_epoch, broker_epoch
-#
-# `records` are lines of JSON (records.py), so `sqlite3 metadata.db 'select records from entry'` shows the
-# whole history of a cluster. `crc` is the CRC32C of the other columns: SQLite finds torn pages but not
-# flipped bits.
-#
-# The journal is SQLite's rollback journal with synchronous=FULL, not the write-ahead log: a damaged write-
-# ahead log is cut off at the first bad frame without a word, and topics would vanish. An append costs a few
-# fsyncs (well under a millisecond on a disk with a write cache) and changes are rare.
 
 APPLICATION_ID = 0x4F74746C  # "Ottl": what `file metadata.db` shows
 SCHEMA_VERSION = 1
@@ -64,7 +61,7 @@ class MetadataFile:
         self._had_bytes = path.exists() and path.stat().st_size > 0
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
         try:
-            with _distrusting(path):
+            with _reporting_damage(path):
                 self._prepare()
         except BaseException:
             self._connection.close()
@@ -112,8 +109,8 @@ class MetadataFile:
         """Close the file."""
         self._connection.close()
 
-    def count_up(self, name: str) -> int:
-        """Add one to a counter and return it."""
+    def increment(self, name: str) -> int:
+        """Increment a counter and return it."""
         with _Transaction(self._connection):
             value = self._counter(name) + 1
             self._set_counter(name, value)
@@ -138,13 +135,13 @@ class MetadataFile:
             self._insert(version, controller_epoch, True, text)
 
     def read(self, after_version: int) -> list[MetadataEntry]:
-        """Return the entries after `after_version`, each checked against its CRC."""
+        """Return the entries after `after_version`, each verified against its CRC."""
         rows = self._connection.execute(
             "SELECT version, controller_epoch, is_snapshot, records, crc FROM entry"
             " WHERE version > ? ORDER BY version",
             (after_version,),
         )
-        with _distrusting(self._path):
+        with _reporting_damage(self._path):
             return [self._entry(*row) for row in rows]
 
     def _entry(self, version: int, epoch: int, is_snapshot: int, text: str, crc: int) -> MetadataEntry:
@@ -180,7 +177,7 @@ class MetadataFile:
 
 
 class _Transaction:
-    """All of the block, or none of it."""
+    """Commits the block, or rolls it back if it raises."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -209,8 +206,8 @@ def _crc(*columns: object) -> int:
 
 
 @contextmanager
-def _distrusting(path: Path) -> Iterator[None]:
-    """Take values of the wrong type or encoding for what they are: damage that SQLite did not notice."""
+def _reporting_damage(path: Path) -> Iterator[None]:
+    """Report values of the wrong type or encoding as damage that SQLite did not detect."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -224,7 +221,7 @@ def _damaged(path: Path, reason: str) -> MetadataError:
     )
 
 
-def explained(path: Path, error: Exception) -> MetadataError:
+def translate_error(path: Path, error: Exception) -> MetadataError:
     """Return what an error of SQLite or the disk means for the user."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF == sqlite3.SQLITE_BUSY:
@@ -261,7 +258,7 @@ class EmbeddedStore:
             raise
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the file."""
+        """Finish running operations and close the file."""
         self._end_session()
         worker, self._worker = self._worker, None
         database, self._database = self._database, None
@@ -272,8 +269,8 @@ class EmbeddedStore:
         worker.shutdown(wait=False)
 
     async def open_session(self, node_id: int, registration: BrokerRegistration = NO_REGISTRATION) -> Session:
-        """Take the lease; there is only this process to take it from."""
-        broker_epoch = await self._run(lambda: self._db.count_up("broker_epoch"))
+        """Open a session; no other process can have one."""
+        broker_epoch = await self._run(lambda: self._db.increment("broker_epoch"))
         self._end_session()
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session = Session(node_id, broker_epoch, lost)
@@ -281,7 +278,7 @@ class EmbeddedStore:
         return self._session
 
     async def update_registration(self, session: Session, registration: BrokerRegistration) -> None:
-        """Change what the broker says about itself."""
+        """Change the broker's registration."""
         if session is not self._session:
             raise SessionLost(f"the session of broker {session.node_id} is over")
         self._register(registration)
@@ -294,7 +291,9 @@ class EmbeddedStore:
         return [SessionInfo(session.node_id, session.broker_epoch, self._registration)]
 
     def watch_sessions(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call `watcher()` when the session begins or says something else; return what ends that."""
+        """Call `watcher()` when the session begins or its registration changes; return a function that stops
+        it.
+        """
         self._session_watchers.append(watcher)
         return lambda: self._session_watchers.remove(watcher)
 
@@ -309,16 +308,16 @@ class EmbeddedStore:
             session.lost.set_result(None)
 
     async def stand_for_election(self, session: Session) -> int:
-        """Win at once: there is nobody else."""
-        return await self._run(lambda: self._db.count_up("controller_epoch"))
+        """Win immediately: there is no other candidate."""
+        return await self._run(lambda: self._db.increment("controller_epoch"))
 
     async def resign(self, session: Session) -> None:
-        """There is nobody else to be elected; the next election raises the epoch."""
+        """Do nothing: there is no other candidate, and the next election raises the epoch."""
 
     async def append(
         self, records: Sequence[MetadataRecord], *, expected_version: int, controller_epoch: int
     ) -> int:
-        """Append one entry and return its version, once it is on the disk."""
+        """Append one entry and return its version, once it is on disk."""
         entry = MetadataEntry(expected_version + 1, controller_epoch, tuple(records))
         await self._run(lambda: self._db.append(entry))
         for watcher in tuple(self._watchers):
@@ -336,7 +335,7 @@ class EmbeddedStore:
         await self._run(lambda: self._db.compact(version, records, controller_epoch))
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
-        """Call `watcher(version)` after each append; return what ends that."""
+        """Call `watcher(version)` after each append; return a function that stops it."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
@@ -356,6 +355,6 @@ class EmbeddedStore:
             try:
                 return work()
             except (sqlite3.Error, OSError) as error:
-                raise explained(self._path, error) from error
+                raise translate_error(self._path, error) from error
 
         return run

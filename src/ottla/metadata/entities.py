@@ -1,4 +1,4 @@
-"""The brokers, topics and partitions of an image: immutable values."""
+"""The brokers, topics and partitions of an image, and a leader's ISR change: immutable values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from uuid import UUID
 from ottla.common.topic_names import is_internal
 from ottla.metadata.records import BrokerRegistered, Endpoint, PartitionChanged, PartitionCreated
 
-# What a leader asks of the controller: another set of in-sync replicas.
-
 
 class IsrChange(NamedTuple):
-    """The in-sync replicas that a leader proposes, decided on one state of its partition.
+    """The in-sync replicas that a leader proposes, based on one state of its partition.
 
-    Each comes with the epoch of its broker (-1: not known), so that one that restarted since is not let in.
+    Each comes with its broker's epoch (-1: unknown), so that a broker that restarted since is not admitted.
     """
 
     topic_id: UUID
@@ -29,7 +27,7 @@ class IsrChange(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """One broker. It is fenced when its session has ended: alive as far as nobody knows."""
+    """One broker. It is fenced while it has no session."""
 
     node_id: int
     epoch: int
@@ -38,29 +36,29 @@ class BrokerImage(NamedTuple):
     fenced: bool = False
     shutting_down: bool = False
     directory_id: str = ""
-    """The id of its log directory; "" if that is not known."""
+    """The id of its log directory; "" if it is unknown."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Return where clients of `listener` reach this broker."""
+        """Return the address of this broker for clients of `listener`."""
         return next((each for each in self.endpoints if each.listener == listener), None)
 
     @property
     def can_lead(self) -> bool:
-        """Return whether partitions may be given to this broker: it lives, and means to stay."""
+        """Return whether this broker may lead partitions: it is alive and not shutting down."""
         return not (self.fenced or self.shutting_down)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who holds one partition and who leads it; a leader of -1 means none.
+    """The replicas of one partition and its leader; a leader of -1 means none.
 
     `elr` are the eligible leader replicas (KIP-966): out of sync, but with every committed record, because
     nothing is committed while fewer than min.insync.replicas are in sync. `last_known_elr` are those of them
-    whose disk failed (decision 0064) and, while nobody leads, after them the last leader there was, also if
-    it is one of them: when `isr` and `elr` are both empty, the first of it may lead. While replicas move,
-    `replicas` holds the new ones (`adding`) and the old ones (`removing`) together. `lost_directories` are
-    the replicas, each with the id of its former log directory, that came back with another directory and have
-    not been in sync since: they are empty, or old (decision 0078).
+    whose disk failed (decision 0064), followed, while there is no leader, by the last leader, even if it is
+    one of them: when `isr` and `elr` are both empty, the first of it may lead. During a reassignment
+    `replicas` contains the new replicas (`adding`) and the old ones (`removing`). `lost_directories` are
+    replicas, with the ids of their former log directories, that restarted with another directory and have not
+    been in sync since: they are empty, or outdated (decision 0078).
     """
 
     index: int
@@ -76,7 +74,7 @@ class PartitionImage:
     lost_directories: tuple[tuple[int, str], ...] = ()
 
     def offline(self, reachable: Container[int]) -> tuple[int, ...]:
-        """Return the replicas that are not there."""
+        """Return the replicas that are not reachable."""
         return tuple(each for each in self.replicas if each not in reachable)
 
     @property
@@ -86,7 +84,7 @@ class PartitionImage:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Return the replicas that the partition has when its reassignment is done."""
+        """Return the replicas that the partition has after its reassignment."""
         if not self.removing:
             return self.replicas
         return tuple(each for each in self.replicas if each not in self.removing)
@@ -102,32 +100,32 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        """Return whether the brokers keep their own state in this topic."""
+        """Return whether the brokers store their own state in this topic."""
         return is_internal(self.name)
 
     @property
     def replication_factor(self) -> int:
-        """Return the number of replicas of the first partition, once none of them is being moved."""
+        """Return the number of replicas of the first partition, after a reassignment."""
         return len(self.partitions[0].target) if self.partitions else 0
 
 
 def broker_of(record: BrokerRegistered) -> BrokerImage:
-    """Return the broker that the record makes."""
+    """Return the broker that the record creates."""
     return BrokerImage(*_BROKER_FIELDS(record))
 
 
 def partition_created(topic_id: UUID, partition: PartitionImage) -> PartitionCreated:
-    """Return the record that makes `partition` where there was none."""
+    """Return the record that creates `partition`."""
     return PartitionCreated(topic_id, *_fields(partition))
 
 
 def partition_changed(topic_id: UUID, partition: PartitionImage) -> PartitionChanged:
-    """Return the record that makes a partition what `partition` says."""
+    """Return the record that sets a partition to `partition`."""
     return PartitionChanged(topic_id, *_fields(partition))
 
 
 def partition_of(record: PartitionCreated | PartitionChanged) -> PartitionImage:
-    """Return the partition that the record makes."""
+    """Return the partition that the record creates."""
     return PartitionImage(*_RECORD_FIELDS(record))
 
 

@@ -1,11 +1,9 @@
 """The cluster as one broker sees it: an immutable value, folded from the metadata log.
 
-`apply` makes a new image and shares everything that did not change, so that an image is cheap to
-make (one copy of the dictionaries that were touched, whatever the number of records) and so that
-`diff_images` can find by identity which topics differ.
-
-`records()` is the inverse of `apply`: folding them into `EMPTY` gives an equal image. A store uses
-that to replace the start of its log by a snapshot.
+`apply` makes a new image that shares everything unchanged, so that an image is cheap to make (one copy of the
+dictionaries that changed, regardless of the number of records) and `diff_images` can find by identity which
+topics differ. `records()` is the inverse of `apply`: folding them into `EMPTY` gives an equal image. A store
+uses it to replace the start of its log by a snapshot.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from ottla.metadata.records import (
     TopicDeleted,
 )
 
-NOTHING: Mapping[str, str] = {}
+NO_CONFIGS: Mapping[str, str] = {}
 ConfigKey = tuple[int, str]
 
 __all__ = [
@@ -87,22 +85,24 @@ class ClusterImage:
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
         """Return the configs set on the topic itself."""
-        return self.configs.get((ConfigResource.TOPIC, name), NOTHING)
+        return self.configs.get((ConfigResource.TOPIC, name), NO_CONFIGS)
 
     def group_overrides(self, group_id: str) -> Mapping[str, str]:
         """Return the configs set on a group."""
-        return self.configs.get((ConfigResource.GROUP, group_id), NOTHING)
+        return self.configs.get((ConfigResource.GROUP, group_id), NO_CONFIGS)
 
     def client_metrics_overrides(self, name: str) -> Mapping[str, str]:
         """Return the configs of a subscription to client metrics."""
-        return self.configs.get((ConfigResource.CLIENT_METRICS, name), NOTHING)
+        return self.configs.get((ConfigResource.CLIENT_METRICS, name), NO_CONFIGS)
 
     def broker_overrides(self, node_id: int | str = "") -> Mapping[str, str]:
-        """Return the configs set dynamically on one broker, or with "" on all of them."""
-        return self.configs.get((ConfigResource.BROKER, str(node_id)), NOTHING)
+        """Return the dynamic configs of one broker, or with "" of all of them."""
+        return self.configs.get((ConfigResource.BROKER, str(node_id)), NO_CONFIGS)
 
     def apply(self, records: Iterable[MetadataRecord], version: int | None = None) -> ClusterImage:
-        """Return the image after `records`, which are the entry `version` of the log (the next one)."""
+        """Return the image after `records`, which are the entry `version` of the log (default: the next
+        one).
+        """
         draft = _Draft(self)
         for record in records:
             draft.replay(record)
@@ -118,7 +118,7 @@ class ClusterImage:
         )
 
     def records(self) -> Iterator[MetadataRecord]:
-        """Yield records that make this image out of `EMPTY`."""
+        """Yield records that create this image from `EMPTY`."""
         if self.cluster_id:
             yield ClusterCreated(self.cluster_id)
         if self.controller_epoch:
@@ -141,7 +141,7 @@ EMPTY = ClusterImage()
 
 @dataclass(frozen=True, slots=True)
 class ImageChanges:
-    """What differs between two images.
+    """The differences between two images.
 
     `changed` are the topics that gained partitions, or whose partitions have another leader, epoch, ISR or
     replicas.
@@ -154,7 +154,7 @@ class ImageChanges:
 
 
 def diff_images(old: ClusterImage, new: ClusterImage) -> ImageChanges:
-    """Compare two images; a topic deleted and recreated in between is in both lists."""
+    """Compare two images; a topic that was deleted and recreated is in both lists."""
     created: list[TopicImage] = []
     deleted: list[TopicImage] = []
     changed: list[TopicImage] = []
@@ -179,7 +179,7 @@ def diff_images(old: ClusterImage, new: ClusterImage) -> ImageChanges:
 
 
 class _Draft:
-    """An image under change: copies a dictionary when it is first touched, and never before."""
+    """An image being changed: copies a dictionary when it is first modified."""
 
     def __init__(self, base: ClusterImage) -> None:
         self._base = base
@@ -194,7 +194,7 @@ class _Draft:
         self._next_producer_id = base.next_producer_id
 
     def replay(self, record: MetadataRecord) -> None:
-        """Take in one record."""
+        """Apply one record."""
         match record:
             case PartitionCreated(topic_id, index):
                 self._add_partition(topic_id, index, partition_of(record))
@@ -304,7 +304,7 @@ class _Draft:
 
     def _set_config(self, resource: ConfigKey, key: str, value: str | None) -> None:
         configs = self._configs_draft()
-        values = dict(configs.get(resource, NOTHING))
+        values = dict(configs.get(resource, NO_CONFIGS))
         if value is None:
             values.pop(key, None)
         else:

@@ -1,7 +1,17 @@
-"""A metadata store that lives in memory: for simulations and tests.
+"""A metadata store in memory, for simulations and tests, with injectable faults.
 
-`MemoryStore()` stands alone. The stores of several brokers share a `MemoryServer` (memory_server.py), which
-also makes the faults.
+`MemoryStore()` is independent. The stores of several brokers share a `MemoryServer`:
+
+    server = MemoryServer(session_timeout_s=2.0)
+    stores = [MemoryStore(server, node_id) for node_id in (1, 2, 3)]
+
+    server.cut(1)                    # broker 1 cannot reach the store; its session ends in 2 s
+    server.heal(1)                   # it can again, and learns whether its session has ended
+    server.expire_node(2)            # the session ends now, as if it had timed out
+    server.lose_responses(3)         # appends of broker 3 succeed, but it gets no response
+    server.latency = lambda: ...     # seconds, called for every call and every notification
+
+A broker that crashes is cut: its session outlives it by the timeout.
 """
 
 from __future__ import annotations
@@ -25,30 +35,17 @@ from ottla.metadata.store import (
     VersionConflict,
 )
 
-# What the `MemoryStore`s of a simulated cluster have in common, and the faults that can be made in it.
-#
-#     server = MemoryServer(session_timeout_s=2.0)
-#     stores = [MemoryStore(server, node_id) for node_id in (1, 2, 3)]
-#
-#     server.cut(1)                    # broker 1 no longer reaches the store; its session ends in 2 s
-#     server.heal(1)                   # it does again, and learns whether its session is over
-#     server.expire_node(2)            # the session ends now, as if it had timed out
-#     server.lose_responses(3)           # appends of broker 3 happen, but it is not told
-#     server.latency = lambda: ...     # seconds, asked for every call and every notice of a watcher
-#
-# A broker that crashes is cut: its session outlives it by the timeout.
-
 SESSION_TIMEOUT_S = 6.0
 
 
 def no_latency() -> float:
-    """Answer at once, without giving up the loop."""
+    """Return no latency, so that calls complete without yielding to the loop."""
     return 0.0
 
 
 @dataclass(slots=True)
 class _Live:
-    """A session that has not ended, and what its broker says about itself."""
+    """A live session and its broker's registration."""
 
     session: Session
     registration: BrokerRegistration
@@ -56,12 +53,12 @@ class _Live:
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """Someone to be told; `node_id` is whose connection the notice takes."""
+    """A callback; `node_id` is the broker whose connection delivers the notification."""
 
     node_id: int | None
     notify: Callable[[], None]
     context: Context = field(default_factory=copy_context)
-    """In which it is told: that of the broker that watches, not of the one that made the change."""
+    """The context of the broker that watches, not of the one that made the change."""
 
 
 class MemoryServer:
@@ -79,7 +76,7 @@ class MemoryServer:
         self._broker_epoch = 0
         self._cut: dict[int, asyncio.Event] = {}
         self._expiries: dict[int, asyncio.TimerHandle] = {}
-        self._untold: dict[int, list[Session]] = {}
+        self._unnotified: dict[int, list[Session]] = {}
         self._responses_lost: set[int] = set()
         self._log_watchers: list[Watcher] = []
         self._session_watchers: list[Watcher] = []
@@ -87,7 +84,7 @@ class MemoryServer:
     # Faults
 
     def cut(self, node_id: int) -> None:
-        """Let nothing through between a broker and the store; its session ends after the timeout."""
+        """Disconnect a broker from the store; its session ends after the timeout."""
         if node_id in self._cut:
             return
         self._cut[node_id] = asyncio.Event()
@@ -95,17 +92,19 @@ class MemoryServer:
         self._expiries[node_id] = loop.call_later(self.session_timeout_s, self.expire_node, node_id)
 
     def heal(self, node_id: int) -> None:
-        """Undo `cut`: calls that wait go on, a session that ended meanwhile is lost, watchers are told."""
+        """Undo `cut`: waiting calls continue, an expired session is reported as lost, watchers are
+        notified.
+        """
         healed = self._cut.pop(node_id, None)
         if healed is None:
             return
         self._expiries.pop(node_id).cancel()
-        for session in self._untold.pop(node_id, ()):
+        for session in self._unnotified.pop(node_id, ()):
             _lose(session)
         healed.set()
         for watcher in (*self._log_watchers, *self._session_watchers):
             if watcher.node_id == node_id:
-                self._tell(watcher)
+                self._notify_later(watcher)
 
     def expire_node(self, node_id: int) -> None:
         """End the session of a broker, if it has one."""
@@ -113,13 +112,15 @@ class MemoryServer:
             self.expire(live.session)
 
     def expire(self, session: Session) -> None:
-        """End a session. Its broker is no longer the controller; it is told as soon as it can be reached."""
+        """End a session. Its broker is no longer the controller; it learns that as soon as it is
+        connected.
+        """
         node_id = session.node_id
         if (live := self._live.get(node_id)) is not None and live.session is session:
             del self._live[node_id]
             self._notify(self._session_watchers)
         if node_id in self._cut:
-            self._untold.setdefault(node_id, []).append(session)
+            self._unnotified.setdefault(node_id, []).append(session)
         else:
             _lose(session)
         if self.controller is session:
@@ -132,15 +133,15 @@ class MemoryServer:
         return None if live is None else live.session
 
     def lose_responses(self, node_id: int, lost: bool = True) -> None:
-        """Carry out the broker's appends without telling it (or no longer do that)."""
+        """Apply the broker's appends without a response (or stop doing that)."""
         (self._responses_lost.add if lost else self._responses_lost.discard)(node_id)
 
     def loses_responses(self, node_id: int | None) -> bool:
-        """Return whether the broker is not told of its appends."""
+        """Return whether the broker gets no responses to its appends."""
         return node_id in self._responses_lost
 
     def cut_until(self, node_id: int | None) -> asyncio.Event | None:
-        """Return what is set when the broker's connection is healed; None if it is not cut."""
+        """Return the event that is set when the broker is reconnected; None if it is connected."""
         return None if node_id is None else self._cut.get(node_id)
 
     # Sessions and the election
@@ -148,7 +149,7 @@ class MemoryServer:
     def open_session(
         self, node_id: int, registration: BrokerRegistration, *, is_first_session: bool
     ) -> Session:
-        """Take a lease."""
+        """Open a session."""
         if (older := self._live.get(node_id)) is not None:
             if not may_take_over(registration, older.registration, is_first_session=is_first_session):
                 raise NodeIdInUse(f"another broker with node.id {node_id} is alive")
@@ -161,7 +162,7 @@ class MemoryServer:
         return session
 
     def update_registration(self, session: Session, registration: BrokerRegistration) -> bool:
-        """Change what a broker says about itself; return whether its session is alive."""
+        """Change a broker's registration; return whether its session is alive."""
         live = self._live.get(session.node_id)
         if live is None or live.session is not session:
             return False
@@ -177,7 +178,7 @@ class MemoryServer:
         ]
 
     def is_alive(self, session: Session) -> bool:
-        """Return whether a session has not ended, whatever its owner knows."""
+        """Return whether a session is alive, regardless of what its owner knows."""
         live = self._live.get(session.node_id)
         return live is not None and live.session is session
 
@@ -189,7 +190,7 @@ class MemoryServer:
         return elected
 
     def resign(self, session: Session) -> None:
-        """End the controller's time in office."""
+        """End the controller's term."""
         if self.controller is session:
             self.controller = None
             self._elect()
@@ -230,25 +231,25 @@ class MemoryServer:
     # Watchers
 
     def watch_log(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher` of appends; return what ends that."""
+        """Notify `watcher` of appends; return a function that stops it."""
         return _added(self._log_watchers, watcher)
 
     def watch_sessions(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher` when sessions begin, end or say something else; return what ends that."""
+        """Notify `watcher` when sessions or registrations change; return a function that stops it."""
         return _added(self._session_watchers, watcher)
 
     def _notify(self, watchers: list[Watcher]) -> None:
         for watcher in tuple(watchers):
-            self._tell(watcher)
+            self._notify_later(watcher)
 
-    def _tell(self, watcher: Watcher) -> None:
+    def _notify_later(self, watcher: Watcher) -> None:
         delay_s = self.latency()
         if delay_s > 0:
-            asyncio.get_running_loop().call_later(delay_s, self._tell_now, watcher, context=watcher.context)
+            asyncio.get_running_loop().call_later(delay_s, self._notify_now, watcher, context=watcher.context)
         else:
-            self._tell_now(watcher)
+            self._notify_now(watcher)
 
-    def _tell_now(self, watcher: Watcher) -> None:
+    def _notify_now(self, watcher: Watcher) -> None:
         is_wanted = watcher in self._log_watchers or watcher in self._session_watchers
         if is_wanted and watcher.node_id not in self._cut:
             watcher.notify()
@@ -279,10 +280,10 @@ class MemoryStore:
         self._watches: list[Callable[[], None]] = []
 
     async def open(self) -> None:
-        """There is nothing to open."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """End every session of this store; the server hears of it only if it can be reached."""
+        """End every session of this store; the server notices only if it is reachable."""
         for stop in self._watches:
             stop()
         self._watches.clear()
@@ -293,35 +294,35 @@ class MemoryStore:
                 session.lost.set_result(None)
 
     def expire(self, session: Session) -> None:
-        """End a session, as a lost lease would."""
+        """End a session, as if it had timed out."""
         self.server.expire(session)
 
     async def open_session(self, node_id: int, registration: BrokerRegistration = NO_REGISTRATION) -> Session:
-        """Take a lease for a broker; an older one of the same broker is lost."""
-        await self._reach()
+        """Open a session for a broker; an older one of the same broker is lost."""
+        await self._wait_for_store()
         is_first = all(each.node_id != node_id for each in self._opened)
         session = self.server.open_session(node_id, registration, is_first_session=is_first)
         self._opened = [*(each for each in self._opened if each.node_id != node_id), session]
         return session
 
     async def update_registration(self, session: Session, registration: BrokerRegistration) -> None:
-        """Change what the broker says about itself."""
-        await self._reach()
+        """Change the broker's registration."""
+        await self._wait_for_store()
         if not self.server.update_registration(session, registration):
             raise SessionLost(f"the session of broker {session.node_id} is over")
 
     async def sessions(self) -> list[SessionInfo]:
         """Return the live sessions, by node id."""
-        await self._reach()
+        await self._wait_for_store()
         return self.server.sessions()
 
     def watch_sessions(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call `watcher()` when the sessions change; return what ends that."""
+        """Call `watcher()` when the sessions change; return a function that stops it."""
         return self._watching(self.server.watch_sessions(Watcher(self.node_id, watcher)))
 
     async def stand_for_election(self, session: Session) -> int:
         """Wait until the session's broker is the controller; return its controller epoch."""
-        await self._reach()
+        await self._wait_for_store()
         if not self.server.is_alive(session):
             raise SessionLost(f"the session of broker {session.node_id} is over")
         elected = self.server.add_candidate(session)
@@ -330,7 +331,7 @@ class MemoryStore:
             await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
             if session.lost.done():
                 raise SessionLost(f"the session of broker {session.node_id} ended before it was elected")
-            await self._reach()
+            await self._wait_for_store()
             return elected.result()
         except BaseException:
             elected.cancel()
@@ -339,15 +340,15 @@ class MemoryStore:
             raise
 
     async def resign(self, session: Session) -> None:
-        """Be the controller no longer."""
-        await self._reach()
+        """Stop being the controller."""
+        await self._wait_for_store()
         self.server.resign(session)
 
     async def append(
         self, records: Sequence[MetadataRecord], *, expected_version: int, controller_epoch: int
     ) -> int:
         """Append one entry and return its version."""
-        await self._reach()
+        await self._wait_for_store()
         version = self.server.append(records, expected_version, controller_epoch)
         if self.server.loses_responses(self.node_id):
             raise StoreUnavailable("the answer of the store was lost")
@@ -355,18 +356,18 @@ class MemoryStore:
 
     async def read(self, after_version: int) -> list[MetadataEntry]:
         """Return the entries after `after_version`, oldest first; the first may be a snapshot."""
-        await self._reach()
+        await self._wait_for_store()
         return [entry for entry in self.server.entries if entry.version > after_version]
 
     async def compact(
         self, version: int, records: Iterable[MetadataRecord], *, controller_epoch: int
     ) -> None:
         """Replace the entries up to `version` by a snapshot."""
-        await self._reach()
+        await self._wait_for_store()
         self.server.compact(version, records, controller_epoch)
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
-        """Call `watcher(version)` after each append; return what ends that."""
+        """Call `watcher(version)` after each append; return a function that stops it."""
         notice = Watcher(self.node_id, lambda: watcher(self.server.version))
         return self._watching(self.server.watch_log(notice))
 
@@ -374,8 +375,8 @@ class MemoryStore:
         self._watches.append(stop)
         return stop
 
-    async def _reach(self) -> None:
-        """Take as long as the network does; raise StoreUnavailable if it stays cut for a session's length."""
+    async def _wait_for_store(self) -> None:
+        """Wait for the network's latency; raise StoreUnavailable if it is cut for a session timeout."""
         if (delay_s := self.server.latency()) > 0:
             await asyncio.sleep(delay_s)
         while (healed := self.server.cut_until(self.node_id)) is not None:

@@ -1,14 +1,13 @@
-"""The records of the metadata log, and how they are written down.
+"""The records of the metadata log, and their JSON format.
 
-One record is one line of JSON: its type, the version of that type, then its fields in the order of
-their declaration, without those that have their default. Ids are written as Kafka writes them (22
-characters of base64).
+One record is one line of JSON: its type, the version of that type, then its fields in the order of their
+declaration, without those that have their default. Ids are written as in Kafka (22 characters of base64).
 
     {"type":"TopicCreated","v":1,"name":"orders","topic_id":"2b1xZ0pTQbGk4m0aG3r9Xw"}
 
-A field may be added to a type at any time if it has a default. A change that older code must not
-misread raises the version instead; a reader refuses types and versions that it does not know,
-because skipping one would silently give it another cluster than everybody else's.
+A field with a default may be added to a type at any time. A change that older code must not misread raises
+the version instead; a reader rejects unknown types and versions, because skipping one would silently give it
+another cluster state than the other brokers have.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from ottla.common.ids import parse_uuid, uuid_text
 
 
 class MetadataError(Exception):
-    """The metadata cannot be read, or contradicts itself; the message says where and what to do."""
+    """The metadata cannot be read, or is inconsistent; the message says where and what to do."""
 
 
 class ConfigResource(IntEnum):
-    """The kinds of things that have configs, with the numbers of the protocol."""
+    """The types of resources that have configs, with the numbers of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -38,7 +37,7 @@ class ConfigResource(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach a broker on one of its listeners."""
+    """The address of a broker on one of its listeners."""
 
     listener: str
     host: str
@@ -55,7 +54,7 @@ class ClusterCreated:
 
 @dataclass(frozen=True, slots=True)
 class ControllerElected:
-    """A broker runs the cluster from here on."""
+    """A broker became the controller."""
 
     node_id: int
     controller_epoch: int
@@ -63,7 +62,7 @@ class ControllerElected:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker joined, or came back with another epoch or other addresses."""
+    """A broker joined, or restarted with another epoch or other addresses."""
 
     node_id: int
     broker_epoch: int
@@ -86,7 +85,7 @@ class BrokerChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUnregistered:
-    """A broker has left the cluster for good."""
+    """A broker was removed from the cluster."""
 
     node_id: int
 
@@ -101,7 +100,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone, with its partitions and configs."""
+    """A topic was deleted, with its partitions and configs."""
 
     topic_id: UUID
 
@@ -126,7 +125,7 @@ class PartitionCreated:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanged:
-    """The whole new state of a partition that exists."""
+    """The complete new state of an existing partition."""
 
     topic_id: UUID
     partition: int
@@ -144,9 +143,9 @@ class PartitionChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """A config was set, or (value None) went back to its default.
+    """A config was set, or (value None) reset to its default.
 
-    The broker of the name "" stands for all brokers.
+    The broker name "" stands for all brokers.
     """
 
     resource_type: int
@@ -157,7 +156,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """Every producer id below this one has been given to some broker."""
+    """Every producer id below this one has been allocated to some broker."""
 
     next_producer_id: int
 

@@ -1,13 +1,13 @@
-"""What a broker says about itself for as long as its session lives.
+"""What a broker publishes about itself while its session is alive.
 
-It is written as JSON (the payload of the broker's ephemeral node in ZooKeeper):
+It is stored as JSON (in ZooKeeper: the data of the broker's ephemeral node):
 
     {"v":1,"endpoints":[["PLAINTEXT","10.0.0.1",9092,"PLAINTEXT"]],"rack":"eu-1a","incarnation_id":"...",
      "directory_id":"...","after_unclean_stop":false,"may_have_lost_records":true,"seems_whole":false,
      "wants_shutdown":false}
 
-A field may be added if it has a default; a reader passes over fields that it does not know, so that
-brokers of two versions can form one cluster while they are upgraded.
+A field with a default may be added; a reader ignores unknown fields, so that brokers of two versions can form
+one cluster during an upgrade.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from ottla.metadata.records import Endpoint, MetadataError
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker says about itself."""
+    """What a broker publishes about itself."""
 
     endpoints: tuple[Endpoint, ...] = ()
-    """Where it is reached; none while it is still starting and wants no part in the cluster yet."""
+    """Its addresses; empty while it is starting and not part of the cluster yet."""
     rack: str | None = None
     incarnation_id: str = ""
     """New with every start of the process."""
     directory_id: str = ""
-    """The id of its data directory, which only one process at a time can hold."""
+    """The id of its data directory, which only one process at a time can lock."""
     after_unclean_stop: bool = True
-    """Whether it no longer knows how far it had committed, because the process was killed."""
+    """Whether it does not know its last high watermarks, because the process was killed."""
     may_have_lost_records: bool = True
-    """Whether, with that, its logs may have lost what was not flushed: the machine lost power, too."""
+    """Whether, in addition, its logs may have lost unflushed records, because the machine lost power."""
     seems_whole: bool = False
-    """Whether, for all that, they seem to be whole: only the disk failed, and the machine has run on."""
+    """Whether they nevertheless seem complete: only the disk failed, and the machine kept running."""
     wants_shutdown: bool = False
-    """Whether it asks for its leaderships to be moved, because it is about to stop, or its disk is full."""
+    """Whether it requests that its leaderships are moved, because it is stopping or its disk is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A live session, as everyone sees it."""
+    """A live session, as all brokers see it."""
 
     node_id: int
     broker_epoch: int
@@ -73,10 +73,9 @@ def may_take_over(
 ) -> bool:
     """Return whether a broker may end the live session of another process with its node id.
 
-    A process that has just started on the holder's own directory holds the lock of that directory, so
-    the holder is dead and only its session lives on. A process that had a session before must not:
-    it may be the holder's living twin, on a copy of the directory, and the two would throw each other out
-    for ever.
+    A process that has just started on the holder's own directory has locked that directory, so the holder is
+    dead and only its session is left. A process that had a session before must not: the holder may run on a
+    copy of the directory, and the two would end each other's sessions forever.
     """
     if newcomer.incarnation_id == holder.incarnation_id:
         return True

@@ -1,4 +1,8 @@
-"""The newest image, and who wants to know when it changes."""
+"""The newest image and its subscribers, and the task that keeps it in step with the metadata log.
+
+The store notifies the follower of appends; it reads the new entries, folds them and publishes the image. The
+controller's own appends are published here too, so that everything in this broker sees the images in order.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +26,17 @@ class ClusterState:
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber(old, new)` after every change; return what ends that.
+        """Call `subscriber(old, new)` after every change; return a function that stops it.
 
-        A subscriber may return an awaitable (to open a thousand logs without holding up the loop,
-        say). Whoever asked for the change is answered, and the next change begins, only when it is
-        done; `image` is the new one from the start.
+        A subscriber may return an awaitable (for example to open a thousand logs without blocking the loop).
+        The request that caused the change is answered, and the next change begins, only when it is done;
+        `image` is the new one from the start.
         """
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 
     async def publish(self, new: ClusterImage) -> None:
-        """Make `new` the newest image and tell every subscriber, in the order they came."""
+        """Make `new` the newest image and notify the subscribers, in the order of their subscription."""
         old, self.image = self.image, new
         for subscriber in tuple(self._subscribers):
             # The change is committed: one subscriber's failure must not hide it from the others.
@@ -41,33 +45,29 @@ class ClusterState:
                 if done is not None:
                     await done
             except Exception:
-                logger.exception("a subscriber failed to follow the metadata to version %d", new.version)
+                logger.exception("a subscriber failed to apply metadata version %d", new.version)
 
-    async def wait_until(self, is_so: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """Wait for an image of which this holds, and until the subscribers have followed it; return it."""
-        if is_so(self.image):
+    async def wait_until(self, predicate: Callable[[ClusterImage], bool]) -> ClusterImage:
+        """Wait for an image that fulfils `predicate`, and until the subscribers have processed it; return
+        it.
+        """
+        if predicate(self.image):
             return self.image
         seen: asyncio.Future[ClusterImage] = asyncio.get_running_loop().create_future()
 
-        def look(_: ClusterImage, new: ClusterImage) -> None:
-            if not seen.done() and is_so(new):
+        def check(_: ClusterImage, new: ClusterImage) -> None:
+            if not seen.done() and predicate(new):
                 seen.set_result(new)
 
-        unsubscribe = self.subscribe(look)
+        unsubscribe = self.subscribe(check)
         try:
             return await seen
         finally:
             unsubscribe()
 
 
-# Keeps this broker's image in step with the metadata log.
-#
-# The store says when the log has grown; the follower reads what is new, folds it and publishes the image.
-# The controller's own appends come here too, so that everyone in this broker sees one image after the
-# other.
-
 RETRY_S = 0.5
-"""How long to wait before the store is asked again after it failed."""
+"""How long to wait after the store failed."""
 
 
 class MetadataFollower:
@@ -76,47 +76,49 @@ class MetadataFollower:
     def __init__(self, store: MetadataStore, state: ClusterState) -> None:
         self._store = store
         self._state = state
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._newest = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] | None = None
         self.records_read = 0
-        """Records that were read since the last snapshot."""
+        """Records read since the last snapshot."""
 
     def start(self) -> None:
-        """Follow the log from here on."""
-        self._unwatch = self._store.watch(self._grown)
+        """Start to follow the log."""
+        self._unwatch = self._store.watch(self._on_append)
         self._wake.set()
         self._task = asyncio.create_task(self._follow(), name="follow the metadata")
 
     async def stop(self) -> None:
-        """Follow no longer; what is being published is published to the end."""
+        """Stop following; a running publication is completed."""
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
         task, self._task = self._task, None
         if task is not None:
-            async with self._turn:
+            async with self._lock:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     async def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Show `subscriber` the image as it is (a change from nothing), then every change; none is missed."""
-        async with self._turn:
+        """Call `subscriber` with the current image (as a change from nothing), then with every change; none
+        is missed.
+        """
+        async with self._lock:
             shown = subscriber(EMPTY, self._state.image)
             if shown is not None:
                 await shown
             return self._state.subscribe(subscriber)
 
     async def republish(self) -> None:
-        """Show every subscriber the image once more: what it means for this broker has changed."""
-        async with self._turn:
+        """Publish the image again to every subscriber, because its meaning for this broker has changed."""
+        async with self._lock:
             await self._state.publish(self._state.image)
 
     async def catch_up(self) -> None:
-        """Read what the log has beyond our image, now."""
-        async with self._turn:
+        """Read the entries after the current image now."""
+        async with self._lock:
             image = self._state.image
             entries = await self._store.read(image.version)
             newest = fold(image, entries)
@@ -126,7 +128,7 @@ class MetadataFollower:
 
     async def publish_appended(self, records: Sequence[MetadataRecord], version: int) -> None:
         """Publish an entry that this broker has just appended, without reading it again."""
-        async with self._turn:
+        async with self._lock:
             image = self._state.image
             if version == image.version + 1:
                 self.records_read += len(records)
@@ -135,7 +137,7 @@ class MetadataFollower:
         if version > image.version:
             await self.catch_up()
 
-    def _grown(self, version: int) -> None:
+    def _on_append(self, version: int) -> None:
         self._newest = max(self._newest, version)
         self._wake.set()
 
@@ -145,11 +147,11 @@ class MetadataFollower:
             self._wake.clear()
             try:
                 # What this broker appended itself is being taken already: wait for that, do not read it.
-                async with self._turn:
+                async with self._lock:
                     is_behind = self._state.image.version < self._newest or not self._newest
                 if is_behind:
                     await self.catch_up()
             except MetadataError as error:
-                logger.warning("the metadata cannot be read, trying again: %s", error)
+                logger.warning("cannot read the metadata, retrying: %s", error)
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()

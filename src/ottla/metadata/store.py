@@ -1,17 +1,16 @@
-"""Where the metadata log is kept: what the controller needs of a store, and nothing more.
+"""The interface of a metadata store: what the controller needs, and nothing more.
 
-The log is a sequence of entries; one append makes one entry, whole or not at all. `version` counts
-entries, from 1. A store may replace the entries up to some version by one snapshot entry of that
-version, whose records make the same image from nothing; a reader that is further behind than that
-starts again from `EMPTY`.
+The log is a sequence of entries; one append makes one entry, completely or not at all. `version` counts
+entries, from 1. A store may replace the entries up to some version by one snapshot entry of that version,
+whose records create the same image; a reader that is further behind starts again from `EMPTY`.
 
-Two things protect the log against a controller that does not know it has been replaced: an append
-names the version it was decided on (compare-and-set), and the epoch that the controller was elected
-with (a newer election makes the store refuse older epochs, however long their owner slept).
+Two checks protect the log against a controller that does not know that it has been replaced: an append names
+the version that it is based on (compare-and-set), and the epoch that the controller was elected with (after a
+newer election the store rejects older epochs, however long their owner was paused).
 
-A session is a broker's lease. Everyone sees the live sessions with what their brokers say about
-themselves. A broker that cannot reach the store keeps its session until the store, reached again, says
-that it is over: `lost` is never a guess, and never certain to come in time. Fence by epoch.
+A session is a broker's lease. All brokers see the live sessions with their registrations. A broker that
+cannot reach the store keeps its session until the store, when it is reachable again, reports that it has
+ended: `lost` is never a guess, and may come too late. Fence by epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NO_REGISTRATION = BrokerRegistration()
 
 
 class VersionConflict(MetadataError):
-    """The log has moved on since the change was decided: read, decide again."""
+    """The log has changed since the decision was made: read, and decide again."""
 
 
 class ControllerFenced(MetadataError):
@@ -37,12 +36,14 @@ class ControllerFenced(MetadataError):
 
 
 class SessionLost(MetadataError):
-    """The session is over: open another one."""
+    """The session has ended: open another one."""
 
 
 class StoreUnavailable(MetadataError):
-    """The store does not answer. What was asked of it may have happened, or may happen yet: read before
-    deciding anything again."""
+    """The store does not respond.
+
+    The operation may have been applied, or may be applied later: read before deciding anything again.
+    """
 
 
 class NodeIdInUse(MetadataError):
@@ -51,7 +52,7 @@ class NodeIdInUse(MetadataError):
 
 @dataclass(frozen=True, slots=True)
 class MetadataEntry:
-    """What one append wrote."""
+    """The records of one append."""
 
     version: int
     controller_epoch: int
@@ -72,26 +73,26 @@ class Session:
 
 
 class MetadataStore(Protocol):
-    """One broker's connection to where the metadata log is kept. Any call may raise StoreUnavailable."""
+    """One broker's connection to the metadata log. Any call may raise StoreUnavailable."""
 
     async def open(self) -> None:
-        """Make the store ready; raise MetadataError if what it holds cannot be trusted."""
+        """Open the store; raise MetadataError if its contents cannot be trusted."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything, sessions included: they end at once, for all to see."""
+        """Close the store and end its sessions immediately."""
         ...
 
     async def open_session(self, node_id: int, registration: BrokerRegistration = NO_REGISTRATION) -> Session:
-        """Take a lease for a broker; an older one of this store is lost.
+        """Open a session for a broker; an older one of this store is lost.
 
-        The session of a process that died is taken over (see `may_take_over`); while another broker with
-        this node id lives, raise NodeIdInUse.
+        The session of a dead process is taken over (see `may_take_over`); while another broker with this node
+        id is alive, raise NodeIdInUse.
         """
         ...
 
     async def update_registration(self, session: Session, registration: BrokerRegistration) -> None:
-        """Change what the broker says about itself; raise SessionLost if the session is over."""
+        """Change the broker's registration; raise SessionLost if the session has ended."""
         ...
 
     async def sessions(self) -> list[SessionInfo]:
@@ -99,18 +100,19 @@ class MetadataStore(Protocol):
         ...
 
     def watch_sessions(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call `watcher()` on the loop when `sessions` may have changed; return what ends that."""
+        """Call `watcher()` on the loop when `sessions` may have changed; return a function that stops it."""
         ...
 
     async def stand_for_election(self, session: Session) -> int:
         """Wait until the session's broker is the controller; return its controller epoch.
 
-        Raise SessionLost if the session ends first. To stand down, cancel; to step down, `resign`.
+        Raise SessionLost if the session ends first. Cancel to withdraw the candidacy; call `resign` to end
+        the term.
         """
         ...
 
     async def resign(self, session: Session) -> None:
-        """Be the controller no longer, and let another candidate be elected; the session lives on."""
+        """Stop being the controller, so that another candidate can be elected; the session stays alive."""
         ...
 
     async def append(
@@ -118,8 +120,8 @@ class MetadataStore(Protocol):
     ) -> int:
         """Append one entry and return its version, once it is durable.
 
-        Raise VersionConflict if the log is not at `expected_version`, ControllerFenced if there has
-        been an election after that of `controller_epoch`.
+        Raise VersionConflict if the log is not at `expected_version`, ControllerFenced if there has been an
+        election after that of `controller_epoch`.
         """
         ...
 
@@ -130,19 +132,19 @@ class MetadataStore(Protocol):
     async def compact(
         self, version: int, records: Iterable[MetadataRecord], *, controller_epoch: int
     ) -> None:
-        """Replace the entries up to `version` by a snapshot; `records` make the image of that version.
+        """Replace the entries up to `version` by a snapshot; `records` create the image of that version.
 
-        `records` may be consumed on another thread.
+        `records` may be consumed in another thread.
         """
         ...
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
-        """Call `watcher(version)` on the loop after each append; return what ends that."""
+        """Call `watcher(version)` on the loop after each append; return a function that stops it."""
         ...
 
 
 def fold(image: ClusterImage, entries: Iterable[MetadataEntry]) -> ClusterImage:
-    """Return the image after `entries`, as `MetadataStore.read` returned them."""
+    """Return the image after `entries`, as returned by `MetadataStore.read`."""
     for entry in entries:
         if entry.is_snapshot:
             image = EMPTY

@@ -66,7 +66,7 @@ def _replica_lag(partition: Partition) -> int:
     if partition.leader_state is None:
         return 0
     end = partition.log.log_end_offset
-    ends = [max(0, each.log_end_offset) for each in partition.leader_state.state.followers.values()]
+    ends = [max(0, each.log_end_offset) for each in partition.leader_state.isr_state.followers.values()]
     return max(0, end - min(ends, default=end))
 
 

@@ -9,7 +9,7 @@ Reading order:
     connection_table   the limits on open connections, with a reserve for brokers
     server             listeners, the periodic check for idle connections, start and stop
     limits             the configured limits, and the network's counters
-    peer, peer_*       this broker's own connections to other brokers; rate-limited log lines about peers
+    peer_log           rate-limited log lines about peers
 
-Nothing here knows what a request means.
+Nothing here knows what a request means. The other direction, connections that this broker opens, is wire/.
 """

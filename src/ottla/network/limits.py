@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ottla.common.units import MAX_INT
 
-# What the network counts.
-
 
 @dataclass(slots=True)
 class NetworkStats:

@@ -1,9 +1,9 @@
-"""Kafka's error codes, one class each: raise the class, and its code reaches the client.
+"""Kafka's error codes, one exception class each: raise the class, and its code reaches the client.
 
-A handler raises `UnknownTopicOrPartition("orders")`; whatever else escapes a handler is our own
-bug, answered with UNKNOWN_SERVER_ERROR and logged. Every concrete class is listed in `ERRORS`
-by its code; a code declared twice fails at import. Classes exist for the codes that Ottla raises;
-`ErrorCode` (from kio) names all of them.
+A handler raises `UnknownTopicOrPartition("orders")`; any other exception from a handler is a bug of ours,
+answered with UNKNOWN_SERVER_ERROR and logged. Every concrete class is in `ERRORS` by its code; a code that is
+declared twice fails at import. Classes exist for the codes that Ottla raises; `ErrorCode` (from kio) has all
+of them. `error_page` generates docs/errors.md.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ERRORS: dict[ErrorCode, type[KafkaError]] = {}
 
 
 class KafkaError(Exception):
-    """The base of every error that the protocol has a code for."""
+    """The base of every error that has a protocol code."""
 
     code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
     record_errors: Sequence[tuple[int, str | None]] = ()
-    """Which records of a batch were refused, by their place in it, and why (KIP-467)."""
+    """The rejected records of a batch, by their index in it, and why (KIP-467)."""
 
     def __init_subclass__(cls, code: ErrorCode) -> None:
         if code in ERRORS:
@@ -32,7 +32,7 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str | None:
-        """What to tell the client, where the response has a place for it."""
+        """Return the error message for the client, if the response has a field for it."""
         return str(self) or None
 
 
@@ -400,8 +400,6 @@ class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expres
     """The regular expression cannot be understood, or would cost too much."""
 
 
-# The error codes that Ottla answers with, as a page of the documentation.
-
 HEAD = """# Errors
 
 The error codes that Ottla answers with. Clients show Kafka's name; the broker's log line and, where the
@@ -413,7 +411,7 @@ response has a place for it, the error message say more. This page is made from 
 
 
 def error_page() -> str:
-    """Return the page as Markdown."""
+    """Return docs/errors.md as Markdown."""
     rows = []
     for code, error in sorted(ERRORS.items()):
         retriable = "yes" if code.retriable else "no"

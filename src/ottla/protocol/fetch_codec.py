@@ -108,7 +108,7 @@ _EPOCH_END, _SNAPSHOT = Struct(">iqB"), Struct(">qiB")
 
 
 class FetchPartition(NamedTuple):
-    """A partition to fetch from, and how far the fetcher has come."""
+    """A partition to fetch, and the fetcher's position in it."""
 
     partition: int
     current_leader_epoch: int
@@ -127,7 +127,7 @@ class FetchTopic(NamedTuple):
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions that leave the fetch session."""
+    """Partitions to remove from the fetch session."""
 
     name: str | None
     topic_id: UUID | None
@@ -135,7 +135,7 @@ class ForgottenTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """What a consumer or a follower asks for."""
+    """A fetch request of a consumer or follower."""
 
     replica_id: int
     replica_epoch: int
@@ -152,7 +152,7 @@ class FetchRequest(NamedTuple):
 
 
 def decode_fetch_request(frame: memoryview, at: int, version: int) -> FetchRequest:
-    """Return the request whose body starts at `at`; raise InvalidRequest if it cannot be read."""
+    """Return the request whose body starts at the position; raise InvalidRequest if it is malformed."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
     try:
         return _read_request(frame, at, version)[0]
@@ -290,7 +290,7 @@ def _read_tags(frame: memoryview, at: int, has_state: bool) -> tuple[str | None,
 
 
 class FetchPartitionResult(NamedTuple):
-    """What one partition answers; the records may be a stretch of a file."""
+    """The result for one partition; the records may be a range of a file."""
 
     partition: int
     error_code: int = 0
@@ -299,7 +299,7 @@ class FetchPartitionResult(NamedTuple):
     log_start_offset: int = -1
     records: FileRange | bytes = b""
     aborted_transactions: Sequence[tuple[int, int]] | None = None
-    """(producer_id, first_offset) of each, or None for readers of uncommitted records."""
+    """(producer_id, first_offset) of each, or None for read_uncommitted."""
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
     """(epoch, end_offset)"""
@@ -309,7 +309,7 @@ class FetchPartitionResult(NamedTuple):
 
 
 class FetchTopicResult(NamedTuple):
-    """The results for one topic, which is named as the request named it."""
+    """The results for one topic, which is identified as in the request."""
 
     name: str | None
     topic_id: UUID | None
@@ -351,7 +351,7 @@ def encode_fetch_response(
 
 
 class _Frame:
-    """A frame under construction: pieces that are done, and the bytes that are still growing."""
+    """A frame under construction: finished pieces, and the bytes that are still growing."""
 
     __slots__ = ("pieces", "size", "tail")
 
@@ -361,7 +361,7 @@ class _Frame:
         self.tail = bytearray()
 
     def add_records(self, records: FileRange | bytes) -> None:
-        """Append records without touching them, unless they are few."""
+        """Append records without copying them, unless they are small."""
         if isinstance(records, FileRange):
             size = records.size
         else:
@@ -374,7 +374,7 @@ class _Frame:
         self.tail = bytearray()
 
     def finish(self) -> list[bytes | FileRange]:
-        """Put the size in front and return the pieces."""
+        """Set the size and return the pieces."""
         if self.tail:
             self.size += len(self.tail)
             self.pieces.append(self.tail)

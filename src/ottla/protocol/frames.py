@@ -1,4 +1,4 @@
-"""The head of every request and response.
+"""The headers of requests and responses.
 
     frame            int32 size, then `size` bytes: a header and a body
     request header   v1: int16 api_key, int16 api_version, int32 correlation_id, string client_id (nullable)
@@ -6,9 +6,9 @@
     response header  v0: int32 correlation_id
                      v1: v0 + tagged fields
 
-Requests and responses of a flexible version have the newer headers, with one exception: the
-response to ApiVersions has v0 in every version, because a client reads it before it can know what
-the broker speaks.
+Requests and responses of a flexible version have the newer headers, with one exception: the response to
+ApiVersions has v0 in every version, because a client reads it before it knows which versions the broker
+supports.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ FIRST_FLEXIBLE_VERSION: dict[int, int] = {
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what, and the number the answer has to carry."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -98,10 +98,10 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Return the header of a request (without its size prefix) and where its body starts.
+    """Return the header of a request (without its size prefix) and the position of its body.
 
-    The version need not be one we serve: whoever asks ApiVersions in a version of the future
-    gets an answer. An API key that does not exist is refused, as its header cannot be known.
+    The version need not be one that is served: an ApiVersions request of a future version gets a response. An
+    unknown API key is rejected, because its header format is unknown.
     """
     try:
         api_key, version, correlation_id, size = _FIXED.unpack_from(frame)
@@ -137,7 +137,7 @@ def encode_response_header(api_key: int, version: int, correlation_id: int) -> b
 
 
 def decode_response_header(frame: Buffer, api_key: int, version: int) -> tuple[int, int]:
-    """Return the correlation id of a response (without its size prefix) and where its body starts."""
+    """Return the correlation id of a response (without its size prefix) and the position of its body."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame)
     except error:
@@ -153,5 +153,5 @@ def has_tagged_response_header(api_key: int, version: int) -> bool:
 
 
 def encode_frame(header: bytes, body: bytes) -> bytes:
-    """Return `header` and `body` as one frame, with its size in front."""
+    """Return `header` and `body` as one frame, with its size prefix."""
     return SIZE.pack(len(header) + len(body)) + header + body

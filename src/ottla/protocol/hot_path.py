@@ -1,4 +1,4 @@
-"""What the hand-written Produce and Fetch codecs have in common.
+"""The shared parts of the hand-written Produce and Fetch codecs.
 
 topic key       string name in older versions, 16-byte topic id in newer ones
 current_leader  int32 leader_id, int32 leader_epoch, tags
@@ -30,7 +30,7 @@ from ottla.protocol.primitives import (
 from ottla.protocol.schema.messages import MAX_REQUEST_ELEMENTS
 
 TOPIC_WEIGHT = 2
-"""How many elements a topic counts for: with its name or id it takes as long to read as two partitions."""
+"""How many elements a topic counts for: decoding its name or id takes as long as two partitions."""
 
 _INT32 = Struct(">i")
 _LEADER = Struct(">iiB")
@@ -38,14 +38,14 @@ _TWO_INT32 = Struct(">ii")
 
 
 class Leader(NamedTuple):
-    """Who leads a partition now; told to clients that asked the wrong broker."""
+    """The current leader of a partition, in an error response of another broker."""
 
     leader_id: int
     leader_epoch: int
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a broker listens; told beside the leaders, so that clients need not ask again."""
+    """The address of a leader, in the same response, so that clients need not request metadata."""
 
     node_id: int
     host: str
@@ -54,13 +54,13 @@ class NodeEndpoint(NamedTuple):
 
 
 def check_version(version: int, first: int, last: int) -> None:
-    """Raise UnsupportedVersion unless `version` is one the codec knows."""
+    """Raise UnsupportedVersion unless the codec supports `version`."""
     if not first <= version <= last:
         raise UnsupportedVersion(f"version {version} is not served, only {first} to {last}")
 
 
 def read_count(frame: memoryview, at: int, flexible: bool, smallest: int, allowed: int) -> tuple[int, int]:
-    """Read how many elements follow; they must fit into the frame and be no more than `allowed`."""
+    """Read the number of elements; they must fit into the frame and be no more than `allowed`."""
     if flexible:
         count = frame[at] - 1
         if count < 0x7F:
@@ -81,7 +81,9 @@ def read_count(frame: memoryview, at: int, flexible: bool, smallest: int, allowe
 
 
 def skip_tags(frame: memoryview, at: int, allowed: int) -> tuple[int, int]:
-    """Return the position after a section of tagged fields, and how many elements are then allowed."""
+    """Return the position after a section of tagged fields, and the number of elements that are still
+    allowed.
+    """
     count, at = read_tag_count(frame, at)
     if count > allowed:
         raise _too_many()
@@ -96,7 +98,9 @@ def _too_many() -> InvalidRequest:
 
 @lru_cache(maxsize=4096)
 def uuid_of(raw: bytes) -> UUID:
-    """Return the id of these 16 bytes; remembered, as building one costs more than a request's rest."""
+    """Return the id with these 16 bytes; cached, because creating one costs more than the rest of a
+    request.
+    """
     return UUID(bytes=raw)
 
 
@@ -115,7 +119,7 @@ def read_topic_key(
 
 @lru_cache(maxsize=4096)
 def encode_topic_key(name: str | None, topic_id: UUID | None, flexible: bool, has_id: bool) -> bytes:
-    """Return the bytes that name a topic in a response."""
+    """Return the encoded name or id of a topic in a response."""
     if has_id:
         return bytes(16) if topic_id is None else topic_id.bytes
     if name is None:
@@ -129,7 +133,7 @@ def encode_count(count: int, flexible: bool) -> bytes:
 
 
 def encode_tag(tag: int, value: bytes) -> bytes:
-    """Return one tagged field, without the count that goes before them all."""
+    """Return one tagged field, without the count of the section."""
     return encode_uvarint(tag) + encode_uvarint(len(value)) + value
 
 
@@ -139,7 +143,7 @@ def encode_leader(leader: Leader | tuple[int, int]) -> bytes:
 
 
 def encode_endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Return the tagged fields that end a response: the node endpoints, if there are any."""
+    """Return the tagged fields at the end of a response: the node endpoints, if there are any."""
     if not endpoints:
         return b"\x00"
     value = bytearray(encode_uvarint(len(endpoints) + 1))
@@ -150,7 +154,7 @@ def encode_endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def read_endpoints_section(frame: memoryview, at: int) -> list[NodeEndpoint]:
-    """Return the node endpoints in the tagged fields that end a response."""
+    """Return the node endpoints in the tagged fields at the end of a response."""
     endpoints = []
     tags, at = read_tag_count(frame, at)
     for _ in range(tags):
@@ -169,7 +173,7 @@ def read_endpoints_section(frame: memoryview, at: int) -> list[NodeEndpoint]:
 
 
 def read_leader_section(frame: memoryview, at: int, leader_tag: int) -> tuple[Leader | None, int]:
-    """Return the current_leader in the tagged fields that end a partition, and where they end."""
+    """Return the current_leader in the tagged fields at the end of a partition, and where they end."""
     if frame[at] == 0:
         return None, at + 1
     leader = None

@@ -1,4 +1,4 @@
-"""The smallest pieces of the wire format: variable-length integers, strings, tagged fields.
+"""The elements of the wire format: variable-length integers, strings, tagged fields.
 
     uvarint         7 bits per byte, low bits first, top bit = more follows; at most 5 bytes
     varint/varlong  the same over zig-zag (0, -1, 1, -2 ... become 0, 1, 2, 3 ...); 5 / 10 bytes
@@ -7,8 +7,8 @@
     bytes           int32 length, or compact: uvarint length + 1
     tagged fields   uvarint count, then per field: uvarint tag, uvarint size, `size` bytes
 
-Readers take a buffer and a position and return the value and the position after it. They raise
-InvalidRequest for bytes that end too early or make no sense. Writers return bytes.
+Readers take a buffer and a position and return the value and the position after it. They raise InvalidRequest
+for truncated or invalid bytes. Writers return bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INT32 = Struct(">i")
 
 
 def truncated() -> InvalidRequest:
-    """Return the error for bytes that end before the value does."""
+    """Return the error for bytes that end inside a value."""
     return InvalidRequest("the message ends in the middle of a field")
 
 
@@ -90,7 +90,7 @@ def read_varlong(buffer: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_text(buffer: Buffer, at: int, size: int) -> str:
-    """Return `size` bytes from `at` as text; they must all be there and be UTF-8."""
+    """Return `size` bytes at the position as text; they must be complete and UTF-8."""
     end = at + size
     if end > len(buffer):
         raise truncated()
@@ -136,7 +136,7 @@ def read_compact_string(buffer: Buffer, at: int) -> tuple[str, int]:
 
 
 def read_tag_count(buffer: Buffer, at: int) -> tuple[int, int]:
-    """Read how many tagged fields follow; refuse more than any sane peer sends."""
+    """Read the number of tagged fields; reject more than MAX_TAGGED_FIELDS."""
     count, at = read_uvarint(buffer, at)
     if count > MAX_TAGGED_FIELDS:
         raise InvalidRequest(f"{count} tagged fields in one struct; {MAX_TAGGED_FIELDS} are allowed")
@@ -144,7 +144,7 @@ def read_tag_count(buffer: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
-    """Read a tagged field's head; return its tag, where its value starts and where it ends."""
+    """Read the head of a tagged field; return its tag, and where its value starts and ends."""
     tag, at = read_uvarint(buffer, at)
     size, at = read_uvarint(buffer, at)
     end = at + size
@@ -154,7 +154,7 @@ def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
 
 
 def skip_tagged_fields(buffer: Buffer, at: int) -> int:
-    """Return the position after a section of tagged fields, whatever they are."""
+    """Return the position after a section of tagged fields."""
     if at < len(buffer) and buffer[at] == 0:  # as a rule there are none
         return at + 1
     count, at = read_tag_count(buffer, at)
@@ -167,7 +167,7 @@ _SMALL_UVARINTS = tuple(bytes((n,)) if n < 0x80 else bytes((n & 0x7F | 0x80, n >
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Return `value` as an unsigned varint; negative values are a mistake of the caller."""
+    """Return `value` as an unsigned varint; ValueError if it is negative."""
     if 0 <= value < 1024:
         return _SMALL_UVARINTS[value]
     if value < 0:

@@ -77,7 +77,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """What a producer sent; the records are slices of its frame."""
+    """A produce request; the records are slices of its frame."""
 
     transactional_id: str | None
     acks: int
@@ -86,7 +86,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResult(NamedTuple):
-    """What became of the records of one partition."""
+    """The result for one partition."""
 
     partition: int
     error_code: int = 0
@@ -99,7 +99,7 @@ class ProducePartitionResult(NamedTuple):
 
 
 class ProduceTopicResult(NamedTuple):
-    """The results for one topic, which is named as the request named it."""
+    """The results for one topic, which is identified as in the request."""
 
     name: str | None
     topic_id: UUID | None
@@ -107,7 +107,7 @@ class ProduceTopicResult(NamedTuple):
 
 
 def decode_produce_request(frame: memoryview, at: int, version: int) -> ProduceRequest:
-    """Return the request whose body starts at `at`; raise InvalidRequest if it cannot be read."""
+    """Return the request whose body starts at the position; raise InvalidRequest if it is malformed."""
     check_version(version, FIRST_VERSION, LAST_VERSION)
     flexible = version >= FLEXIBLE_FROM
     try:
@@ -174,7 +174,7 @@ def _read_flexible_partition(frame: memoryview, at: int) -> tuple[tuple[int, mem
 
 
 def _fast_tail(version: int) -> Struct:
-    """Return the layout of all that follows the topic's key in a response with one good partition."""
+    """Return the layout of everything after the topic key in a response with one successful partition."""
     if version >= FLEXIBLE_FROM:
         return Struct(">BihqqqBBBBiB")
     if version >= RECORD_ERRORS_FROM:
@@ -212,7 +212,7 @@ def _encode_one(
     result: ProducePartitionResult,
     throttle_ms: int,
 ) -> bytes:
-    """Encode the common case, one partition appended without error, in two calls of struct."""
+    """Encode the common case, one partition without an error, in two calls of struct."""
     index, _, base_offset, append_time, log_start, _, _, _ = result
     layout = _FAST_TAILS[version]
     if version >= FLEXIBLE_FROM:

@@ -1,12 +1,12 @@
-"""Bounds how far a leader gets ahead of its in-sync followers: produce requests wait before the append.
+"""Limit how far a leader gets ahead of its in-sync followers: produce requests wait before the append.
 
-Problem: a producer that keeps many requests in flight is faster than replication when CPU is scarce. What
-is appended too early is committed late: requests time out, clients that are not idempotent send their
-records twice, and followers fall out of sync.
+Problem: a producer that keeps many requests in flight is faster than replication when CPU is scarce. What is
+appended too early is committed late: requests time out, non-idempotent clients send their records twice, and
+followers fall out of sync.
 
-Solution: a partition has a backlog, the bytes that were appended and are not committed. While it is full,
-the next request waits, and its connection is not read. Requests with acks=0 or 1 wait only while a follower
-lags for so long that it may fall out of sync, and fetches (decision 88).
+Solution: a partition has a backlog, the bytes that are appended and not committed. While it is full, the next
+request waits, and its connection is not read. Requests with acks=0 or 1 wait only while a follower that
+fetches lags so far that it may fall out of sync (decision 88).
 """
 
 from __future__ import annotations
@@ -14,21 +14,50 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from ottla.replication.partition import Uncommitted
-
 PARTITION_BYTES = 4 << 20
-"""How much of one partition may be appended and not committed."""
+"""How many bytes of one partition may be uncommitted."""
 BROKER_BYTES = 64 << 20
-"""How much of all partitions; beyond, a partition may have RESERVED_BYTES."""
+"""How many bytes of all partitions; beyond it, a partition may have RESERVED_BYTES."""
 RESERVED_BYTES = 1 << 20
 LATE_FRACTION = 8
 """Requests with acks=0 or 1 wait if a follower lags by this fraction of replica.lag.time.max.ms."""
 SILENT_MS = 1_000
-"""How long requests with acks=0 or 1 wait at most; a follower that has not fetched since then is silent."""
+"""How long requests with acks=0 or 1 wait at most; a follower that has not fetched since then is not waited
+for.
+"""
+
+MAX_TRACKED_APPENDS = 1_000
+"""How many appends are tracked one by one."""
+
+
+class UncommittedAppends:
+    """The sizes of appends that are not committed yet: consumers wait for bytes, not for offsets."""
+
+    __slots__ = ("_appends",)
+
+    def __init__(self) -> None:
+        self._appends: deque[tuple[int, int]] = deque()  # end offset and size of each
+
+    def add(self, end_offset: int, size_bytes: int) -> None:
+        """Add an append; beyond MAX_TRACKED_APPENDS they are merged."""
+        if len(self._appends) >= MAX_TRACKED_APPENDS:
+            size_bytes += self._appends.pop()[1]
+        self._appends.append((end_offset, size_bytes))
+
+    def commit(self, high_watermark: int) -> int:
+        """Remove what is committed now, and return the number of bytes."""
+        size_bytes, appends = 0, self._appends
+        while appends and appends[0][0] <= high_watermark:
+            size_bytes += appends.popleft()[1]
+        return size_bytes
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._appends.clear()
 
 
 class BrokerBacklog:
-    """The backlogs of all partitions that a broker leads, added up."""
+    """The sum of the backlogs of all partitions that a broker leads."""
 
     __slots__ = ("acks_all", "total")
 
@@ -47,15 +76,15 @@ class BacklogSum:
 
 
 class Backlog:
-    """The uncommitted bytes of one partition, and the requests that wait for room, in their order."""
+    """The uncommitted bytes of one partition, and the requests that wait for room, in FIFO order."""
 
     def __init__(self, broker: BacklogSum) -> None:
         self.size_bytes = 0
         self._broker = broker
-        self._uncommitted = Uncommitted()
+        self._uncommitted = UncommittedAppends()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._admitted_bytes = 0
-        """Of requests that were woken and have not been appended yet."""
+        """Of requests that were admitted and are not appended yet."""
 
     @property
     def has_waiting(self) -> bool:
@@ -74,7 +103,7 @@ class Backlog:
         self._broker.size_bytes += size_bytes
 
     def commit(self, high_watermark: int) -> None:
-        """Take off what is committed now, and admit requests that wait."""
+        """Subtract what is committed now, and admit waiting requests."""
         committed = self._uncommitted.commit(high_watermark)
         if committed:
             self.size_bytes -= committed
@@ -83,7 +112,7 @@ class Backlog:
                 self._admit()
 
     async def wait(self, size_bytes: int, timeout_s: float) -> bool:
-        """Wait until there is room for a request; return False if that took too long."""
+        """Wait until there is room for a request; return False after a timeout."""
         loop = asyncio.get_running_loop()
         admitted: asyncio.Future[None] = loop.create_future()
         self._waiting.append((size_bytes, admitted))
@@ -99,12 +128,12 @@ class Backlog:
         return not admitted.cancelled()
 
     def admit_all(self) -> None:
-        """Let all requests go on: what they wait for will not come, and the append will say why."""
+        """Admit all requests: what they wait for will not happen, and the append returns the error."""
         while self._waiting:
             self._admit_first()
 
     def close(self) -> None:
-        """Stop counting: the partition is not led any more, or has no followers."""
+        """Stop counting: the partition is no longer led here, or has no followers."""
         self._broker.size_bytes -= self.size_bytes
         self.size_bytes = 0
         self._uncommitted.clear()

@@ -1,4 +1,4 @@
-"""What partitions count: plain numbers that only grow. Metrics read them; nothing decides by them."""
+"""Counters of partitions that only grow. Metrics read them; nothing decides by them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.metadata.entities import PartitionImage
 
 
 class TopicTraffic:
-    """What went in and out of the partitions of one topic on this broker."""
+    """The traffic of the partitions of one topic on this broker."""
 
     __slots__ = (
         "appends",
@@ -25,52 +25,52 @@ class TopicTraffic:
         self.records_in = self.bytes_in = self.appends = 0
         self.failed_appends = self.bytes_rejected = 0
         self.bytes_out = self.fetches = self.failed_fetches = 0
-        """What clients read; of those that were refused."""
+        """What clients read; `failed_fetches` were rejected."""
         self.replicated_bytes_in = self.replicated_bytes_out = 0
         """What replicas copied, from other brokers and to them."""
 
     def add(self, other: TopicTraffic) -> None:
-        """Count all that the other one did."""
+        """Add the counters of another one."""
         for name in TopicTraffic.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Traffic:
-    """The traffic of every topic with a replica here; of topics that are gone, the sum."""
+    """The traffic of every topic with a replica here, and the sum of deleted topics."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
-        self._elsewhere = TopicTraffic()
-        """Of deleted topics, and of names that are no topics here: clients can make up any number of them."""
+        self._other = TopicTraffic()
+        """Of deleted topics, and of unknown names: clients can make up any number of them."""
 
     def of(self, topic: str) -> TopicTraffic:
-        """Return the counters of a topic that has a replica here."""
+        """Return the counters of a topic with a replica here."""
         found = self.topics.get(topic)
         if found is None:
             found = self.topics[topic] = TopicTraffic()
         return found
 
-    def known(self, topic: str | None) -> TopicTraffic:
-        """Return the counters of whatever a client has named."""
-        return self.topics.get(topic or "", self._elsewhere)
+    def for_client(self, topic: str | None) -> TopicTraffic:
+        """Return the counters for a topic name from a client, which may not exist."""
+        return self.topics.get(topic or "", self._other)
 
     def forget(self, topic: str) -> None:
-        """Keep only the sum of a topic that was deleted."""
+        """Keep only the sum of a deleted topic."""
         gone = self.topics.pop(topic, None)
         if gone is not None:
-            self._elsewhere.add(gone)
+            self._other.add(gone)
 
     def total(self) -> TopicTraffic:
         """Return the sum of everything since the start."""
         total = TopicTraffic()
-        total.add(self._elsewhere)
+        total.add(self._other)
         for each in self.topics.values():
             total.add(each)
         return total
 
 
 class PartitionEvents:
-    """What happened to partitions: to the in-sync replicas of those led here, and elections held here."""
+    """ISR changes of partitions led here, and elections held here."""
 
     __slots__ = ("elections", "isr_expands", "isr_shrinks", "unclean_elections")
 
@@ -78,10 +78,10 @@ class PartitionEvents:
         self.isr_shrinks = self.isr_expands = 0
         self.elections = self.unclean_elections = 0
 
-    def changed(
+    def count_change(
         self, before: PartitionImage, after: PartitionImage, node_id: int, *, is_controller: bool
     ) -> None:
-        """Take in how one partition changed; the leader counts its ISR, the controller its elections."""
+        """Count a partition change: the leader counts ISR changes, the controller elections."""
         if after.leader == node_id and before.isr != after.isr:
             if set(before.isr) - set(after.isr):
                 self.isr_shrinks += 1

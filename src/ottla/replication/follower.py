@@ -1,7 +1,7 @@
-"""One partition as a follower copies it: append what the leader sent, or truncate where the logs part.
+"""Replicate one partition as a follower: append what the leader sent, or truncate where the logs diverge.
 
-Nothing here waits. Whether an answer still counts is decided when it is used, not when it was asked for:
-in the meantime the partition may have got another leader, or have been truncated.
+Nothing here waits. Whether a response is still valid is decided when it is used, not when it was requested:
+in the meantime the partition may have another leader, or have been truncated.
 """
 
 from __future__ import annotations
@@ -12,135 +12,135 @@ from ottla.log.log import Log
 from ottla.protocol.errors import ERRORS, KafkaError, OffsetOutOfRange, UnknownServerError
 from ottla.protocol.fetch_client import Fetched, FetchPartitionRequest, Topic
 from ottla.protocol.records.batch import decode_header
-from ottla.replication.leader_epochs import EpochEnd, answers_this_epoch, truncation_offset
+from ottla.replication.leader_epochs import EpochEnd, is_current_epoch, truncation_offset
 from ottla.replication.partition import Partition
 from ottla.wire.backoff import Backoff
 from ottla.wire.fetch_session import FetchPosition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-FIRST_DELAY_MS = 50
+MIN_BACKOFF_MS = 50
 
 
 class FollowerState:
     """A partition that follows one leader in one leader epoch."""
 
-    __slots__ = ("failures", "is_in_sync", "leader_epoch", "not_before_ms", "partition", "topic")
+    __slots__ = ("failures", "is_in_sync", "leader_epoch", "partition", "retry_at_ms", "topic")
 
     def __init__(self, partition: Partition, leader_epoch: int) -> None:
         self.partition = partition
         self.topic = Topic(partition.topic_partition.topic, partition.topic_id)
         self.leader_epoch = leader_epoch
         self.is_in_sync = False
-        """Whether the image counts this replica as in sync; others may be throttled."""
+        """Whether the image lists this replica in the ISR; others may be throttled."""
         self.failures = 0
-        self.not_before_ms = 0
+        self.retry_at_ms = 0
         """When to fetch again after an error."""
 
     @property
     def needs_flush(self) -> bool:
-        """Whether the log has what a fetch would claim is on the disk, and is not."""
-        written = self.partition.log
-        return written.config.flush_messages == 1 and written.recovery_point < written.log_end_offset
+        """Return whether the log has unflushed records that a fetch would report as durable."""
+        log = self.partition.log
+        return log.config.flush_messages == 1 and log.recovery_point < log.log_end_offset
 
     def next_fetch(self, max_bytes: int) -> FetchPosition:
-        """Return what to ask for: whatever follows our last record, which had this epoch.
+        """Return the next fetch: from the log end, with the epoch of the last record.
 
-        A log whose records are all deleted still knows the epoch of the last one, until it is opened again.
+        A log whose records are all deleted still knows the epoch of the last one, until it is reopened.
         """
-        written = self.partition.log
-        end = written.log_end_offset
-        is_empty = end == written.log_start_offset
-        last_epoch = written.epochs.latest_epoch if is_empty else written.epoch_for_offset(end - 1)
-        request = FetchPartitionRequest(
-            end, self.leader_epoch, max_bytes, last_epoch, written.log_start_offset
-        )
+        log = self.partition.log
+        end = log.log_end_offset
+        is_empty = end == log.log_start_offset
+        last_epoch = log.epochs.latest_epoch if is_empty else log.epoch_for_offset(end - 1)
+        request = FetchPartitionRequest(end, self.leader_epoch, max_bytes, last_epoch, log.log_start_offset)
         return FetchPosition(self.topic, self.partition.topic_partition.partition, request)
 
-    def take(self, asked: FetchPartitionRequest, result: Fetched) -> int:
-        """Use the leader's answer; return how many bytes were appended. KafkaErrors: try again later."""
+    def apply_result(self, requested: FetchPartitionRequest, result: Fetched) -> int:
+        """Apply the leader's response; return the number of bytes appended. On a KafkaError, retry later."""
         partition = self.partition
-        written = partition.log
+        log = partition.log
         if (
             partition.is_leader
-            or not answers_this_epoch(asked.leader_epoch, partition.leader_epoch)
-            or asked.offset != written.log_end_offset
+            or not is_current_epoch(requested.leader_epoch, partition.leader_epoch)
+            or requested.offset != log.log_end_offset
         ):
             return 0
         if result.error_code:
-            self._take_error(result)
+            self._handle_error(result)
             return 0
         if result.diverging_epoch is not None:
             self._truncate(EpochEnd(*result.diverging_epoch), result.log_start_offset)
             return 0
         if len(result.records):
-            _append(written, result.records, result.log_start_offset)
-            partition.copied(len(result.records))
-        partition.commit(min(result.high_watermark, written.log_end_offset))
-        if result.log_start_offset > written.log_start_offset:
-            written.delete_records_before(min(result.log_start_offset, partition.high_watermark))
+            _append(log, result.records, result.log_start_offset)
+            partition.add_replicated(len(result.records))
+        partition.commit(min(result.high_watermark, log.log_end_offset))
+        if result.log_start_offset > log.log_start_offset:
+            log.delete_records_before(min(result.log_start_offset, partition.high_watermark))
         return len(result.records)
 
-    def _take_error(self, result: Fetched) -> None:
-        """Start anew if the leader no longer has what we need, or we have nothing; raise any other error."""
-        partition, written = self.partition, self.partition.log
+    def _handle_error(self, result: Fetched) -> None:
+        """Restart at the leader's log start if the logs have nothing in common; raise any other error."""
+        partition, log = self.partition, self.partition.log
         error = ERRORS.get(result.error_code, UnknownServerError)  # type: ignore[call-overload]
         if error is OffsetOutOfRange and result.log_start_offset >= 0:
-            is_empty = written.log_start_offset == written.log_end_offset
-            if is_empty or result.log_start_offset > written.log_end_offset:
-                self._start_anew(result.log_start_offset)
+            is_empty = log.log_start_offset == log.log_end_offset
+            if is_empty or result.log_start_offset > log.log_end_offset:
+                self._restart_at(result.log_start_offset)
                 return
-        raise error(f"the leader of {partition.topic_partition} answers so")
+        raise error(f"error from the leader of {partition.topic_partition}")
 
-    def _start_anew(self, leader_log_start: int) -> None:
+    def _restart_at(self, leader_log_start: int) -> None:
         """Drop everything and copy the leader's log from its start."""
-        partition, written = self.partition, self.partition.log
-        log.warning(
-            "%s: the leader, whose log starts at %d, has nothing of ours, which has offsets %d to %d (high "
-            "watermark %d): starting anew there",
-            partition.topic_partition, leader_log_start, written.log_start_offset, written.log_end_offset,
+        partition, log = self.partition, self.partition.log
+        logger.warning(
+            "%s: restarting at the leader's log start %d: the logs have nothing in common (local offsets %d "
+            "to %d, high watermark %d)",
+            partition.topic_partition, leader_log_start, log.log_start_offset, log.log_end_offset,
             partition.high_watermark,
         )  # fmt: skip
-        written.truncate_fully_and_start_at(leader_log_start)
-        partition.truncated()
+        log.truncate_fully_and_start_at(leader_log_start)
+        partition.on_truncated()
 
     def _truncate(self, leaders: EpochEnd, leader_log_start: int) -> None:
-        partition, written = self.partition, self.partition.log
-        own = EpochEnd(*written.end_offset_for_epoch(leaders.epoch))
-        before, high_watermark = written.log_end_offset, partition.high_watermark
+        partition, log = self.partition, self.partition.log
+        own = EpochEnd(*log.end_offset_for_epoch(leaders.epoch))
+        before, high_watermark = log.log_end_offset, partition.high_watermark
         target = truncation_offset(leaders, own, before, high_watermark)
-        if target < written.log_start_offset and leader_log_start >= 0:
-            # The logs parted before ours starts: what the leader has there may be newer than our deletion.
-            self._start_anew(leader_log_start)
+        if target < log.log_start_offset and leader_log_start >= 0:
+            # The logs diverge before ours starts: what the leader has there may be newer than our deletion.
+            self._restart_at(leader_log_start)
             return
-        written.truncate_to(target)
-        partition.truncated()
-        log.log(
-            logging.WARNING if written.log_end_offset < high_watermark else logging.INFO,
-            "%s: truncated from %d to %d (high watermark %d), where the leader's epoch %d ends",
-            partition.topic_partition, before, written.log_end_offset, high_watermark, leaders.epoch,
+        log.truncate_to(target)
+        partition.on_truncated()
+        logger.log(
+            logging.WARNING if log.log_end_offset < high_watermark else logging.INFO,
+            "%s: truncated from offset %d to %d (high watermark %d), the end of epoch %d on the leader",
+            partition.topic_partition, before, log.log_end_offset, high_watermark, leaders.epoch,
         )  # fmt: skip
 
 
-def _append(written: Log, records: memoryview, leader_log_start: int) -> None:
-    """Append, also if the log ends in the middle of the first batch: if all before that is deleted."""
+def _append(log: Log, records: memoryview, leader_log_start: int) -> None:
+    """Append, also if the log ends inside the first batch because everything before that is deleted."""
     first = decode_header(records)
-    end = written.log_end_offset
-    is_all_deleted = end in (written.log_start_offset, leader_log_start)
+    end = log.log_end_offset
+    is_all_deleted = end in (log.log_start_offset, leader_log_start)
     if is_all_deleted and first.base_offset < end <= first.last_offset:
-        written.truncate_fully_and_start_at(first.base_offset)
-        written.append_as_follower(records)
-        written.delete_records_before(max(end, leader_log_start))
+        log.truncate_fully_and_start_at(first.base_offset)
+        log.append_as_follower(records)
+        log.delete_records_before(max(end, leader_log_start))
     else:
-        written.append_as_follower(records)
+        log.append_as_follower(records)
 
 
-def retry_later(following: FollowerState, error: KafkaError, now_ms: int, longest_ms: int) -> None:
-    """Leave a partition alone for a while, each time longer."""
-    backoff = Backoff(FIRST_DELAY_MS, max(FIRST_DELAY_MS, longest_ms), jitter=0)
-    before_ms = backoff.pause_ms(following.failures) if following.failures else 0
-    following.failures += 1
-    delay_ms = backoff.pause_ms(following.failures)
-    following.not_before_ms = now_ms + int(delay_ms)
-    if before_ms < delay_ms == backoff.max_ms:  # not the first few: brokers learn of changes one by one
-        log.warning("%s cannot be copied: %r", following.partition.topic_partition, error)
+def schedule_retry(
+    follower_state: FollowerState, error: KafkaError, now_ms: int, max_backoff_ms: int
+) -> None:
+    """Fetch a partition again after a delay that doubles with every error."""
+    backoff = Backoff(MIN_BACKOFF_MS, max(MIN_BACKOFF_MS, max_backoff_ms), jitter=0)
+    before_ms = backoff.pause_ms(follower_state.failures) if follower_state.failures else 0
+    follower_state.failures += 1
+    backoff_ms = backoff.pause_ms(follower_state.failures)
+    follower_state.retry_at_ms = now_ms + int(backoff_ms)
+    if before_ms < backoff_ms == backoff.max_ms:  # not the first few: brokers learn of changes one by one
+        logger.warning("cannot replicate %s, retrying: %r", follower_state.partition.topic_partition, error)

@@ -1,12 +1,12 @@
 """One partition of which this broker has a replica: appends, commits and reads.
 
-What is committed is below the `high_watermark`; consumers see nothing above it. With one replica
-an append is committed as soon as it is in the log. With `flush.messages=1` it is committed only once
-it is on the disk, so that nobody ever reads a record that a power cut could take back; appends that
-arrive while a flush runs share the next one (group commit).
+Records below the `high_watermark` are committed; consumers see nothing above it. With one replica an append
+is committed as soon as it is in the log. With `flush.messages=1` it is committed only once it is on disk, so
+that no consumer reads a record that a power failure could take back; appends that arrive during a flush share
+the next one (group commit).
 
-With several replicas the leader commits what all in-sync replicas have: see leader.py. A follower
-copies (follower.py) and learns from its leader what is committed.
+With several replicas the leader commits what all in-sync replicas have: see leader.py. A follower copies
+(follower.py) and learns from its leader what is committed.
 """
 
 from __future__ import annotations
@@ -33,21 +33,17 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.control import MARKER_BYTES, Marker
+from ottla.replication.backlog import UncommittedAppends
 from ottla.replication.counters import TopicTraffic
 from ottla.replication.leader_epochs import EpochEnd, diverges
 
 if TYPE_CHECKING:
+    from ottla.replication.leader import LeaderState
     from ottla.replication.purgatory import Watcher
 
 
-# The end of a log: who waits for it to grow, and what of it is not committed yet.
-
-MOST_KEPT = 1_000
-"""Appends whose sizes are remembered one by one."""
-
-
 class LogEnd:
-    """The end of a log, as followers watch it; consumers watch the high watermark, by the partition."""
+    """The end of a log, which followers watch; consumers watch the partition's high watermark."""
 
     __slots__ = ("_grown_bytes", "watchers")
 
@@ -57,54 +53,25 @@ class LogEnd:
 
     @property
     def last_stable_offset(self) -> int:
-        """Return the end of everything: followers copy open transactions too."""
+        """Return a maximum: followers also copy open transactions."""
         return sys.maxsize
 
-    def grown(self, size_bytes: int) -> None:
-        """Tell those who watch, once for all that is appended in this turn of the loop."""
+    def on_growth(self, size_bytes: int) -> None:
+        """Notify the watchers, once for everything that is appended in this iteration of the loop."""
         if not self._grown_bytes:
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._notify)
         self._grown_bytes += size_bytes
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         size_bytes, self._grown_bytes = self._grown_bytes, 0
         for watcher in list(self.watchers):
-            watcher.grown(size_bytes)
-
-
-class Uncommitted:
-    """How large the appends are that are not committed yet: consumers wait for bytes, not for offsets."""
-
-    __slots__ = ("_appends",)
-
-    def __init__(self) -> None:
-        self._appends: deque[tuple[int, int]] = deque()  # end offset and size of each
-
-    def add(self, end_offset: int, size_bytes: int) -> None:
-        """Take note of an append; beyond MOST_KEPT they are counted together."""
-        if len(self._appends) >= MOST_KEPT:
-            size_bytes += self._appends.pop()[1]
-        self._appends.append((end_offset, size_bytes))
-
-    def commit(self, high_watermark: int) -> int:
-        """Forget what is committed now, and return how many bytes that is."""
-        size_bytes, appends = 0, self._appends
-        while appends and appends[0][0] <= high_watermark:
-            size_bytes += appends.popleft()[1]
-        return size_bytes
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._appends.clear()
-
-
-if TYPE_CHECKING:
-    from ottla.replication.leader import LeaderState
-    from ottla.replication.purgatory import Watcher
+            watcher.on_growth(size_bytes)
 
 
 class Partition:
-    """One partition, led from here unless a `high_watermark` is given: then it is known only so far."""
+    """One partition. It is led here unless a `high_watermark` is given, which then is its committed
+    offset.
+    """
 
     def __init__(
         self,
@@ -122,9 +89,11 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.high_watermark = log.log_end_offset
         self.epoch_start_offset = log.log_end_offset
-        """Where this leader's epoch begins; until that is committed, the last one may have committed more."""
+        """Where this leader's epoch begins; until that is committed, the last leader may have committed
+        more.
+        """
         self.watchers: dict[Watcher, int | None] = {}
-        """With the last stable offset that those know who wait for committed records."""
+        """With the last stable offset known to watchers that wait for committed transactions."""
         self._flusher = flusher
         self._clock = clock
         self._tasks = tasks
@@ -134,14 +103,14 @@ class Partition:
         self._closed = False
         self.is_leader = high_watermark is None
         self.leader_state: LeaderState | None = None
-        """How this leader commits if there are followers."""
+        """The leader's view of its followers, if there are any."""
         self.log_end = LogEnd()
         self.min_insync_replicas = 1
         self.traffic = TopicTraffic()
-        """What its topic counts; the registry gives all partitions of a topic the same."""
+        """The counters of its topic, shared by all partitions of the topic."""
         self.throttled_as_leader = self.throttled_as_follower = False
-        """Whether copying this replica is slowed down while it is not in sync; see throttle.py."""
-        self._uncommitted = Uncommitted()
+        """Whether the replication of this replica is throttled while it is not in sync; see throttle.py."""
+        self._uncommitted = UncommittedAppends()
         if high_watermark is not None:
             self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         elif log.config.flush_messages == 1 and log.recovery_point < log.log_end_offset:
@@ -167,11 +136,11 @@ class Partition:
 
     @property
     def is_high_watermark_valid(self) -> bool:
-        """Return whether all is committed that the last leader may have told to be."""
+        """Return whether everything is committed that the previous leader may have reported as committed."""
         return self.high_watermark >= self.epoch_start_offset
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Refuse a client whose view of the leadership is older or newer than ours."""
+        """Reject a client whose leader epoch is older or newer than ours."""
         if epoch < 0 or epoch == self.leader_epoch:
             return
         if epoch < self.leader_epoch:
@@ -179,7 +148,7 @@ class Partition:
         raise UnknownLeaderEpoch(f"{epoch} > {self.leader_epoch}")
 
     def append(self, batch: memoryview, header: BatchHeader, is_validated: bool = False) -> AppendResult:
-        """Append one checked batch; see `committed` for when it counts."""
+        """Append one validated batch; `when_committed` tells when it is committed."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log
@@ -194,11 +163,11 @@ class Partition:
         return appended
 
     def append_marker(self, marker: Marker) -> AppendResult:
-        """Append the end of a transaction; see `committed` for when it counts."""
+        """Append a transaction marker; `when_committed` tells when it is committed."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log
-        log.producers.transactions.committed_up_to(self.high_watermark)
+        log.producers.transactions.forget_committed(self.high_watermark)
         appended = log.append_marker(marker, self.leader_epoch, self._clock.wall_ms())
         self._appended(log, appended, MARKER_BYTES)
         return appended
@@ -217,24 +186,26 @@ class Partition:
 
     @property
     def commits_immediately(self) -> bool:
-        """Return whether an append is committed when it returns: nobody copies it, or waits for the disk."""
+        """Return whether an append is committed when it returns: without followers, and without a flush."""
         return self.is_leader and self.leader_state is None and self.log.config.flush_messages != 1
 
     def check_in_sync(self) -> None:
-        """Refuse a producer who wants its records committed, while too few replicas are in sync."""
+        """Reject a produce request with acks=all while too few replicas are in sync."""
         if self.leader_state is not None:
             self.leader_state.check_in_sync()
 
     def when_durable(self, offset: int) -> asyncio.Future[None] | None:
-        """Return None if all below `offset` is as durable here as the topic asks, else a future for that."""
+        """Return None if everything below `offset` is as durable here as the topic asks, else a future for
+        that.
+        """
         if self.leader_state is None:
             return self.when_committed(offset)
         if self.log.config.flush_messages != 1 or offset <= self.log.recovery_point:
             return None
-        return self._in_task(self._flusher.flush_up_to(self.log, offset))
+        return self._spawn(self._flusher.flush_up_to(self.log, offset))
 
     def when_committed(self, offset: int) -> asyncio.Future[None] | None:
-        """Return None if all below `offset` is committed, else a future for when it is."""
+        """Return None if everything below `offset` is committed, else a future for that."""
         if offset <= self.high_watermark:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -257,7 +228,7 @@ class Partition:
         return self.log.epoch_for_offset(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch`, and where it ends; -1 for unknown."""
+        """Return the largest epoch up to `epoch`, and its end offset; -1 if it is unknown."""
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         latest = self.log.epochs.latest_epoch
@@ -267,9 +238,9 @@ class Partition:
         return self.log.end_offset_for_epoch(epoch)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """Return where the log parted from a reader's: the largest epoch in common, and its end.
+        """Return where the log diverges from a reader's: the largest common epoch and its end offset.
 
-        None if the reader, whose last record had `last_fetched_epoch`, can go on at `fetch_offset`.
+        None if the reader, whose last record had `last_fetched_epoch`, can continue at `fetch_offset`.
         """
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
@@ -278,7 +249,7 @@ class Partition:
         return found if diverges(last_fetched_epoch, fetch_offset, found) else None
 
     def delete_records(self, offset: int) -> int:
-        """Move the log start to `offset` (-1: to the high watermark) and return it."""
+        """Advance the log start to `offset` (-1: to the high watermark) and return it."""
         target = self.high_watermark if offset == -1 else offset
         if target > self.high_watermark or target < 0:
             raise OffsetOutOfRange(f"{target} is above the high watermark {self.high_watermark}")
@@ -296,28 +267,28 @@ class Partition:
         self.is_leader = True
         self._replace_replication(replication)
         if replication is not None:
-            replication.advance()
+            replication.advance_high_watermark()
         elif self.log.config.flush_messages == 1 and self.log.recovery_point < self.log.log_end_offset:
             self._start_flush()
         else:
             self.commit(self.log.log_end_offset)
 
     def follow(self, leader_epoch: int) -> None:
-        """Lead no longer: producers who wait, and readers, have to look for the new leader."""
+        """Stop leading: waiting producers and readers must find the new leader."""
         was_leader, self.is_leader = self.is_leader, False
         self.leader_epoch = leader_epoch
         self._replace_replication(None)
         if was_leader:
-            self.fail_waiting(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere"))
+            self._fail(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere"))
         self._wake_watchers()
 
     def _replace_replication(self, replication: LeaderState | None) -> None:
         if self.leader_state is not None:
-            self.leader_state.end()
+            self.leader_state.close()
         self.leader_state = replication
 
     def commit(self, high_watermark: int) -> None:
-        """Count everything below `high_watermark` as committed."""
+        """Commit everything below `high_watermark`."""
         size_bytes = self._uncommitted.commit(high_watermark)
         if self.leader_state is not None:
             self.leader_state.acks_all_backlog.commit(high_watermark)
@@ -326,15 +297,15 @@ class Partition:
             self._advance(high_watermark, max(1, size_bytes))
             transactions = self.log.producers.transactions
             if transactions:
-                transactions.committed_up_to(high_watermark)
+                transactions.forget_committed(high_watermark)
 
-    def copied(self, size_bytes: int) -> None:
-        """Take note that so much was appended as a follower."""
+    def add_replicated(self, size_bytes: int) -> None:
+        """Count bytes that were appended as a follower."""
         self._uncommitted.add(self.log.log_end_offset, size_bytes)
         self.traffic.replicated_bytes_in += size_bytes
 
-    def truncated(self) -> None:
-        """Take note that the log was cut off: nothing above its end is committed, or ever was."""
+    def on_truncated(self) -> None:
+        """Lower the high watermark to the end of a truncated log."""
         self._uncommitted.clear()
         self.high_watermark = max(
             min(self.high_watermark, self.log.log_end_offset), self.log.log_start_offset
@@ -345,7 +316,7 @@ class Partition:
         self._fail(error)
 
     def close(self) -> None:
-        """Let go of everyone who waits: the partition is gone from this broker."""
+        """Fail everyone who waits: the partition is gone from this broker."""
         self._closed = True
         self.is_leader = False
         self._replace_replication(None)
@@ -355,24 +326,24 @@ class Partition:
     def _advance(self, high_watermark: int, grown_bytes: int) -> None:
         before, self.high_watermark = self.high_watermark, high_watermark
         if self.watchers:
-            self._tell_watchers(before, grown_bytes)
+            self._notify_watchers(before, grown_bytes)
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             _, future = waiting.popleft()
             if not future.done():
                 future.set_result(None)
 
-    def _tell_watchers(self, before: int, grown_bytes: int) -> None:
-        """Tell those who wait that `grown_bytes` more are committed; some care only for what is stable."""
+    def _notify_watchers(self, before: int, grown_bytes: int) -> None:
+        """Notify watchers that `grown_bytes` more are committed; some wait for stable offsets only."""
         stable = -1
         for watcher, known in list(self.watchers.items()):
             if known is None:
-                watcher.grown(grown_bytes)
+                watcher.on_growth(grown_bytes)
                 continue
             stable = self.last_stable_offset if stable < 0 else stable
             if known >= before and stable == self.high_watermark:
                 self.watchers[watcher] = stable
-                watcher.grown(grown_bytes)
+                watcher.on_growth(grown_bytes)
             elif stable > known:
                 watcher.wake()  # a transaction has ended: how much can be read now only a read can tell
 
@@ -385,25 +356,25 @@ class Partition:
         self._uncommitted.add(log.log_end_offset, size_bytes)
         replication.total_backlog.add(log.log_end_offset, size_bytes)
         if self.log_end.watchers:
-            self.log_end.grown(size_bytes)
+            self.log_end.on_growth(size_bytes)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._start_flush()
-        if replication.is_alone:
-            replication.advance()
+        if replication.is_only_in_sync:
+            replication.advance_high_watermark()
 
     def _start_flush(self) -> None:
         if not self._flushing:
             self._flushing = True
-            self._in_task(self._flush())
+            self._spawn(self._flush())
 
-    def _in_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _flush(self) -> None:
-        """Flush until what was appended in the meantime is flushed too."""
+        """Flush until everything that was appended in the meantime is flushed too."""
         try:
             while not self._closed:
                 target, grown_bytes = self.log.log_end_offset, self._unflushed_bytes
@@ -412,7 +383,7 @@ class Partition:
                 if not self.is_leader:
                     break
                 if self.leader_state is not None:
-                    self.leader_state.advance()
+                    self.leader_state.advance_high_watermark()
                 elif self.high_watermark < target:
                     self._advance(target, grown_bytes)
                 if self.log.log_end_offset - self.log.recovery_point < self.log.config.flush_messages:

@@ -1,4 +1,4 @@
-"""The partitions that this broker holds, kept in step with the cluster image."""
+"""All partitions of this broker, kept in step with the cluster image."""
 
 from __future__ import annotations
 
@@ -26,33 +26,31 @@ from ottla.replication.counters import PartitionEvents, TopicTraffic, Traffic
 from ottla.replication.leader import LeaderState
 from ottla.replication.partition import Partition
 from ottla.replication.replicator import Replicator
-from ottla.replication.throttle import names_replica
+from ottla.replication.throttle import includes_replica
 
-# What replication takes from a topic's configuration.
+logger = logging.getLogger(__name__)
 
 
 def configure(partition: Partition, config: TopicConfig, node_id: int) -> None:
-    """Let a partition go by its topic's configuration from now on."""
+    """Apply a topic's configuration to a partition."""
     index = partition.topic_partition.partition
     throttled = config.leader_replication_throttled_replicas, config.follower_replication_throttled_replicas
-    partition.throttled_as_leader = names_replica(throttled[0], index, node_id)
-    partition.throttled_as_follower = names_replica(throttled[1], index, node_id)
+    partition.throttled_as_leader = includes_replica(throttled[0], index, node_id)
+    partition.throttled_as_follower = includes_replica(throttled[1], index, node_id)
     if config.min_insync_replicas != partition.min_insync_replicas:
         partition.min_insync_replicas = config.min_insync_replicas
         if partition.leader_state is not None:
-            partition.leader_state.review()
+            partition.leader_state.reevaluate()
 
 
-log = logging.getLogger(__name__)
-
-LOGS_PER_TURN = 20
-"""How many logs are made before other work gets its turn: each costs a few file operations."""
-OPEN_AGAIN_S = 5.0
-"""After how long a log that could not be opened, or made on a full disk, is tried again."""
+LOGS_PER_ITERATION = 20
+"""How many logs are created before yielding to the loop: each takes a few file operations."""
+RETRY_OPEN_S = 5.0
+"""After how long a log that could not be opened, or created on a full disk, is retried."""
 
 
 class PartitionRegistry:
-    """Every partition here, by topic name and by topic id. `replicator` may be missing with one broker."""
+    """Every partition here, by topic name and by topic id. `replicator` is None with one broker."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class PartitionRegistry:
         self._led_by_name: dict[str, dict[int, Partition]] = {}
         self._led_by_id: dict[UUID, dict[int, Partition]] = {}
         self._hosted: dict[str, dict[int, Partition]] = {}
-        """All that have a replica here, led or followed."""
+        """All partitions with a replica here, led or followed."""
         self.traffic = Traffic()
         self.events = PartitionEvents()
         self._image = ClusterImage()
@@ -114,16 +112,16 @@ class PartitionRegistry:
         partition = self._hosted.get(name, {}).get(index)
         return self.get(name, index) if partition is None or self._fenced else partition
 
-    def high_watermark(self, at: TopicPartition) -> int:
-        """Return how far a partition is committed; 0, which is safe, if it is not served here."""
-        partition = self._hosted.get(at.topic, {}).get(at.partition)
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Return the high watermark of a partition; 0, which is safe, if it is not hosted here."""
+        partition = self._hosted.get(topic_partition.topic, {}).get(topic_partition.partition)
         return 0 if partition is None else partition.high_watermark
 
     def traffic_of(self, topic: str | UUID | None) -> TopicTraffic:
-        """Return what is counted for whatever a client has named, by name or topic id."""
+        """Return the counters for a topic from a client's request, by name or topic id."""
         if isinstance(topic, UUID):
             topic = self._image.names_by_id.get(topic)
-        return self.traffic.known(topic)
+        return self.traffic.for_client(topic)
 
     def _name_of(self, topic_id: UUID) -> str:
         topic = self._image.topic_by_id(topic_id)
@@ -134,52 +132,54 @@ class PartitionRegistry:
     # Following the cluster
 
     async def apply(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Make and remove logs, and take up and end roles, so that they match the new image."""
+        """Create and remove logs, and start and end roles, to match the new image."""
         self._image = new
         difference = diff_images(old, new)
         if difference.deleted:
-            await self._remove(difference.deleted)
-        await self._place_all(difference.created, {})
-        await self._place_all(difference.changed, old.topics)
+            await self._remove_topics(difference.deleted)
+        await self._apply_roles(difference.created, {})
+        await self._apply_roles(difference.changed, old.topics)
         self._reconfigure(name for kind, name in difference.configs if kind == ConfigResource.TOPIC)
 
     def replace_config(self, config: BrokerConfig) -> None:
-        """Take over new broker settings, which topics without their own inherit."""
+        """Apply new broker settings, which topics without their own inherit."""
         self._config = config
         self._reconfigure(list(self._hosted))
 
     def fence(self) -> None:
-        """Lead nothing any more, at once: this broker has lost its session, and others may lead by now."""
+        """Stop leading all partitions immediately: this broker has lost its session, and others may lead by
+        now.
+        """
         self._fenced = True
         for partition in self:
             self.step_down(partition)
 
     async def unfence(self, image: ClusterImage) -> None:
-        """Take up the roles of `image` again, in which this broker is registered anew."""
+        """Resume the roles of `image`, in which this broker is registered again."""
         self._image = image
         self._fenced = False
-        await self._place_all(image.topics.values(), {})
+        await self._apply_roles(image.topics.values(), {})
 
     def step_down(self, partition: Partition) -> None:
-        """Stop leading a partition, until the image says what is to become of it."""
-        at = partition.topic_partition
-        self._led_by_name.get(at.topic, {}).pop(at.partition, None)
+        """Stop leading a partition, until the image assigns a role."""
+        topic_partition = partition.topic_partition
+        self._led_by_name.get(topic_partition.topic, {}).pop(topic_partition.partition, None)
         if partition.is_leader:
             partition.follow(partition.leader_epoch)
 
     async def stop(self) -> None:
-        """Wait for the flushes under way."""
+        """Wait for the running flushes."""
         for again in self._unopened.values():
             again.cancel()
         await self.wait_for_flushes()
 
     async def wait_for_flushes(self) -> None:
-        """Wait until no flush is under way: what a crash left unflushed is committed then."""
+        """Wait until no flush is running: then what a crash left unflushed is committed."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _place_all(self, topics: Iterable[TopicImage], known: Mapping[str, TopicImage]) -> None:
-        """Give partitions their roles, except where they are as they were in `known`."""
+    async def _apply_roles(self, topics: Iterable[TopicImage], known: Mapping[str, TopicImage]) -> None:
+        """Apply the roles of partitions, except those that have not changed since `known`."""
         done = 0
         for topic in topics:
             before = known[topic.name].partitions if topic.name in known else ()
@@ -188,19 +188,21 @@ class PartitionRegistry:
                     if before[each.index] is each:
                         continue
                     is_controller = self._image.controller_id == self._node_id
-                    self.events.changed(before[each.index], each, self._node_id, is_controller=is_controller)
-                self._place(topic, each)
+                    self.events.count_change(
+                        before[each.index], each, self._node_id, is_controller=is_controller
+                    )
+                self._apply_role(topic, each)
                 done += 1
-                if done % LOGS_PER_TURN == 0:
+                if done % LOGS_PER_ITERATION == 0:
                     await asyncio.sleep(0)
 
-    def _place(self, topic: TopicImage, image: PartitionImage) -> None:
-        """Open or remove the log of one partition, and give it its role."""
+    def _apply_role(self, topic: TopicImage, image: PartitionImage) -> None:
+        """Open or remove the log of one partition, and apply its role."""
         hosted = self._hosted.setdefault(topic.name, {})
         partition = hosted.get(image.index)
         if self._node_id not in image.replicas:
             if partition is not None:
-                self._drop(partition)
+                self._remove_replica(partition)
             return
         if partition is None:
             partition = self._open(topic, image)
@@ -218,7 +220,7 @@ class PartitionRegistry:
 
     def _lead(self, partition: Partition, image: PartitionImage) -> None:
         if self._replicator is not None:
-            self._replicator.leave(partition)
+            self._replicator.unfollow(partition)
         is_alone = image.replicas == (self._node_id,)
         is_same = partition.is_leader and partition.leader_epoch == image.leader_epoch
         if is_same and (partition.leader_state is None) == is_alone:
@@ -240,30 +242,32 @@ class PartitionRegistry:
             is_in_sync = self._node_id in image.isr
             self._replicator.follow(partition, image.leader, image.leader_epoch, is_in_sync=is_in_sync)
         else:
-            self._replicator.leave(partition)
+            self._replicator.unfollow(partition)
 
     # Logs
 
     def _open(self, topic: TopicImage, image: PartitionImage) -> Partition | None:
-        """Open or make the log of a partition; None if that fails, it is offline then."""
-        at = TopicPartition(topic.name, image.index)
+        """Open or create the log of a partition; None if that fails, and it is offline."""
+        topic_partition = TopicPartition(topic.name, image.index)
         config = TopicConfig(self._image.topic_overrides(topic.name), self._config)
         try:
-            if at in self._unopened:
-                self._log_directory.retry_open(at, LogConfig.from_topic_config(config))
-            opened = self._log_directory.get(at)
+            if topic_partition in self._unopened:
+                self._log_directory.retry_open(topic_partition, LogConfig.from_topic_config(config))
+            opened = self._log_directory.get(topic_partition)
             if opened is None:
-                opened = self._log_directory.create(at, topic.topic_id, LogConfig.from_topic_config(config))
+                opened = self._log_directory.create(
+                    topic_partition, topic.topic_id, LogConfig.from_topic_config(config)
+                )
             else:
                 opened.config = LogConfig.from_topic_config(config)
                 if opened.topic_id is None:
                     self._log_directory.write_topic_id(opened, topic.topic_id)
         except (KafkaStorageError, OSError) as error:
-            self._open_later(at, error)
+            self._schedule_retry(topic_partition, error)
             return None
-        if at in self._unopened:
-            self._unopened.pop(at).cancel()
-        committed = self._log_directory.high_watermarks.pop(at, 0)
+        if topic_partition in self._unopened:
+            self._unopened.pop(topic_partition).cancel()
+        committed = self._log_directory.high_watermarks.pop(topic_partition, 0)
         leads_alone = image.replicas == (image.leader,) and not self._fenced
         partition = Partition(
             opened,
@@ -278,22 +282,24 @@ class PartitionRegistry:
         configure(partition, config, self._node_id)
         return partition
 
-    def _open_later(self, at: TopicPartition, error: Exception) -> None:
-        if at in self._unopened:
-            self._unopened[at].cancel()
+    def _schedule_retry(self, topic_partition: TopicPartition, error: Exception) -> None:
+        if topic_partition in self._unopened:
+            self._unopened[topic_partition].cancel()
         else:
-            log.error("%s cannot be opened, and is offline until it can: %s", at, error)
-        self._unopened[at] = asyncio.get_running_loop().call_later(OPEN_AGAIN_S, self._open_again, at)
+            logger.error("cannot open the log of %s, it is offline; retrying: %s", topic_partition, error)
+        self._unopened[topic_partition] = asyncio.get_running_loop().call_later(
+            RETRY_OPEN_S, self._retry_open, topic_partition
+        )
 
-    def _open_again(self, at: TopicPartition) -> None:
-        image = self._image.partition(at.topic, at.partition)
+    def _retry_open(self, topic_partition: TopicPartition) -> None:
+        image = self._image.partition(topic_partition.topic, topic_partition.partition)
         if image is None or self._node_id not in image.replicas:
-            del self._unopened[at]
+            del self._unopened[topic_partition]
         else:
-            self._place(self._image.topics[at.topic], image)
+            self._apply_role(self._image.topics[topic_partition.topic], image)
 
-    async def _remove(self, topics: Iterable[TopicImage]) -> None:
-        """Take topics out, with all that the checkpoints say of them: their names may be given again."""
+    async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
+        """Remove topics and their entries in the checkpoints: their names may be reused."""
         done = 0
         for topic in topics:
             self.traffic.forget(topic.name)
@@ -305,34 +311,34 @@ class PartitionRegistry:
                     self._close(partitions[each.index])
                 self._delete(TopicPartition(topic.name, each.index))
                 done += 1
-                if done % LOGS_PER_TURN == 0:
+                if done % LOGS_PER_ITERATION == 0:
                     await asyncio.sleep(0)
-        # An old log start must not outlive its log: after a crash it would cut off the records of a new one.
+        # An old log start must not outlive its log: after a crash it would hide the records of a new one.
         try:
             await asyncio.to_thread(self._log_directory.capture_checkpoints())
         except OSError as error:
-            log.error("the checkpoints still name partitions that were deleted: %s", error)
+            logger.error("cannot remove deleted partitions from the checkpoints: %s", error)
 
-    def _drop(self, partition: Partition) -> None:
-        """Remove a replica: the partition lives on elsewhere."""
-        at = partition.topic_partition
-        log.info("%s has no replica here any more; its log is deleted", at)
+    def _remove_replica(self, partition: Partition) -> None:
+        """Remove a replica: the partition stays on other brokers."""
+        topic_partition = partition.topic_partition
+        logger.info("deleting the log of %s: this broker no longer has a replica", topic_partition)
         self.step_down(partition)
-        del self._hosted[at.topic][at.partition]
+        del self._hosted[topic_partition.topic][topic_partition.partition]
         self._close(partition)
-        self._delete(at)
+        self._delete(topic_partition)
 
     def _close(self, partition: Partition) -> None:
         if self._replicator is not None:
-            self._replicator.leave(partition)
+            self._replicator.unfollow(partition)
         partition.close()
 
-    def _delete(self, at: TopicPartition) -> None:
-        self._log_directory.high_watermarks.pop(at, None)
+    def _delete(self, topic_partition: TopicPartition) -> None:
+        self._log_directory.high_watermarks.pop(topic_partition, None)
         try:
-            self._log_directory.delete(at)
+            self._log_directory.delete(topic_partition)
         except KafkaStorageError as error:
-            log.error("the files of %s are still there: %s", at, error)
+            logger.error("cannot delete the files of %s: %s", topic_partition, error)
 
     # Configuration
 
@@ -346,5 +352,5 @@ class PartitionRegistry:
                     configure(partition, config, self._node_id)
 
     def log_config(self, image: ClusterImage, topic: str) -> LogConfig:
-        """Return how the logs of a topic are kept."""
+        """Return the log configuration of a topic."""
         return LogConfig.from_topic_config(TopicConfig(image.topic_overrides(topic), self._config))

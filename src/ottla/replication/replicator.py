@@ -1,7 +1,10 @@
-"""What this broker's replicas do together: follow other leaders, and keep the ISRs of what is led here.
+"""The replication of one broker: fetchers for what it follows, ISR changes for what it leads.
 
-It has one fetcher for each leader that something is followed of, one queue of ISR changes for the controller,
-and one clock that looks for followers that fell behind and writes the high watermarks down.
+It has one fetcher per leader, a queue of ISR changes for the controller, a periodic check for followers that
+fell behind, and the checkpoint of high watermarks.
+
+ISR changes are sent in batches, one request at a time. A change without a decision (no controller, no
+response) is sent again: until it is decided, the leader uses the maximal ISR.
 """
 
 from __future__ import annotations
@@ -27,27 +30,22 @@ from ottla.replication.replica_fetcher import ReplicaFetcher
 from ottla.replication.throttle import Rate
 from ottla.wire.peers import Peers
 
-# Carries proposed in-sync replicas to the controller: all that have gathered in one request.
-#
-# One request is under way at a time. What cannot be decided now (no controller, no answer) is asked again:
-# a leader keeps to the maximal ISR until it knows.
-
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RETRY_MS = 100
-MOST_AT_ONCE = 1_000
+MAX_CHANGES_PER_REQUEST = 1_000
 
 
 class PartitionAlterer(Protocol):
-    """The controller, as leaders see it."""
+    """The controller, as leaders use it."""
 
     async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[PartitionImage | KafkaError]:
-        """Make changes true; return each partition as it then is, or why not."""
+        """Apply changes; return each partition afterwards, or the error."""
         ...
 
 
-class IsrChanges:
-    """Proposals that the controller has not answered yet. `run` is a task of its owner's."""
+class IsrChangeQueue:
+    """ISR changes that the controller has not decided yet. `run` is a task of its owner."""
 
     def __init__(self, controller: PartitionAlterer) -> None:
         self._controller = controller
@@ -57,56 +55,58 @@ class IsrChanges:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, leading: LeaderState) -> None:
-        """Ask for what `leading` proposes."""
-        self._waiting[leading] = None
+    def add(self, leader_state: LeaderState) -> None:
+        """Enqueue the change that `leader_state` proposes."""
+        self._waiting[leader_state] = None
         self._arrived.set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send changes until cancelled."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
             try:
-                undecided = await self._ask()
+                undecided = await self._send_batch()
             except Exception:
-                log.exception("the in-sync replicas cannot be changed")
+                logger.exception("cannot change in-sync replicas")
                 undecided = True
             if undecided:
                 await asyncio.sleep(RETRY_MS / 1000)
             if self._waiting:
                 self._arrived.set()
 
-    async def _ask(self) -> bool:
-        """Send one request; return whether something has to be asked again."""
+    async def _send_batch(self) -> bool:
+        """Send one request; return whether something has to be sent again."""
         batch: list[tuple[LeaderState, IsrChange]] = []
-        for leading in list(self._waiting)[:MOST_AT_ONCE]:
-            change = leading.change()
+        for leader_state in list(self._waiting)[:MAX_CHANGES_PER_REQUEST]:
+            change = leader_state.pending_change()
             if change is None:
-                del self._waiting[leading]
+                del self._waiting[leader_state]
             else:
-                batch.append((leading, change))
+                batch.append((leader_state, change))
         if not batch:
             return False
         try:
             answers = await self._controller.alter_partitions([change for _, change in batch])
         except KafkaError as error:
-            log.info("the controller cannot be asked now: %r", error)
+            logger.info("cannot reach the controller, retrying: %r", error)
             answers = [error] * len(batch)
         undecided = False
-        for (leading, change), answer in zip(batch, answers, strict=True):
-            if leading.answered(change, answer):
+        for (leader_state, change), answer in zip(batch, answers, strict=True):
+            if leader_state.handle_result(change, answer):
                 undecided = True
-            elif (now := leading.change()) is None or now.partition_epoch == change.partition_epoch:
-                self._waiting.pop(leading, None)  # unless it has proposed something else by now
+            elif (
+                now := leader_state.pending_change()
+            ) is None or now.partition_epoch == change.partition_epoch:
+                self._waiting.pop(leader_state, None)  # unless it has proposed something else by now
         return undecided
 
 
-PARTITIONS_PER_TURN = 200
+PARTITIONS_PER_ITERATION = 200
 
 
 class ControllerClient(PartitionAlterer, Protocol):
-    """The controller, and this broker's standing in the cluster."""
+    """The controller, and this broker's session."""
 
     @property
     def broker_epoch(self) -> int:
@@ -115,7 +115,7 @@ class ControllerClient(PartitionAlterer, Protocol):
 
 
 class Replicator:
-    """Runs replication on one broker; `start` and `stop` are its owner's to call."""
+    """Runs replication on one broker; its owner calls `start` and `stop`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Replicator:
     ) -> None:
         self.node_id = node_id
         self.partitions: Iterable[Partition] = ()
-        """All that have a replica here; the registry fills this in."""
+        """All partitions with a replica here; set by the registry."""
         self.step_down: Callable[[Partition], None] = lambda partition: partition.follow(
             partition.leader_epoch
         )
@@ -144,23 +144,23 @@ class Replicator:
         self._flusher = flusher
         self._config = config
         self._clock = clock
-        self._changes = IsrChanges(controller)
+        self._changes = IsrChangeQueue(controller)
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._written: dict[TopicPartition, int] = {}
+        self._checkpointed: dict[TopicPartition, int] = {}
 
     # Service
 
     async def start(self) -> None:
-        """Begin with everything that takes time."""
+        """Start the background tasks."""
         self._spawn("isr changes", self._changes.run())
-        self._spawn("isr review", self._review())
+        self._spawn("isr review", self._check_followers())
         self._spawn("high watermark checkpoints", self._write_high_watermarks())
 
     async def stop(self) -> None:
-        """End it."""
+        """Stop the background tasks and all fetchers."""
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
             task.cancel()
@@ -173,29 +173,29 @@ class Replicator:
 
     @property
     def pending_changes(self) -> int:
-        """How many changes of in-sync replicas the controller has not answered."""
+        """Return the number of ISR changes that the controller has not decided."""
         return len(self._changes)
 
     # Following
 
     def follow(self, partition: Partition, leader: int, leader_epoch: int, *, is_in_sync: bool) -> None:
-        """Copy a partition from its leader, in this leader epoch."""
-        following = self._following(partition)
-        if following is None or following.leader_epoch != leader_epoch:
-            self.leave(partition)
-            following = FollowerState(partition, leader_epoch)
+        """Replicate a partition from its leader, in this leader epoch."""
+        follower_state = self._follower_state(partition)
+        if follower_state is None or follower_state.leader_epoch != leader_epoch:
+            self.unfollow(partition)
+            follower_state = FollowerState(partition, leader_epoch)
             self._leaders[partition.topic_partition] = leader
-            self._fetcher(leader).follow(following)
-        following.is_in_sync = is_in_sync
+            self._fetcher(leader).follow(follower_state)
+        follower_state.is_in_sync = is_in_sync
 
-    def leave(self, partition: Partition) -> None:
-        """Copy a partition no longer."""
-        at = partition.topic_partition
-        leader = self._leaders.pop(at, None)
+    def unfollow(self, partition: Partition) -> None:
+        """Stop replicating a partition."""
+        topic_partition = partition.topic_partition
+        leader = self._leaders.pop(topic_partition, None)
         if leader is None:
             return
         fetcher = self._fetchers[leader]
-        fetcher.leave(partition.topic_id, at.partition)
+        fetcher.unfollow(partition.topic_id, topic_partition.partition)
         if not fetcher.followed:
             del self._fetchers[leader]
             task = self._tasks.pop(f"fetch from {leader}", None)
@@ -203,9 +203,9 @@ class Replicator:
                 task.cancel()
                 self._ending.add(task)
                 task.add_done_callback(self._ending.discard)
-                self._peers.close(leader, "fetch", "nothing is followed there any more")
+                self._peers.close(leader, "fetch", "no partition is fetched from there any more")
 
-    def _following(self, partition: Partition) -> FollowerState | None:
+    def _follower_state(self, partition: Partition) -> FollowerState | None:
         leader = self._leaders.get(partition.topic_partition)
         if leader is None:
             return None
@@ -227,16 +227,16 @@ class Replicator:
             self._spawn(f"fetch from {leader}", fetcher.run())
         return fetcher
 
-    def holds(self, partition: Partition) -> bool:
+    def is_throttled(self, partition: Partition) -> bool:
         """Return whether a partition that is not in sync must not be fetched now."""
         return partition.throttled_as_follower and self.follower_rate.is_exhausted
 
-    def took(self, partition: Partition, size_bytes: int) -> None:
-        """Count what was fetched of a partition that is not in sync."""
+    def record_bytes(self, partition: Partition, size_bytes: int) -> None:
+        """Count the bytes fetched of a partition that is not in sync."""
         if partition.throttled_as_follower:
-            self.follower_rate.take(size_bytes)
+            self.follower_rate.record(size_bytes)
 
-    # What leaders need (leader.py, Surroundings)
+    # LeaderEnvironment (leader.py)
 
     @property
     def broker_epoch(self) -> int:
@@ -249,11 +249,11 @@ class Replicator:
         return self._config().replica_lag_time_max_ms
 
     def now_ms(self) -> int:
-        """Return the time, which only ever grows."""
+        """Return the monotonic time."""
         return self._clock.mono_ms()
 
     def eligible(self, node_ids: Collection[int]) -> dict[int, int]:
-        """Return those brokers that are alive and stay so, with their broker epochs."""
+        """Return which of these brokers are alive and not shutting down, with their broker epochs."""
         brokers = self._cluster.image.brokers
         return {
             node_id: broker.epoch
@@ -262,41 +262,44 @@ class Replicator:
         }
 
     def registered_epoch(self, node_id: int) -> int:
-        """Return the broker epoch that the cluster knows a broker by, -1 if it does not know it."""
+        """Return a broker's registered epoch, -1 if it is not registered."""
         broker = self._cluster.image.brokers.get(node_id)
         return -1 if broker is None else broker.epoch
 
-    def propose(self, leading: LeaderState) -> None:
-        """Ask the controller for the ISR that `leading` proposes."""
-        self._changes.add(leading)
+    def propose(self, leader_state: LeaderState) -> None:
+        """Send the ISR change that `leader_state` proposes to the controller."""
+        self._changes.add(leader_state)
 
-    # What time brings
+    # Periodic tasks
 
-    async def _review(self) -> None:
-        """Look for followers that fell behind."""
+    async def _check_followers(self) -> None:
+        """Check periodically for followers that fell behind."""
         while True:
             await asyncio.sleep(self.lag_max_ms / 2000)
             for number, partition in enumerate(self.partitions):
                 if partition.leader_state is not None:
                     try:
-                        partition.leader_state.tick()
+                        partition.leader_state.check_followers()
                     except Exception:
-                        log.exception("%s cannot be reviewed", partition.topic_partition)
-                if number % PARTITIONS_PER_TURN == 0:
+                        logger.exception("cannot check the followers of %s", partition.topic_partition)
+                if number % PARTITIONS_PER_ITERATION == 0:
                     await asyncio.sleep(0)
 
     async def _write_high_watermarks(self) -> None:
-        """Write down how far the partitions with several replicas are committed, if that has changed."""
+        """Checkpoint the high watermarks periodically, if they have changed."""
         while True:
             await asyncio.sleep(self._config().replica_high_watermark_checkpoint_interval_ms / 1000)
-            marks = {each.topic_partition: each.high_watermark for each in self.partitions}
-            if self._log_directory.storage.offline_reason is not None or marks == self._written:
+            high_watermarks = {each.topic_partition: each.high_watermark for each in self.partitions}
+            if (
+                self._log_directory.storage.offline_reason is not None
+                or high_watermarks == self._checkpointed
+            ):
                 continue
             if all(each.is_leader and each.leader_state is None for each in self.partitions):
-                continue  # the janitor does, for partitions with one replica
+                continue  # LogMaintenance writes those of partitions with one replica
             try:
-                await asyncio.to_thread(self._log_directory.capture_high_watermarks(marks))
+                await asyncio.to_thread(self._log_directory.capture_high_watermarks(high_watermarks))
             except OSError as error:
-                log.error("the high watermarks cannot be written: %s", error)
+                logger.error("cannot write the high watermark checkpoint: %s", error)
             else:
-                self._written = marks
+                self._checkpointed = high_watermarks

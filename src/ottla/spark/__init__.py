@@ -1,16 +1,18 @@
-"""Topics as Spark tables and streams: the format `ottla`, its exactly-once sink, and Spark sessions.
+"""Topics as Spark tables and streams: the data source `ottla`, its exactly-once sink, and Spark sessions.
 
-    options           what users write: declared once, checked, refused by name
-    source_offsets    how far a query has read, as it stands in the checkpoint
-    planning          which task reads what
-    topic_watch       asks the cluster: which partitions, where they begin and end
-    stream_position   how far a stream can be read now
-    range_reader      fetches ranges of offsets; columns makes Arrow of what came
-    batch_reader      what Spark calls; stream_reader likewise
-    sink/             prepared transactions and one decision record per batch
-    sessions          a SparkSession with what makes small batches fast
+Reading order:
 
-Spark finds the format by itself, through the module `pyspark_ottla`. See docs/spark.md.
+    data_source         what Spark calls: readers and writers by their options
+    options             all options, declared once; options_docs writes docs/spark-options.md
+    cluster_session     the connections of a process, shared by its tasks
+    source/             batch and stream readers
+    sink/               prepared transactions and one decision record per batch
+    session/            a SparkSession that starts fast and has short batches
+    checkpoint_lock     one run of a query per checkpoint
+    pipelines/          declarative pipelines and their runner
+    worker              settings of Python workers, and the context of a task
+
+Spark finds the data source through the module `pyspark_ottla`. See docs/spark.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The connections of this process to a cluster: made once, and kept for the next task.
+"""The connections of a process to a cluster, kept for the next task.
 
-Spark reuses its Python workers, and asks them for something ten times a second; to connect each time would
-cost more than the work. A worker is forked before it has links of its own.
+Spark reuses its Python workers, and calls them ten times a second; to connect each time would cost more than
+the work. A worker is forked before it has sessions of its own.
 
-Once connected, whatever is asked waits for a broker that is away, until the client's timeouts. A query that
-is only being started is told at once that its address leads nowhere.
+Once connected, calls wait for an unavailable broker until the client's timeouts. A query that is being
+started fails at once if its address cannot be reached.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ from ottla.client.event_loop_thread import EventLoopThread
 
 T = TypeVar("T")
 
-MAX_LINKS = 16
+MAX_SESSIONS = 16
 
 
 class ClusterSession:
-    """A cluster, and the loop in a thread that talks to it."""
+    """A cluster, and the event loop thread of its client."""
 
     def __init__(self, options: ClientOptions, *, is_patient: bool = False) -> None:
         self.options = options
-        self._bridge = EventLoopThread("ottla spark")
+        self._loop_thread = EventLoopThread("ottla spark")
         try:
-            self.cluster = self._bridge.run(_connected(options, is_patient))
+            self.cluster = self._loop_thread.run(_connected(options, is_patient))
         except BaseException:
-            self._bridge.close()
+            self._loop_thread.close()
             raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and return what it returns."""
-        return self._bridge.run(work)
+        """Run a coroutine on the event loop and return its result."""
+        return self._loop_thread.run(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run a coroutine, and return the future of what it returns."""
-        return self._bridge.begin(work)
+        """Start a coroutine, and return its future."""
+        return self._loop_thread.begin(work)
 
     def close(self) -> None:
         """Disconnect."""
         try:
-            self._bridge.run(self.cluster.close())
+            self._loop_thread.run(self.cluster.close())
         finally:
-            self._bridge.close()
+            self._loop_thread.close()
 
 
-_links: OrderedDict[tuple[int, str], ClusterSession] = OrderedDict()
+_sessions: OrderedDict[tuple[int, str], ClusterSession] = OrderedDict()
 _lock = Lock()
 
 
-def link_to(options: ClientOptions, *, is_patient: bool = False) -> ClusterSession:
-    """Return the link of this process to the cluster of these options; connect if there is none.
+def cluster_session(options: ClientOptions, *, is_patient: bool = False) -> ClusterSession:
+    """Return this process's session for these options; connect if there is none.
 
-    `is_patient` is for what runs in the middle of a query: it waits for a broker that is away.
+    `is_patient` is for calls in the middle of a query: it waits for an unavailable broker.
     """
-    key = (os.getpid(), f"{type(options).__name__}{_secretly(options)}")
+    key = (os.getpid(), f"{type(options).__name__}{_option_values(options)}")
     with _lock:
-        link = _links.get(key)
-        if link is None:
-            link = _links[key] = ClusterSession(options, is_patient=is_patient)
-        _links.move_to_end(key)
-        while len(_links) > MAX_LINKS:
-            (pid, _), oldest = _links.popitem(last=False)
+        session = _sessions.get(key)
+        if session is None:
+            session = _sessions[key] = ClusterSession(options, is_patient=is_patient)
+        _sessions.move_to_end(key)
+        while len(_sessions) > MAX_SESSIONS:
+            (pid, _), oldest = _sessions.popitem(last=False)
             if pid == os.getpid():
                 oldest.close()
-        return link
+        return session
 
 
-def _secretly(options: ClientOptions) -> Mapping[str, Any]:
+def _option_values(options: ClientOptions) -> Mapping[str, Any]:
     return {name: getattr(options, name) for name in type(options).declared()}
 
 

@@ -1,7 +1,7 @@
-"""The format `ottla` of Spark: `spark.read.format("ottla")`, `readStream`, `write` and `writeStream`.
+"""The Spark data source `ottla`: `spark.read.format("ottla")`, `readStream`, `write` and `writeStream`.
 
-Spark asks for this class in several processes before the first batch, each of which imports what it needs
-anew: so what is not needed to answer is imported only where it is.
+Spark instantiates this class in several processes before the first batch, each of which has to import what it
+needs: so modules are imported only where they are used.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
 )
 
-from ottla.spark.options import SOURCE, Given
+from ottla.spark.options import INCLUDE_HEADERS, SOURCE, Given
 from ottla.spark.source.columns import COLUMN_TYPES, HEADERS, choose_columns
-from ottla.spark.worker import leave_out_test_tools
+from ottla.spark.worker import skip_hypothesis_import
 
 if TYPE_CHECKING:
     from ottla.spark.source.deserializing import Deserializer
 
 
 VALUE_OPTIONS = ("deserialize", "valueSchema", "schemaRegistryUrl", "badRecords")
-"""Options that say how values become columns."""
+"""The options that turn values into columns."""
 
 
-leave_out_test_tools()
+skip_hypothesis_import()
 
 
 class OttlaSource(DataSource):
-    """Topics of a broker that speaks Kafka's protocol, as tables and streams."""
+    """Kafka topics as tables and streams."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = dict(options)
 
     @classmethod
     def name(cls) -> str:
-        """Return what users write as the format."""
+        """Return the name of the format."""
         return "ottla"
 
     def schema(self) -> str:
@@ -50,27 +50,27 @@ class OttlaSource(DataSource):
         return ", ".join(f"`{name}` {types[name]}" for name in columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """Return the reader of a batch."""
+        """Return the batch reader."""
         from ottla.spark.source.batch_reader import BatchReader
         from ottla.spark.source.options import read_source_options
 
         return BatchReader(read_source_options(self.options, is_stream=False), *self._columns(schema))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a stream."""
+        """Return the stream reader."""
         from ottla.spark.source.options import read_source_options
         from ottla.spark.source.stream_reader import StreamReader
 
         return StreamReader(read_source_options(self.options, is_stream=True), *self._columns(schema))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the writer of a batch."""
+        """Return the batch writer."""
         from ottla.spark.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        """Return the writer of a stream."""
+        """Return the stream writer."""
         from ottla.spark.sink.writers import stream_writer
 
         return stream_writer(self.options, schema)
@@ -78,7 +78,7 @@ class OttlaSource(DataSource):
     def _columns(self, schema: Any = None) -> tuple[list[str], Deserializer | None]:
         given = Given(self.options, SOURCE)
         available = [name for name in COLUMN_TYPES if name != HEADERS]
-        if given.yes_or_no("includeHeaders", False):
+        if given.value(INCLUDE_HEADERS):
             available.append(HEADERS)
         if not any(given.text(name) for name in VALUE_OPTIONS):
             return choose_columns(given.text("columns"), available), None

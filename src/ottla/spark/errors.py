@@ -1,4 +1,4 @@
-"""What users of the source and the sink are told when something cannot be done."""
+"""The errors of the source and the sink."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class SparkError(Exception):
 
 
 class WrongOption(SparkError):
-    """An option that does not exist, does not fit, or does not go with another one."""
+    """An option that does not exist, is invalid, or contradicts another one."""
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(f"{option}: {reason}")
@@ -16,17 +16,18 @@ class WrongOption(SparkError):
 
 
 class DataLoss(SparkError):
-    """Records that the query has still to read are gone."""
+    """Records that the query has not read yet were deleted."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}. Some records may be gone before they were read. To go on with what is there, set the "
+            f"{what}. Some records may have been deleted before they were read. To continue with the "
+            "existing records, set the "
             "option failOnDataLoss to false"
         )
 
 
 class StaleCheckpoint(SparkError):
-    """The checkpoint is older than what the query has already written."""
+    """The checkpoint is older than the output of the query."""
 
 
 class Superseded(SparkError):
@@ -38,7 +39,7 @@ class SameSinkTwice(SparkError):
 
 
 class TransactionLost(SparkError):
-    """A transaction that was prepared is not there any more."""
+    """A prepared transaction was ended by another process."""
 
 
 class TwoPhaseCommitOff(SparkError):

@@ -1,4 +1,4 @@
-"""The options of the format `ottla`: each declared once, with its default and what it means.
+"""The options of the format `ottla`: each declared once, with its kind, default and meaning.
 
 They have the names, the meanings and the defaults of Spark's Kafka connector, and as there upper and lower
 case are the same. `kafka.NAME` goes to the client (docs/client-options.md). What is not known is refused,
@@ -13,144 +13,272 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ottla.client.client_options import ClientOptions
-from ottla.client.options import ConfigError
-from ottla.common.config.declaration import did_you_mean
+from ottla.common.config.declaration import ConfigError, Key
+from ottla.common.config.types import BOOLEAN, INT, LONG, STRING, Kind, at_least, choice
+from ottla.common.near_names import unknown
+from ottla.common.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from ottla.spark.errors import WrongOption
 
+T = TypeVar("T")
 C = TypeVar("C", bound=ClientOptions)
 
 KAFKA = "kafka."
 BOOTSTRAP = "kafka.bootstrap.servers"
 
 SOURCE, SINK = "source", "sink"
+JSON, AVRO, REGISTRY = "json", "avro", "registry"
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?", re.IGNORECASE)
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
+_UNIT_MS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, None: 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """An option: of the source, of the sink or of both; what it is without being given."""
-
-    name: str
-    of: tuple[str, ...]
-    default: str
-    doc: str
+def _read_duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a time such as 30s or 15m")
+    unit = found.group(2)
+    return int(found.group(1)) * _UNIT_MS[unit.lower() if unit else None]
 
 
-OPTIONS = (
-    Declared("subscribe", (SOURCE,), "", "Topics to read, with commas."),
-    Declared("subscribePattern", (SOURCE,), "", "Read every topic whose whole name this expression matches."),
-    Declared("assign", (SOURCE,), "", 'Partitions to read: `{"orders": [0, 1]}`.'),
-    Declared(
+DURATION_MS = Kind("duration", 0, _read_duration_ms)
+
+
+@dataclass(frozen=True, eq=False)
+class SparkOption(Key[T]):
+    """An option of the source, of the sink or of both."""
+
+    uses: tuple[str, ...] = ()
+    shown_default: str = ""
+    """The default as the docs show it; reading and writing may have different ones."""
+
+
+def _text(name: str, uses: tuple[str, ...], default: str, doc: str) -> SparkOption[str | None]:
+    return SparkOption(name, STRING, None, doc, uses=uses, shown_default=default)
+
+
+STARTING_TIMESTAMP: SparkOption[int | None] = SparkOption(
+    "startingTimestamp",
+    LONG,
+    None,
+    "Begin at one time (ms); goes before the other two.",
+    uses=(SOURCE,),
+    check=at_least(0),
+    shown_default="",
+)
+TIMESTAMP_STRATEGY: SparkOption[str] = SparkOption(
+    "startingOffsetsByTimestampStrategy",
+    choice("error", "latest"),
+    "error",
+    "What if no record is that young: `error`, or begin at the end (`latest`).",
+    uses=(SOURCE,),
+    shown_default="error",
+)
+ENDING_TIMESTAMP: SparkOption[int | None] = SparkOption(
+    "endingTimestamp",
+    LONG,
+    None,
+    "Where a batch ends, by one time.",
+    uses=(SOURCE,),
+    check=at_least(0),
+    shown_default="",
+)
+FAIL_ON_DATA_LOSS: SparkOption[bool] = SparkOption(
+    "failOnDataLoss",
+    BOOLEAN,
+    True,
+    "Whether the query fails when records that it has still to read are gone: by retention, or with "
+    "their topic. With false it goes on with what is there.",
+    uses=(SOURCE,),
+    shown_default="true",
+)
+MAX_OFFSETS_PER_TRIGGER: SparkOption[int | None] = SparkOption(
+    "maxOffsetsPerTrigger",
+    LONG,
+    None,
+    "The most records of one batch, shared by lag.",
+    uses=(SOURCE,),
+    check=at_least(1),
+    shown_default="",
+)
+MIN_OFFSETS_PER_TRIGGER: SparkOption[int | None] = SparkOption(
+    "minOffsetsPerTrigger",
+    LONG,
+    None,
+    "Wait for so many records before a batch begins.",
+    uses=(SOURCE,),
+    check=at_least(1),
+    shown_default="",
+)
+MAX_TRIGGER_DELAY: SparkOption[int] = SparkOption(
+    "maxTriggerDelay",
+    DURATION_MS,
+    15 * MINUTE_MS,
+    "But no longer than this.",
+    uses=(SOURCE,),
+    shown_default="15m",
+)
+MIN_PARTITIONS: SparkOption[int | None] = SparkOption(
+    "minPartitions",
+    INT,
+    None,
+    "The fewest tasks that read a batch: partitions are split.",
+    uses=(SOURCE,),
+    check=at_least(1),
+    shown_default="",
+)
+MAX_RECORDS_PER_PARTITION: SparkOption[int | None] = SparkOption(
+    "maxRecordsPerPartition",
+    LONG,
+    None,
+    "The most records that one task reads.",
+    uses=(SOURCE,),
+    check=at_least(1),
+    shown_default="",
+)
+INCLUDE_HEADERS: SparkOption[bool | None] = SparkOption(
+    "includeHeaders",
+    BOOLEAN,
+    None,
+    "Whether there is a column `headers`; when writing, whether it is used.",
+    uses=(SOURCE, SINK),
+    shown_default="false; true when writing",
+)
+GROUP_ID_PREFIX: SparkOption[str] = SparkOption(
+    "groupIdPrefix",
+    STRING,
+    "spark-ottla",
+    "How the names of groups begin that we choose.",
+    uses=(SOURCE,),
+    shown_default="spark-ottla",
+)
+COMMIT_PROGRESS: SparkOption[bool] = SparkOption(
+    "commitProgress",
+    BOOLEAN,
+    True,
+    "Whether progress is committed to the consumer group, for every tool that shows lag.",
+    uses=(SOURCE,),
+    shown_default="true",
+)
+DESERIALIZE: SparkOption[str | None] = SparkOption(
+    "deserialize",
+    choice(JSON, AVRO, REGISTRY),
+    None,
+    "Make columns of the values: `json`, `avro`, or `registry` (Avro, JSON Schema or Protobuf, by the "
+    "schema that each value names).",
+    uses=(SOURCE,),
+    shown_default="",
+)
+SERIALIZE: SparkOption[str | None] = SparkOption(
+    "serialize",
+    choice(REGISTRY),
+    None,
+    "`registry`: the column `value` is a struct, and is written with `valueSchema` or the latest schema "
+    "of the topic.",
+    uses=(SINK,),
+    shown_default="",
+)
+SCHEMA_TYPE: SparkOption[str] = SparkOption(
+    "schemaType",
+    choice("avro", "json", "protobuf"),
+    "avro",
+    "The type of `valueSchema`: `avro`, `json` or `protobuf`.",
+    uses=(SINK,),
+)
+BAD_RECORDS: SparkOption[str] = SparkOption(
+    "badRecords",
+    choice("fail", "keep"),
+    "fail",
+    "What becomes of values that do not fit: `fail`, or `keep` (empty columns; the bytes in `value`, the "
+    "reason in `error`).",
+    uses=(SOURCE,),
+    shown_default="fail",
+)
+POLL_TIMEOUT_MS: SparkOption[int] = SparkOption(
+    "kafkaConsumer.pollTimeoutMs",
+    LONG,
+    120_000,
+    "How long a task waits for a record.",
+    uses=(SOURCE,),
+    check=at_least(1),
+    shown_default="120000",
+)
+DELIVERY_GUARANTEE: SparkOption[str] = SparkOption(
+    "deliveryGuarantee",
+    choice(EXACTLY_ONCE, AT_LEAST_ONCE),
+    EXACTLY_ONCE,
+    "`exactly-once` (in transactions, seen when the batch is committed) or `at-least-once` (without).",
+    uses=(SINK,),
+    shown_default="exactly-once",
+)
+INCLUDE_TIMESTAMP: SparkOption[bool] = SparkOption(
+    "includeTimestamp",
+    BOOLEAN,
+    False,
+    "Whether the column `timestamp` is the records' time.",
+    uses=(SINK,),
+    shown_default="false",
+)
+
+OPTIONS: tuple[SparkOption[Any], ...] = (
+    _text("subscribe", (SOURCE,), "", "Topics to read, with commas."),
+    _text("subscribePattern", (SOURCE,), "", "Read every topic whose whole name this expression matches."),
+    _text("assign", (SOURCE,), "", 'Partitions to read: `{"orders": [0, 1]}`.'),
+    _text(
         "startingOffsets",
         (SOURCE,),
         "latest; earliest in a batch",
         'Where to begin: `earliest`, `latest`, or `{"orders": {"0": 23, "1": -2}}` (-2 earliest, -1 latest). '
         "A query that has a checkpoint goes on where it was.",
     ),
-    Declared(
+    _text(
         "startingOffsetsByTimestamp",
         (SOURCE,),
         "",
         'Begin at times (ms): `{"orders": {"0": 1700000000000}}`; goes before startingOffsets.',
     ),
-    Declared("startingTimestamp", (SOURCE,), "", "Begin at one time (ms); goes before the other two."),
-    Declared(
-        "startingOffsetsByTimestampStrategy",
-        (SOURCE,),
-        "error",
-        "What if no record is that young: `error`, or begin at the end (`latest`).",
-    ),
-    Declared("endingOffsets", (SOURCE,), "latest", "Where a batch ends; no `earliest`, no -2."),
-    Declared(
+    STARTING_TIMESTAMP,
+    TIMESTAMP_STRATEGY,
+    _text("endingOffsets", (SOURCE,), "latest", "Where a batch ends; no `earliest`, no -2."),
+    _text(
         "endingOffsetsByTimestamp",
         (SOURCE,),
         "",
         "Where a batch ends, by times; without a record, at the end.",
     ),
-    Declared("endingTimestamp", (SOURCE,), "", "Where a batch ends, by one time."),
-    Declared(
-        "failOnDataLoss",
-        (SOURCE,),
-        "true",
-        "Whether the query fails when records that it has still to read are gone: by retention, or with "
-        "their topic. With false it goes on with what is there.",
-    ),
-    Declared("maxOffsetsPerTrigger", (SOURCE,), "", "The most records of one batch, shared by lag."),
-    Declared("minOffsetsPerTrigger", (SOURCE,), "", "Wait for so many records before a batch begins."),
-    Declared("maxTriggerDelay", (SOURCE,), "15m", "But no longer than this."),
-    Declared("minPartitions", (SOURCE,), "", "The fewest tasks that read a batch: partitions are split."),
-    Declared("maxRecordsPerPartition", (SOURCE,), "", "The most records that one task reads."),
-    Declared(
-        "includeHeaders",
-        (SOURCE, SINK),
-        "false; true when writing",
-        "Whether there is a column `headers`; when writing, whether it is used.",
-    ),
-    Declared("groupIdPrefix", (SOURCE,), "spark-ottla", "How the names of groups begin that we choose."),
-    Declared(
-        "commitProgress",
-        (SOURCE,),
-        "true",
-        "Whether progress is committed to the consumer group, for every tool that shows lag.",
-    ),
-    Declared("columns", (SOURCE,), "all", "Only these columns, in this order: `value,timestamp`."),
-    Declared(
-        "deserialize",
-        (SOURCE,),
-        "",
-        "Make columns of the values: `json`, `avro`, or `registry` (Avro, JSON Schema or Protobuf, by the "
-        "schema that each value names).",
-    ),
-    Declared(
+    ENDING_TIMESTAMP,
+    FAIL_ON_DATA_LOSS,
+    MAX_OFFSETS_PER_TRIGGER,
+    MIN_OFFSETS_PER_TRIGGER,
+    MAX_TRIGGER_DELAY,
+    MIN_PARTITIONS,
+    MAX_RECORDS_PER_PARTITION,
+    INCLUDE_HEADERS,
+    GROUP_ID_PREFIX,
+    COMMIT_PROGRESS,
+    _text("columns", (SOURCE,), "all", "Only these columns, in this order: `value,timestamp`."),
+    DESERIALIZE,
+    _text(
         "valueSchema",
         (SOURCE, SINK),
         "",
         "For `json`: columns as in SQL (`id INT, name STRING`); for `avro`: the schema, as JSON; for "
         "`registry` either, or nothing: the latest of the topic.",
     ),
-    Declared(
-        "serialize",
-        (SINK,),
-        "",
-        "`registry`: the column `value` is a struct, and is written with `valueSchema` or the latest schema "
-        "of the topic.",
-    ),
-    Declared("schemaType", (SINK,), "avro", "The type of `valueSchema`: `avro`, `json` or `protobuf`."),
-    Declared("schemaRegistryUrl", (SOURCE, SINK), "", "Where the registry is: `http://localhost:8081`."),
-    Declared(
-        "badRecords",
-        (SOURCE,),
-        "fail",
-        "What becomes of values that do not fit: `fail`, or `keep` (empty columns; the bytes in `value`, the "
-        "reason in `error`).",
-    ),
-    Declared(
-        "kafkaConsumer.pollTimeoutMs",
-        (SOURCE,),
-        "120000",
-        "How long a task waits for a record.",
-    ),
-    Declared("topic", (SINK,), "", "Where records go that have no column `topic`, or all of them."),
-    Declared(
-        "deliveryGuarantee",
-        (SINK,),
-        "exactly-once",
-        "`exactly-once` (in transactions, seen when the batch is committed) or `at-least-once` (without).",
-    ),
-    Declared(
+    SERIALIZE,
+    SCHEMA_TYPE,
+    _text("schemaRegistryUrl", (SOURCE, SINK), "", "Where the registry is: `http://localhost:8081`."),
+    BAD_RECORDS,
+    POLL_TIMEOUT_MS,
+    _text("topic", (SINK,), "", "Where records go that have no column `topic`, or all of them."),
+    DELIVERY_GUARANTEE,
+    _text(
         "sinkName",
         (SINK,),
         "main; the topic in foreachBatch",
         "Tells the sinks of one query apart; must stay the same over restarts.",
     ),
-    Declared(
-        "includeTimestamp",
-        (SINK,),
-        "false",
-        "Whether the column `timestamp` is the records' time.",
-    ),
+    INCLUDE_TIMESTAMP,
 )
 
 FROM_SPARK = frozenset({"path", "checkpointlocation", "queryname", "mergeschema", "outputmode", "header"})
@@ -184,7 +312,7 @@ class Given:
 
     def __init__(self, options: Mapping[str, str], use: str) -> None:
         self._use = use
-        self._known = {each.name.lower(): each for each in OPTIONS if use in each.of}
+        self._known = {each.name.lower(): each for each in OPTIONS if use in each.uses}
         self._values: dict[str, str] = {}
         self.client_values: dict[str, str] = {}
         for name, value in options.items():
@@ -202,60 +330,32 @@ class Given:
                 raise WrongOption(name, f"cannot be set here: {refused}")
             self.client_values[short] = value
         elif name not in FROM_SPARK:
-            known = [each.name for each in self._known.values()]
-            nearest = did_you_mean(name, [*(each.lower() for each in known), BOOTSTRAP])
-            spelled = {each.lower(): each for each in known}
-            for lower, proper in spelled.items():
-                nearest = nearest.replace(f" {lower}?", f" {proper}?")
-            other = next((each.of[0] for each in OPTIONS if each.name.lower() == name), None)
-            hint = f" (it is one of the {other})" if other else nearest
-            raise WrongOption(name, f"unknown option of the {self._use}{hint}")
+            raise WrongOption(name, self._why_unknown(name))
+
+    def _why_unknown(self, name: str) -> str:
+        what = f"option of the {self._use}"
+        other = next((each.uses[0] for each in OPTIONS if each.name.lower() == name), None)
+        if other is not None:
+            return f"unknown {what} (it is one of the {other})"
+        # Compared in lower case, as Spark gives it; shown as it is declared.
+        reason = unknown(what, name, [*self._known, BOOTSTRAP])
+        for lower, option in self._known.items():
+            reason = reason.replace(f" {lower}?", f" {option.name}?")
+        return reason
 
     def text(self, name: str) -> str | None:
         """Return an option as it was given; None if it was not, or is empty."""
         return self._values.get(name.lower(), "").strip() or None
 
-    def number(self, name: str, least: int = 1) -> int | None:
-        """Return a whole number."""
-        text = self.text(name)
+    def value(self, option: SparkOption[T]) -> T:
+        """Return the value of an option, its default if it was not given."""
+        text = self.text(option.name)
         if text is None:
-            return None
+            return option.default
         try:
-            value = int(text)
-        except ValueError:
-            raise WrongOption(name, f"must be a whole number, not {text!r}") from None
-        if value < least:
-            raise WrongOption(name, f"must be {least} or more, not {value}")
-        return value
-
-    def yes_or_no(self, name: str, default: bool) -> bool:
-        """Return a truth value."""
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.lower() not in ("true", "false"):
-            raise WrongOption(name, f"must be true or false, not {text!r}")
-        return text.lower() == "true"
-
-    def choice(self, name: str, *choices: str) -> str:
-        """Return one of some words; the first one if none was given."""
-        text = self.text(name)
-        if text is None:
-            return choices[0]
-        if text.lower() not in choices:
-            raise WrongOption(name, f"must be {' or '.join(choices)}, not {text!r}")
-        return text.lower()
-
-    def duration_ms(self, name: str, default_ms: int) -> int:
-        """Return a time span such as `30s` or `15m`, in milliseconds."""
-        text = self.text(name)
-        if text is None:
-            return default_ms
-        found = _DURATION.fullmatch(text)
-        if found is None:
-            raise WrongOption(name, f"must be a time such as 30s or 15m, not {text!r}")
-        unit = found.group(2)
-        return int(found.group(1)) * _UNIT_MS[unit.lower() if unit else None]
+            return option.parse(text)
+        except ConfigError as error:
+            raise WrongOption(option.name, error.reason) from None
 
     def client(self, kind: type[C], **fixed: Any) -> C:
         """Return the options of a client; what is given in `fixed` goes before what the user has given."""

@@ -1,4 +1,6 @@
-"""The page about the options of the format `ottla`, made from their declarations: docs/spark-options.md."""
+"""The reference page of the options of the data source, generated from their declarations:
+docs/spark-options.md.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ def spark_options_page() -> str:
     parts = [HEAD]
     for use, title in ((SOURCE, "Reading"), (SINK, "Writing")):
         rows = ["| option | default | meaning |", "|---|---|---|"]
-        rows += [f"| `{each.name}` | {each.default} | {each.doc} |" for each in OPTIONS if use in each.of]
+        used = (each for each in OPTIONS if use in each.uses)
+        rows += [f"| `{each.name}` | {each.shown_default} | {each.doc} |" for each in used]
         refused = [f"- `kafka.{name}`: {why}" for name, why in REFUSED_CLIENT_OPTIONS[use].items()]
         parts += [f"## {title}\n", "\n".join(rows) + "\n", "Refused:\n", "\n".join(refused) + "\n"]
     return "\n".join(parts)

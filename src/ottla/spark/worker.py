@@ -1,4 +1,4 @@
-"""What a Python worker of Spark is told once, and what its task knows of the query."""
+"""Settings of Spark's Python workers, and the context of a task."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import cast
 
-_settled_in = -1
+_frozen_pid = -1
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 SPECULATION = "spark.speculation"
 
 
-def leave_out_test_tools() -> None:
-    """Keep kio from importing hypothesis, as it does where it finds it: 0.2 s in each process of Spark's."""
+def skip_hypothesis_import() -> None:
+    """Keep kio from importing hypothesis, which it does if it is installed: 0.2 s in each process of
+    Spark.
+    """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if main is not None and main.name.startswith("pyspark."):
         sys.modules.setdefault("hypothesis", cast(ModuleType, None))
 
 
-def settle_worker() -> None:
-    """Keep the garbage collector off what is loaded: pyspark collects after every task, for 30 ms or so."""
-    global _settled_in
-    if _settled_in != os.getpid():
-        _settled_in = os.getpid()
+def freeze_modules() -> None:
+    """Exclude loaded modules from garbage collection: pyspark collects after every task, for 30 ms or so."""
+    global _frozen_pid
+    if _frozen_pid != os.getpid():
+        _frozen_pid = os.getpid()
         gc.collect()
         gc.freeze()
 
 
 @dataclass(frozen=True)
-class TaskPlace:
-    """Where a task stands: in which query and batch, as which partition, for the how manieth time."""
+class TaskInfo:
+    """The context of a task: its query, batch, partition and attempt."""
 
     query_id: str | None
     batch_id: int | None
@@ -43,15 +45,15 @@ class TaskPlace:
     speculates: bool
 
 
-def task_place() -> TaskPlace:
-    """Return where the task of this worker stands; outside of a task, in no query."""
+def task_info() -> TaskInfo:
+    """Return the context of this worker's task; outside of a task, that of no query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:
-        return TaskPlace(None, None, None, 0, 0, False)
+        return TaskInfo(None, None, None, 0, 0, False)
     batch = context.getLocalProperty(BATCH_ID)
-    return TaskPlace(
+    return TaskInfo(
         context.getLocalProperty(QUERY_ID),
         int(batch) if batch else None,
         context.getLocalProperty(RUN_ID),

@@ -1,9 +1,16 @@
-"""What tests of Ottla, and tests of programs that use Ottla, stand on; shipped with the product.
+"""Test support, shipped with the product: for tests of Ottla, and of programs that use Kafka.
 
-For tests of programs: `plugin` has the fixtures of pytest, `local_broker` and `local_cluster` run real
-brokers in the process of the test, and `topic_probe` looks into their topics (docs/testing.md).
+For programs (docs/testing.md):
 
-`broker_process` runs a broker as a process of its own, to be stopped, killed and started again on
-the same data. `classic_member` and `consumer_member` are members of consumer groups that are light
-enough to run by the hundred, and `ownership` checks the history that they report.
+    plugin              pytest fixtures
+    local_broker, local_cluster     real brokers in the process of the test
+    topic_probe         reads and checks topics
+
+For tests of the broker:
+
+    broker_process, cluster_process     brokers and ZooKeeper as processes: start, stop, kill, pause
+    classic_member, consumer_member     light members of consumer groups; ownership checks their history
+    history, checker    what clients did and saw, and the checks on it
+    replica_check       compares the replicas on the disks of stopped brokers
+    simulation/, simulate       whole clusters in virtual time, by seed
 """

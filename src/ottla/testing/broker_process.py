@@ -1,13 +1,12 @@
-"""A broker in a process of its own, as users run it: started, stopped, killed, started again.
+"""Run a broker as a process: start, stop, kill, restart.
 
     with BrokerProcess(tmp_path / "data", settings={"num.partitions": "3"}) as broker:
         producer = Producer({"bootstrap.servers": broker.address})
         ...
-        broker.kill()      # no warning, no flush
+        broker.kill()      # SIGKILL: no flush
         broker.start()     # the same data, the same address
 
-What the broker writes to stderr goes to `stderr_path`, run after run; when something goes wrong its
-last lines are part of the error.
+The broker's stderr goes to `stderr_path`, run after run; its last lines are part of errors.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ _started: weakref.WeakSet[BrokerProcess] = weakref.WeakSet()
 
 
 class BrokerFailed(Exception):
-    """The broker did not start, or did not stop, as it should."""
+    """The broker did not start, or did not stop, as expected."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a free port below the range from which the kernel takes ports for outgoing connections.
+    """Return a free port below the range of ephemeral ports.
 
-    A broker that comes back must find its port still free. A port that the kernel hands out may be
-    taken in the meantime by any client, even by one that keeps trying to reach the dead broker:
-    connecting to a port of that range can end up connected to itself.
+    A restarted broker must find its port still free. An ephemeral port may be taken in the meantime by any
+    client, even by one that tries to reconnect to the dead broker: a connection to a port of that range can
+    end up connected to itself.
     """
     first_outgoing = int(_PORT_RANGE_FILE.read_text().split()[0])
     for _ in range(1_000):
@@ -72,12 +71,11 @@ def parse_ready_line(line: str) -> list[str]:
 
 
 class BrokerProcess:
-    """One broker: its data, its address, and the process that runs it while it is started.
+    """One broker: its data, its address, and its process while it runs.
 
-    `settings` become `--set key=value` (metrics are off unless they say where); `arguments` are passed to
-    `ottla serve` as they are;
-    `wrapper` is a program that runs the broker in its place (`nsenter ...`). The address is chosen once, so
-    clients that outlive the process find it again at the same place.
+    `settings` become `--set key=value` (metrics are off unless they are set); `arguments` are passed to
+    `ottla serve`; `wrapper` is a program that runs the broker (`nsenter ...`). The address is chosen once, so
+    that clients which outlive the process find it again.
     """
 
     def __init__(
@@ -104,7 +102,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """The `host:port` to give to clients as their bootstrap server."""
+        """The `host:port` for clients' bootstrap servers."""
         if not self.addresses:
             raise BrokerFailed("the broker has not been started yet, so it has no address")
         return self.addresses[0]
@@ -130,7 +128,7 @@ class BrokerProcess:
         return [*command, *self.arguments]
 
     def start(self, ready_within_s: float = READY_WITHIN_S) -> Self:
-        """Run the broker and return when it has said that it is ready."""
+        """Start the broker, and return when it is ready."""
         if self.is_running:
             raise BrokerFailed(f"the broker already runs as process {self.pid}")
         self.stderr_path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +140,7 @@ class BrokerProcess:
                 stderr=stderr,
                 text=True,
                 env={**os.environ, **self.environment},
-                start_new_session=True,  # an interrupt of the test run is not the broker's
+                start_new_session=True,  # Ctrl-C in the test run must not stop the broker
             )
         _started.add(self)
         assert self._process.stdout is not None
@@ -159,7 +157,7 @@ class BrokerProcess:
         return self
 
     def stop(self, within_s: float = STOPPED_WITHIN_S) -> None:
-        """Ask the broker to shut down and check that it does so cleanly: in time, with exit code 0."""
+        """Stop the broker, and check that it stops cleanly: in time, with exit code 0."""
         process = self._running_process()
         process.send_signal(signal.SIGTERM)
         try:
@@ -172,7 +170,7 @@ class BrokerProcess:
             raise BrokerFailed(self._explain(f"the broker ended with exit code {code} instead of 0"))
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), if it is still there, and reap it."""
+        """Kill the process (SIGKILL), if it runs, and reap it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -197,7 +195,7 @@ class BrokerProcess:
         return int(self._observed().num_fds())
 
     def stdout_text(self) -> str:
-        """Return what the current, or last, run has printed so far (its last lines, if it is a lot)."""
+        """Return the output of the current, or last, run (its last lines, if it is long)."""
         return "" if self._stdout is None else self._stdout.text()
 
     def stderr_tail(self, lines: int = STDERR_TAIL_LINES) -> str:
@@ -253,7 +251,7 @@ class BrokerProcess:
 
 
 class _StdoutReader:
-    """Drains a broker's stdout, so that it never blocks, and notices the ready line."""
+    """Drains a broker's stdout, so that it never blocks, and finds the ready line."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -264,7 +262,7 @@ class _StdoutReader:
         self._thread.start()
 
     def ready_line(self, within_s: float) -> str | None:
-        """Wait for the ready line; None when the deadline or the end of the output comes first."""
+        """Wait for the ready line; None if the deadline or the end of the output comes first."""
         self._known.wait(within_s)
         return self._ready
 

@@ -1,18 +1,19 @@
-"""Holds a history against what is in the logs after all faults are healed; Jepsen's names where it has them.
+"""Check a history against the logs after all faults are healed; violations have Jepsen's names where they
+exist.
 
-    lost-write             an acknowledged record is not there
-    unseen                 a reader did not get what is there
+    lost-write             an acknowledged record is missing
+    unseen                 a reader did not get an existing record
     inconsistent-offsets   two values were seen at one offset
-    duplicate              a record of an idempotent producer is there twice
+    duplicate              a record of an idempotent producer exists twice
     reordered              a record of an idempotent producer comes before an earlier one
-    old-offset             an acknowledged offset had been taken before the record was sent
-    phantom                a record that nobody sent there
+    old-offset             an acknowledged offset was in use before the record was sent
+    phantom                a record that was never sent to the partition
     aborted-read           a record of a send that failed for certain
     poll-skip              a reader missed offsets
     nonmonotonic-poll      a reader stepped back
-    backward-watermark     the high watermark fell, under one leader, or below what was handed out
-    backward-commit        a committed offset fell within a generation, or is ahead of the log
-    lost-commit            a confirmed commit is gone: at the end, or when a member asked for it
+    backward-watermark     the high watermark decreased, under one leader, or below what was delivered
+    backward-commit        a committed offset decreased within a generation, or is ahead of the log
+    lost-commit            a confirmed commit is missing: at the end, or when a member fetched it
 
 The logs are compared as they are: without compaction and transactions, offsets have no gaps.
 """
@@ -40,12 +41,12 @@ from ottla.testing.history import (
 
 Logs = Mapping[TopicPartition, Sequence[Read]]
 Commits = Mapping[tuple[str, TopicPartition], int]
-AT_MOST = 20
-"""Violations reported of a kind: the first ones say it all."""
+MAX_PER_KIND = 20
+"""The maximum number of reported violations of a kind."""
 
 
 class Violation(NamedTuple):
-    """One thing that must never be."""
+    """A violated guarantee."""
 
     name: str
     detail: str
@@ -60,7 +61,7 @@ def check(
     commits: Commits | None = None,
     steady: Collection[TopicPartition] = (),
 ) -> list[Violation]:
-    """Return all that is wrong; `logs` and `commits` are what is there in the end.
+    """Return all violations; `logs` and `commits` are the final state.
 
     Partitions that had one leader all the time are `steady`: they keep what was acknowledged with acks=1.
     """
@@ -82,7 +83,7 @@ def _at_most(found: Iterable[Violation]) -> list[Violation]:
     kept = []
     for each in found:
         counts[each.name] += 1
-        if counts[each.name] <= AT_MOST:
+        if counts[each.name] <= MAX_PER_KIND:
             kept.append(each)
     return kept
 
@@ -98,7 +99,7 @@ class _Facts:
         self.commits: dict[int, Committing] = {}
         self.confirmed: list[int] = []
         self.known_before: dict[int, int] = {}
-        """For each send, the highest offset of its partition that anybody knew when it was sent."""
+        """For each send, the highest known offset of its partition at that time."""
         self.origin: dict[bytes, Sent] = {}
         known: dict[TopicPartition, int] = defaultdict(lambda: -1)
         for event in history.events:
@@ -129,7 +130,7 @@ class _Facts:
 
 
 def _check_offsets(facts: _Facts, logs: Logs) -> Iterator[Violation]:
-    """One value at every offset, whoever says so."""
+    """Check that every offset has one value for all observers."""
     values: dict[tuple[TopicPartition, int], tuple[bytes, str]] = {}
 
     def see(place: TopicPartition, offset: int, value: bytes, by: str) -> Iterator[Violation]:
@@ -159,7 +160,7 @@ def _check_acks(facts: _Facts, logs: Logs, steady: Collection[TopicPartition]) -
         sent = facts.sends[ack.number]
         what = f"acknowledged to {sent.producer} at {ack.at_s:.3f} s: {sent.place} offset {ack.base_offset}"
         known = facts.known_before[ack.number]
-        # What was acknowledged without followers, by a leader of old perhaps, may be lost.
+        # Records that were acknowledged with acks=1, perhaps by a former leader, may be lost.
         if sent.is_safe and 0 <= ack.base_offset <= known:
             yield Violation("old-offset", f"{what}, but offset {known} was known before it was sent")
         if sent.is_safe or sent.place in steady:
@@ -169,7 +170,7 @@ def _check_acks(facts: _Facts, logs: Logs, steady: Collection[TopicPartition]) -
 
 
 def _check_values(facts: _Facts, logs: Logs) -> Iterator[Violation]:
-    """What is in the logs, or was read, has been sent, and does not come twice."""
+    """Check that every record in the logs, or read, was sent, and exists once."""
     seen: dict[tuple[TopicPartition, bytes], set[int]] = defaultdict(set)
     for place, records in logs.items():
         for offset, value in records:
@@ -205,7 +206,7 @@ def _check_order(facts: _Facts, logs: Logs) -> Iterator[Violation]:
 
 
 def _check_polls(facts: _Facts, logs: Logs) -> Iterator[Violation]:
-    """Readers get every offset once, in order, up to the end."""
+    """Check that readers get every offset once, in order, up to the end."""
     positions: dict[tuple[str, TopicPartition], int] = {}
     watermarks: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
     for event in facts.reads:
@@ -264,7 +265,7 @@ def _check_commits(facts: _Facts, logs: Logs, commits: Commits | None) -> Iterat
     if commits is None:
         return
     for key, each in last.items():
-        # Attempts after the last that was confirmed may have happened, too.
+        # Attempts after the last confirmed one may have succeeded, too.
         possible = {each.offset} | {
             other.offset
             for other in facts.commits.values()
@@ -276,7 +277,7 @@ def _check_commits(facts: _Facts, logs: Logs, commits: Commits | None) -> Iterat
 
 
 def _check_commit_reads(history: History) -> Iterator[Violation]:
-    """What members are told is committed is the last that was confirmed before they asked, or newer."""
+    """Check that a fetched offset is the last one confirmed before the request, or newer."""
     tried: dict[tuple[str, TopicPartition], list[Committing]] = defaultdict(list)
     by_number: dict[int, Committing] = {}
     confirmed: dict[tuple[str, TopicPartition], list[tuple[int, Committing]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""A light member of a classic group. Whoever leads deals the partitions out in turn."""
+"""A light member of a classic group. The leader assigns partitions round robin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.protocol.consumer_protocol import (
     encode_subscription,
 )
 from ottla.protocol.types import GroupId, i32
-from ottla.testing.group_member import PASSING, RETRY_S, Fenced, GroupMember, check
+from ottla.testing.group_member import RETRIABLE, RETRY_S, Fenced, GroupMember, check
 from ottla.testing.ownership import Ownership
 from ottla.wire.address import Address
 from ottla.wire.connection import Connection, milliseconds
@@ -34,7 +34,7 @@ TIMEOUT_MS = 120_000
 
 
 class ClassicMember(GroupMember):
-    """Joins, syncs and sends heartbeats; before it joins again it gives up everything."""
+    """Joins, syncs and sends heartbeats; it gives up all partitions before it rejoins."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ClassicMember(GroupMember):
         self._heartbeat_ms = heartbeat_ms
         self._generation = -1
 
-    async def _be_a_member(self, connection: Connection) -> None:
+    async def _run_membership(self, connection: Connection) -> None:
         try:
             joined = await self._join(connection)
             is_in = joined is not None and await self._sync(connection, joined)
@@ -81,7 +81,7 @@ class ClassicMember(GroupMember):
         code = check(answer.error_code, also=[ErrorCode.member_id_required, ErrorCode.rebalance_in_progress])
         if code in (ErrorCode.none, ErrorCode.member_id_required):
             self.member_id = answer.member_id
-        if code in PASSING:
+        if code in RETRIABLE:
             await asyncio.sleep(RETRY_S)
         if code is not ErrorCode.none:
             return None
@@ -89,7 +89,7 @@ class ClassicMember(GroupMember):
         return answer
 
     async def _sync(self, connection: Connection, joined: JoinGroupResponse) -> bool:
-        dealt = self._deal([each.member_id for each in joined.members])
+        dealt = self._assign([each.member_id for each in joined.members])
         request = SyncGroupRequest(
             group_id=GroupId(self.group_id),
             generation_id=i32(self._generation),
@@ -107,8 +107,8 @@ class ClassicMember(GroupMember):
         self._own(decode_assignment(answer.assignment).partitions)
         return True
 
-    def _deal(self, member_ids: Sequence[str]) -> dict[str, list[TopicPartition]]:
-        """Return what each member gets; only the leader knows any members."""
+    def _assign(self, member_ids: Sequence[str]) -> dict[str, list[TopicPartition]]:
+        """Return the assignment of each member; only the leader knows the members."""
         ordered = sorted(member_ids)
         dealt: dict[str, list[TopicPartition]] = {member_id: [] for member_id in ordered}
         if ordered:
@@ -124,7 +124,7 @@ class ClassicMember(GroupMember):
         code = check(answer.error_code, also=[ErrorCode.rebalance_in_progress])
         return code is not ErrorCode.rebalance_in_progress
 
-    async def _say_goodbye(self, connection: Connection) -> None:
+    async def _leave_group(self, connection: Connection) -> None:
         identity = MemberIdentity(member_id=self.member_id, reason="leaving")
         request = LeaveGroupRequest(group_id=GroupId(self.group_id), members=(identity,))
         await connection.request(request, LeaveGroupResponse)

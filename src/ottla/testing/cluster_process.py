@@ -1,16 +1,27 @@
-"""A cluster of processes: a ZooKeeper and several brokers, which tests kill, pause and start again.
+"""A cluster of processes: a ZooKeeper and several brokers, which tests kill, pause and restart.
 
     with ClusterProcess(tmp_path, brokers=3) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         ...
         leader = cluster.leader_of("orders", 0)
-        cluster.kill(leader)                     # no warning, no flush
+        cluster.kill(leader)                     # SIGKILL: no flush
         cluster.wait_for_leader("orders", 0, other_than=leader)
         cluster.start(leader)
         cluster.wait_until_in_sync()             # every partition has all of its replicas back
 
-Brokers have the numbers 1, 2, ... and keep their addresses and their data when they are started again.
-Sessions are short (2 s), so that a dead broker is missed soon.
+Brokers have the node ids 1, 2, ... and keep their addresses and their data over restarts. Sessions are short
+(2 s), so that a dead broker is fenced soon.
+
+    with ZooKeeperProcess(tmp_path / "zookeeper") as zookeeper:
+        store = ZooKeeperStore(ZooKeeperSettings(zookeeper.address))
+        ...
+        zookeeper.pause()      # SIGSTOP
+        zookeeper.resume()
+        zookeeper.kill()
+        zookeeper.start()      # the same data, the same address, the same sessions
+
+`view_of` asks one broker for its view of the cluster over a blocking socket: each request has a connection of
+its own and a short timeout, because brokers may be dead, paused or cut off.
 """
 
 from __future__ import annotations
@@ -41,16 +52,6 @@ from ottla.protocol.frames import (
 )
 from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.testing.broker_process import BrokerProcess, free_port
-
-# A ZooKeeper in a process of its own, which tests start, pause, kill and start again.
-#
-# with ZooKeeperProcess(tmp_path / "zookeeper") as zookeeper:
-#     store = ZooKeeperStore(ZooKeeperSettings(zookeeper.address))
-#     ...
-#     zookeeper.pause()      # nobody is answered, and nobody is told why
-#     zookeeper.resume()
-#     zookeeper.kill()
-#     zookeeper.start()      # the same data, the same address, the same sessions
 
 _started: weakref.WeakSet[ZooKeeperProcess] = weakref.WeakSet()
 
@@ -83,11 +84,11 @@ class ZooKeeperProcess(ZooKeeperServer):
         super().launch(dies_with_us=dies_with_us)
 
     def pause(self) -> None:
-        """Stop the process where it is (SIGSTOP)."""
+        """Pause the process (SIGSTOP)."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the process go on (SIGCONT)."""
+        """Resume the process (SIGCONT)."""
         self._running().send_signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -115,11 +116,6 @@ def _kill_what_is_left() -> None:
     for server in tuple(_started):
         server.kill()
 
-
-# What one broker says about its cluster, asked over a plain blocking socket.
-#
-# Tests look at a cluster while brokers of it are dead, paused or cut off: every question is a connection of
-# its own with a short timeout, and says whom it asked.
 
 VERSION = 9
 TIMEOUT_S = 2.0
@@ -204,7 +200,7 @@ POLL_INTERVAL_S = 0.05
 
 
 class ClusterNotAsExpected(AssertionError):
-    """The cluster did not come to be as a test waited for it to be."""
+    """The cluster did not reach the expected state in time."""
 
 
 class ClusterProcess:
@@ -248,13 +244,13 @@ class ClusterProcess:
         }
 
     def make_zookeeper(self, data: Path) -> ZooKeeperProcess:
-        """Return the ZooKeeper, not yet started; for those who want it elsewhere."""
+        """Return the ZooKeeper, not yet started; may be overridden."""
         return ZooKeeperProcess(data, settings={"tickTime": "200"})
 
     def make_broker(
         self, number: int, settings: dict[str, str], arguments: list[str], environment: dict[str, str]
     ) -> BrokerProcess:
-        """Return a broker, not yet started; for those who want it elsewhere."""
+        """Return a broker, not yet started; may be overridden."""
         return BrokerProcess(
             self.data / f"broker-{number}", settings=settings, arguments=arguments, environment=environment
         )
@@ -281,7 +277,7 @@ class ClusterProcess:
         self.zookeeper.stop()
 
     def kill_all(self) -> None:
-        """End everything at once."""
+        """Kill everything."""
         for broker in self.brokers.values():
             broker.kill()
         self.zookeeper.kill()
@@ -299,15 +295,15 @@ class ClusterProcess:
         self.brokers[number].restart()
 
     def kill(self, number: int) -> None:
-        """End one broker without warning (SIGKILL)."""
+        """Kill one broker (SIGKILL)."""
         self.brokers[number].kill()
 
     def pause(self, number: int) -> None:
-        """Stop one broker where it is (SIGSTOP)."""
+        """Pause one broker (SIGSTOP)."""
         os.kill(self.brokers[number].pid, signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         os.kill(self.brokers[number].pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -373,7 +369,7 @@ class ClusterProcess:
 
     def wait_until_in_sync(self, within_s: float = WITHIN_S) -> None:
         """Return when `is_in_sync`; raise ClusterNotAsExpected with what is wrong if that takes too long."""
-        wait_until(self.is_in_sync, within_s, self._what_is_wrong)
+        wait_until(self.is_in_sync, within_s, self._problems)
 
     def wait_for_leader(
         self, topic: str, partition: int, *, other_than: int | None = None, within_s: float = WITHIN_S
@@ -394,12 +390,10 @@ class ClusterProcess:
                     return True
             return False
 
-        wait_until(
-            has_leader, within_s, lambda: f"{topic}-{partition} has no leader: {self._what_is_wrong()}"
-        )
+        wait_until(has_leader, within_s, lambda: f"{topic}-{partition} has no leader: {self._problems()}")
         return found[-1]
 
-    def _what_is_wrong(self) -> str:
+    def _problems(self) -> str:
         lines = []
         for number, broker in self.brokers.items():
             if not broker.is_running:

@@ -1,4 +1,4 @@
-"""A light member of a group of the consumer protocol (KIP-848): the coordinator says what to own."""
+"""A light member of a consumer group (KIP-848): the coordinator assigns partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REBALANCE_TIMEOUT_MS = 30_000
 
 
 class ConsumerMember(GroupMember):
-    """Sends heartbeats; what it is told to give up it gives up before it says so, in the next one."""
+    """Sends heartbeats; it gives up revoked partitions before it reports that in the next one."""
 
     def __init__(self, name: str, address: Address, group_id: str, topic: str, ownership: Ownership) -> None:
         super().__init__(name, address, group_id, topic, ownership)
@@ -33,7 +33,7 @@ class ConsumerMember(GroupMember):
         self._epoch = JOINING
         self._topic_ids: dict[str, UUID] = {}
 
-    async def _be_a_member(self, connection: Connection) -> None:
+    async def _run_membership(self, connection: Connection) -> None:
         self._epoch = JOINING
         reported: set[Place] = set()
         try:
@@ -48,7 +48,7 @@ class ConsumerMember(GroupMember):
                 self._epoch = answer.member_epoch
                 if answer.assignment is not None:
                     self._own(self._places(answer))
-                if reported == self.owned:  # else there is something to say at once
+                if reported == self.owned:  # otherwise there is something to report at once
                     await asyncio.sleep(answer.heartbeat_interval.total_seconds())
         except Fenced:
             return
@@ -86,5 +86,5 @@ class ConsumerMember(GroupMember):
             for topic, partitions in topics.items()
         )
 
-    async def _say_goodbye(self, connection: Connection) -> None:
+    async def _leave_group(self, connection: Connection) -> None:
         await self._heartbeat(connection, LEAVING, None)

@@ -1,14 +1,14 @@
-"""Light members of consumer groups, many of which fit into one process: no records, only membership.
+"""Light members of consumer groups, many of which fit into one process: membership only, no records.
 
-A member keeps its membership alive in a task of its own and reports to an `Ownership` what it takes and gives
-up. It can leave as it should, or vanish without a word.
+A member runs in a task and reports to an `Ownership` which partitions it takes and gives up. It can leave the
+group, or vanish as if it were killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 
 from kio.schema.errors import ErrorCode
@@ -28,9 +28,9 @@ FENCED = frozenset(
         ErrorCode.group_id_not_found,
     }
 )
-"""What says that a member is none any more; it gives up everything and joins anew."""
+"""Errors that end a membership; the member gives up all partitions and rejoins."""
 
-PASSING = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.not_coordinator,
         ErrorCode.coordinator_not_available,
@@ -54,49 +54,49 @@ class GroupMember(ABC):
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Join, and stay until told otherwise."""
+        """Join the group, and stay until `leave` or `vanish`."""
         self._ownership.join(self.name)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=self.name)
 
     async def leave(self) -> None:
-        """Give up everything, tell the coordinator, and go."""
+        """Give up all partitions, and leave the group."""
         await self._stop()
         self._ownership.leave(self._now(), self.name)
         if self._coordinator is not None:
-            # Not on the old connection: there a JoinGroup may wait, and all that follows it.
+            # On a new connection: on the old one, a JoinGroup may be waiting.
             connection = await Connection.open(
                 self._coordinator.address, ConnectionOptions(client_id=self.name)
             )
-            await self._say_goodbye(connection)
+            await self._leave_group(connection)
             connection.close()
         await self._cluster.close()
 
     async def vanish(self) -> None:
-        """Go without a word, as a process that is killed."""
+        """End without leaving the group, like a killed process."""
         await self._stop()
         self._ownership.leave(self._now(), self.name)
         await self._cluster.close()
 
     def check(self) -> None:
-        """Raise what the member failed with, if it did."""
+        """Raise the error that the member failed with, if any."""
         if self._task is not None and self._task.done() and not self._task.cancelled():
             self._task.result()
 
     @property
     def owned(self) -> set[Place]:
-        """What the member owns now."""
+        """The partitions that the member owns now."""
         return self._ownership.now[self.name]
 
     @abstractmethod
-    async def _be_a_member(self, connection: Connection) -> None:
-        """Join and stay, until the coordinator says that this is no member any more."""
+    async def _run_membership(self, connection: Connection) -> None:
+        """Join and stay, until the coordinator ends the membership."""
 
     @abstractmethod
-    async def _say_goodbye(self, connection: Connection) -> None:
-        """Tell the coordinator that the member leaves."""
+    async def _leave_group(self, connection: Connection) -> None:
+        """Send LeaveGroup, or its equivalent."""
 
     def _own(self, places: Iterable[Place]) -> None:
-        """Own exactly these: give up the others first."""
+        """Own exactly these partitions: give up the others first."""
         wanted = set(places)
         self._ownership.give_up(self._now(), self.name, self.owned - wanted)
         self._ownership.take(self._now(), self.name, wanted - self.owned)
@@ -106,9 +106,9 @@ class GroupMember(ABC):
             try:
                 self._coordinator = await self._find_coordinator()
                 while True:
-                    await self._be_a_member(self._coordinator)
+                    await self._run_membership(self._coordinator)
                     self._own(())
-            except ClientError:  # to give up too early is always right
+            except ClientError:  # giving up too early is always safe
                 self._own(())
                 await asyncio.sleep(RETRY_S)
 
@@ -131,18 +131,14 @@ class GroupMember(ABC):
 
 
 class Fenced(Exception):
-    """The coordinator does not know this member any more."""
+    """The coordinator has fenced this member, or does not know it."""
 
 
 def check(code: int, also: Iterable[ErrorCode] = ()) -> ErrorCode:
-    """Return the code if it is none, passes by itself, or is one of `also`; raise otherwise."""
+    """Return the code if it is none, retriable, or one of `also`; raise otherwise."""
     known = ErrorCode(code)
     if known in FENCED:
         raise Fenced
-    if known is ErrorCode.none or known in PASSING or known in also:
+    if known is ErrorCode.none or known in RETRIABLE or known in also:
         return known
     raise error_for(known)
-
-
-MakeMember = Callable[[str, Address, str, str, Ownership], GroupMember]
-"""From name, address, group id, topic and history to a member."""

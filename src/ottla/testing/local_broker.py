@@ -16,7 +16,7 @@ NODE_ID = 1
 
 
 class OttlaBroker(LocalCluster):
-    """A cluster of one: `kill`, `stop` and `start` need not be told which."""
+    """A cluster of one broker: `kill`, `stop` and `start` need no node id."""
 
     def __init__(
         self, *, folder: Path | None = None, settings: Mapping[str, object] | None = None, **more: object
@@ -24,11 +24,11 @@ class OttlaBroker(LocalCluster):
         super().__init__(1, folder=folder, settings={**(settings or {}), **more})
 
     def start(self, node_id: int = NODE_ID) -> None:
-        """Start the broker again, with the data and at the address that it had."""
+        """Start the broker again, with its data and its address."""
         super().start(node_id)
 
     def stop(self, node_id: int = NODE_ID) -> None:
-        """Stop the broker in good order."""
+        """Stop the broker cleanly."""
         super().stop(node_id)
 
     def kill(
@@ -37,10 +37,10 @@ class OttlaBroker(LocalCluster):
         *,
         leader_of: str | tuple[str, int] | TopicPartition | None = None,
     ) -> int:
-        """End the broker without warning: its connections break."""
+        """Kill the broker: its connections break."""
         return super().kill(node_id, leader_of=leader_of)
 
     def restart(self) -> None:
-        """Stop the broker in good order, and start it again."""
+        """Stop the broker cleanly, and start it again."""
         self.stop()
         self.start()

@@ -1,4 +1,4 @@
-"""Real brokers inside the process of a test, on a thread of their own; up in milliseconds.
+"""Real brokers in the process of a test, on a thread of their own; ready in milliseconds.
 
     with LocalCluster(3) as cluster:
         producer = AnyClient(bootstrap_servers=cluster.bootstrap_servers)
@@ -8,9 +8,9 @@
         cluster.start(dead)
         cluster.topic("orders").assert_received(b"1", b"2")
 
-They speak over real sockets, keep real files (in memory, unless they are given a folder), and share one
-metadata store in memory. All methods may be called from any thread, and from tests that are coroutines: the
-brokers have a loop of their own. Broker addresses stay the same when brokers come back.
+They use real sockets and real files (in memory, unless they are given a folder), and share an in-memory
+metadata store. All methods are thread-safe, and may be called from coroutines: the brokers have an event loop
+of their own. Brokers keep their addresses over restarts.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "replica.fetch.wait.max.ms": "100",
 }
-"""Settings for tests: nobody should wait for what matters only to large clusters."""
+"""Settings for tests: delays that matter only to large clusters are off."""
 
 T = TypeVar("T")
 
 
 class LocalBroker(Broker):
-    """A broker that can also end without telling anyone."""
+    """A broker that can be killed."""
 
     is_killed = False
 
@@ -115,14 +115,14 @@ class LocalCluster:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _close(self) -> None:
-        while self._brokers:  # without moving leaders about: nobody is left to read
+        while self._brokers:  # without moving leaders: no broker is left to lead
             await self._end(next(iter(self._brokers)), is_sudden=True)
         await asyncio.get_running_loop().shutdown_default_executor()
 
     # Brokers that come and go
 
     def start(self, node_id: int) -> None:
-        """Start a broker, with the data and at the address that it had."""
+        """Start a broker, with its data and its address."""
         if node_id not in self.node_ids:
             raise ValueError(f"there is no broker {node_id}: they are {_named(self.node_ids)}")
         if node_id in self._brokers:
@@ -150,22 +150,22 @@ class LocalCluster:
             except StartError:
                 if node_id in self._ports or not tries:
                     raise
-                continue  # another test run has taken the port a moment ago
+                continue  # another test run has just taken the port
             self._ports[node_id] = port
             self._brokers[node_id] = broker
             return
 
     def stop(self, node_id: int) -> None:
-        """Stop a broker as an operator does: its leaders move first."""
+        """Stop a broker cleanly: its leaderships move first."""
         self._check_running(node_id)
         self._bridge.run(self._end(node_id, is_sudden=False), TIMEOUT_S)
 
     def kill(
         self, node_id: int | None = None, *, leader_of: str | tuple[str, int] | TopicPartition | None = None
     ) -> int:
-        """End a broker without warning: its connections break, and the others find it gone.
+        """Kill a broker: its connections break, and the others detect its failure.
 
-        Name it, or a topic (its partition 0) or partition whose leader it is. Returns who it was.
+        Name it, or a topic (its partition 0) or partition that it leads. Return its node id.
         """
         if leader_of is not None:
             topic, partition = (leader_of, 0) if isinstance(leader_of, str) else leader_of
@@ -190,25 +190,25 @@ class LocalCluster:
 
     @property
     def running(self) -> list[int]:
-        """The brokers that run now."""
+        """The node ids of the running brokers."""
         return sorted(self._brokers)
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients find the brokers, those that are down too: HOST:PORT with commas between."""
+        """The addresses of all brokers, running or not: HOST:PORT, separated by commas."""
         return ",".join(f"127.0.0.1:{port}" for _, port in sorted(self._ports.items()))
 
     def address(self, node_id: int) -> str:
-        """Return where one broker is, or was."""
+        """Return the address of a broker."""
         return f"127.0.0.1:{self._ports[node_id]}"
 
     def broker(self, node_id: int) -> Broker:
-        """Return the broker itself; its own parts must be used on its own loop only."""
+        """Return the broker; use it on its own event loop only."""
         self._check_running(node_id)
         return self._brokers[node_id]
 
     def topic(self, name: str) -> TopicProbe:
-        """Return what looks into a topic; it need not exist yet."""
+        """Return a probe of a topic; it need not exist yet."""
         return TopicProbe(self._bridge, self.bootstrap_servers, name)
 
     def create_topic(
@@ -252,7 +252,7 @@ class LocalCluster:
         return self._bridge.run(wait())
 
     def _image(self) -> ClusterImage:
-        """Return the cluster as the broker sees it that knows most."""
+        """Return the newest image that a running broker has."""
         if not self._brokers:
             raise ValueError("no broker is running")
         return max((each.cluster.image for each in self._brokers.values()), key=lambda image: image.version)

@@ -1,8 +1,8 @@
-"""Who owned which partition when, as the members of a group themselves saw it, and what must hold of it.
+"""Which member owned which partition when, as the members report it, and the check that owners never
+overlap.
 
-Members report what they take and what they give up at the moment they do so: a partition is given up before
-anybody is told, and taken only after somebody allowed it. So if two ever own one partition at the same time,
-the group coordinator was wrong.
+A member reports a partition as given up before it tells the coordinator, and as taken after the coordinator
+has assigned it. So if two members ever own a partition at the same time, the group coordinator was wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Event(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Two members owned one partition."""
+    """Two members owned one partition at the same time."""
 
     at_s: float
     place: Place
@@ -65,12 +65,12 @@ class Ownership:
         del self.now[member]
 
     def is_shared(self, partitions: int) -> bool:
-        """Tell whether all partitions are owned now, by all members, as evenly as possible."""
+        """Return whether all partitions are owned now, by all members, evenly."""
         sizes = [len(owned) for owned in self.now.values()]
         return bool(sizes) and sum(sizes) == partitions and max(sizes) - min(sizes) <= 1
 
     def overlaps(self) -> Iterator[Overlap]:
-        """Yield every moment of the history at which a partition got a second owner."""
+        """Yield every time when a partition got a second owner."""
         owners: dict[Place, set[str]] = {}
         for event in self.events:
             of_place = owners.setdefault(event.place, set())

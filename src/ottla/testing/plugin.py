@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-if TYPE_CHECKING:  # with the entry point, every run of pytest imports this file: it must cost nothing
+if TYPE_CHECKING:  # every run of pytest imports this file through the entry point: it must cost nothing
     from ottla.testing.local_broker import OttlaBroker
     from ottla.testing.local_cluster import LocalCluster
 
@@ -52,11 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest) -> Iterator[OttlaBroker]:
-    """A broker for this test; the marker `ottla` sets it up."""
+    """A broker for this test; the marker `ottla` configures it."""
     from ottla.testing.local_broker import OttlaBroker
 
     given: dict[str, object] = {}
-    for marker in reversed(list(request.node.iter_markers("ottla"))):  # the closest one last: it wins
+    for marker in reversed(list(request.node.iter_markers("ottla"))):  # the closest marker last: it wins
         given |= marker.kwargs
     data = given.pop("data", MEMORY)
     assert isinstance(data, str | Path), "data is 'memory', 'tmp_path' or a folder"

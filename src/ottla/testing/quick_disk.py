@@ -1,7 +1,7 @@
-"""Files for brokers that live no longer than a test: never synced, and in memory if possible.
+"""Files for short-lived brokers: never synced, and in memory if possible.
 
-Nothing is lost by that when a broker is killed, only when the power is cut, which no test of a program can
-tell. (Tests of the broker itself can: sim_disk.py.)
+A killed broker loses nothing by that; only a power cut would. (Tests of the broker use simulation/disk.py for
+that.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.log.disk import Bytes, RealDisk, RealFile
 
 MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 256 * 1024 * 1024
-"""Containers often have 64 MiB there: too little for brokers, whose tests would fail oddly."""
+"""Containers often have 64 MiB there: too little for brokers."""
 
 
 class QuickFile(RealFile):
@@ -50,7 +50,7 @@ class QuickDisk(RealDisk):
 
 
 def memory_folder() -> Path:
-    """Make a folder in memory, or else where temporary files are."""
+    """Create a folder in memory, or else in the directory of temporary files."""
     return Path(tempfile.mkdtemp(prefix="ottla-test-", dir=MEMORY if _has_room(MEMORY) else None))
 
 

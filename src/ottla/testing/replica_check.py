@@ -1,7 +1,7 @@
-"""The replicas of a partition, as they are on the disks of stopped brokers: what must hold of them.
+"""Check the replicas of a partition on the disks of stopped brokers.
 
-Read from the files, not through the broker's own code for reading: each replica's batches in order, and what
-its side files say about them. With all replicas caught up, the logs are the same byte for byte.
+The files are read without the broker's own code: each replica's batches in order, and the checkpoint files.
+Replicas that have all caught up are identical byte for byte.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_replica(disk: Disk, directory: str, name: str) -> Replica:
     replica.batches = [(header, bytes(batch)) for header, batch in iter_batches(memoryview(replica.data))]
     if EPOCH_CHECKPOINT in names:
         cache = EpochCache.decode(disk.read_file(f"{directory}/{EPOCH_CHECKPOINT}"))
-        # A leader notes its epoch before the first record of it: that entry is not in the log yet.
+        # A leader notes its epoch before its first record: that entry is not in the log yet.
         replica.epochs = [(epoch, start) for epoch, start in cache.entries() if start < replica.end_offset]
     offsets = sorted(at for each in names if (at := offset_of(each, SNAPSHOT)) is not None)
     if offsets:
@@ -65,7 +65,7 @@ def read_replica(disk: Disk, directory: str, name: str) -> Replica:
 
 
 def check_replicas(place: TopicPartition, replicas: Sequence[Replica]) -> list[Violation]:
-    """Return what is wrong with replicas that had all caught up before they were stopped."""
+    """Return the violations of replicas that had all caught up before they were stopped."""
     found = [violation for each in replicas for violation in _check_replica(place, each)]
     first = replicas[0]
     found += [
@@ -118,7 +118,7 @@ def _check_snapshot(where: str, expected: ProducerState, snapshot: tuple[int, by
 
 
 def _state_of(entry: ProducerEntry | None) -> tuple[object, ...] | None:
-    """Return what must outlive a restart; the time of the last batch is that of the last marker, if later."""
+    """Return the state that must survive a restart; a marker may be later than the last batch."""
     if entry is None:
         return None
     batches = [each._replace(timestamp=0) for each in entry.batches]

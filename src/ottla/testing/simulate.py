@@ -1,8 +1,8 @@
-"""Runs seeds, on all cores, and says which of them broke a promise.
+"""Run seeds on all cores, and report those that violate a guarantee.
 
 python -m ottla.testing.simulate --seeds 1000          # 0 to 999
-python -m ottla.testing.simulate --seed 7              # one, with what happened in it
-python -m ottla.testing.simulate --seed 7 --shrink     # and with as few faults as still break it
+python -m ottla.testing.simulate --seed 7              # one, with details
+python -m ottla.testing.simulate --seed 7 --shrink     # with as few faults as possible
 python -m ottla.testing.simulate --workload transactions
 """
 
@@ -25,7 +25,7 @@ from ottla.testing.simulation.transactions.scenario import TransactionScenario
 
 CHUNK = 10
 GARBAGE = 20_000
-"""So many objects more before they are looked through."""
+"""The threshold of the garbage collector."""
 
 
 class Workload(NamedTuple):
@@ -54,7 +54,7 @@ def failures(
     bug: str | None = None,
     workload: str = "records",
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield each seed that broke something, and what, as they come."""
+    """Yield each failing seed with its violations, as they are found."""
     with ProcessPoolExecutor(workers or os.cpu_count() or 1, None, _prepare, (bug,)) as pool:
         for seed, found in pool.map(_try_seed, ((seed, nodes, workload) for seed in seeds), chunksize=CHUNK):
             if found:
@@ -62,7 +62,7 @@ def failures(
 
 
 def _prepare(bug: str | None) -> None:
-    """Make a worker ready: what was imported is not garbage, and a seed makes little of it."""
+    """Prepare a worker: exclude imported modules from garbage collection."""
     gc.freeze()
     gc.set_threshold(GARBAGE)
     if bug is not None:
@@ -78,7 +78,7 @@ def _try_seed(what: tuple[int, int | None, str]) -> tuple[int, list[str]]:
 
 
 def shrink(plan: Plan, course: type[Scenario] = Scenario) -> Plan:
-    """Return the plan with as few faults as still break something."""
+    """Return the plan with as few faults as still violate a guarantee."""
     at = 0
     while at < len(plan.faults):
         smaller = plan.without(at)
@@ -90,19 +90,19 @@ def shrink(plan: Plan, course: type[Scenario] = Scenario) -> Plan:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; return 1 if a promise was broken."""
+    """Run the command line; return 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(
         prog="python -m ottla.testing.simulate", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="run this one seed only, and show what happened")
-    parser.add_argument("--shrink", action="store_true", help="find the faults of --seed that matter")
-    parser.add_argument("--log", default="ERROR", help="show what the brokers of --seed log: INFO, DEBUG")
-    parser.add_argument("--nodes", type=int, help="how many brokers a cluster has")
-    parser.add_argument("--plant", choices=ALL_BUGS, help="put a bug in, which should be found")
+    parser.add_argument("--seed", type=int, help="run this seed only, and show details")
+    parser.add_argument("--shrink", action="store_true", help="find the relevant faults of --seed")
+    parser.add_argument("--log", default="ERROR", help="the log level of the brokers of --seed: INFO, DEBUG")
+    parser.add_argument("--nodes", type=int, help="brokers per cluster")
+    parser.add_argument("--plant", choices=ALL_BUGS, help="plant a bug, which should be found")
     parser.add_argument("--workload", choices=WORKLOADS, default="records", help="what clients do")
-    parser.add_argument("--workers", type=int, help="how many processes to use")
+    parser.add_argument("--workers", type=int, help="number of processes")
     given = parser.parse_args(arguments)
     if given.seed is not None:
         if given.plant is not None:
@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
         bad += 1
         print(f"seed {seed}: {found[0]}" + (f" (and {len(found) - 1} more)" if found[1:] else ""), flush=True)
     took = time.monotonic() - began
-    print(f"{given.seeds} seeds in {took:.0f} s ({given.seeds / took:.1f}/s), {bad} broke a promise")
+    print(f"{given.seeds} seeds in {took:.0f} s ({given.seeds / took:.1f}/s), {bad} violated a guarantee")
     return int(bad > 0)
 
 
@@ -138,7 +138,7 @@ def _show(plan: Plan, course: type[Scenario], shrinks: bool, log_level: str) -> 
     )
     for violation in outcome.violations:
         print(f"  {violation}")
-    print("  a promise was broken" if outcome.violations else "  all is well")
+    print("  a guarantee was violated" if outcome.violations else "  all is well")
     return int(bool(outcome.violations))
 
 

@@ -16,8 +16,6 @@ import json
 import re
 from typing import Protocol
 
-from scramp import ScramClient, ScramException
-
 MAX_ITERATIONS = 1_000_000
 """More would let a malicious broker keep the client busy for seconds; scramp allows ten times as many."""
 
@@ -86,7 +84,10 @@ class Scram:
     """Proves that the client knows the password without sending it, and has the broker prove the same."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        from scramp import ScramClient, ScramException  # loaded only where SCRAM is used
+
         self.mechanism = mechanism
+        self._invalid = ScramException
         try:
             self._client = ScramClient([mechanism], username, password, c_nonce=nonce)
         except ScramException as error:
@@ -112,7 +113,7 @@ class Scram:
         try:
             self._client.set_server_first(text)
             proof: str = self._client.get_client_final()
-        except ScramException as error:
+        except self._invalid as error:
             raise SaslError(f"the broker's first SCRAM message is invalid: {error}") from None
         self._is_proved = True
         return proof.encode()
@@ -120,7 +121,7 @@ class Scram:
     def _check_broker(self, server_final: str) -> None:
         try:
             self._client.set_server_final(server_final)
-        except ScramException:
+        except self._invalid:
             raise SaslError(
                 "the broker does not know the password: it may not be the one it claims to be"
             ) from None

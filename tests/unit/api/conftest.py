@@ -45,7 +45,7 @@ class PretendedPartition:
         )
     )
     log_start_offset: int = 0
-    replication: None = None
+    leader_state: None = None
 
     def delete_records(self, offset: int) -> int:
         target = self.high_watermark if offset == -1 else offset

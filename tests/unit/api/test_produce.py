@@ -71,7 +71,7 @@ class PretendedPartition:
     def check_in_sync(self) -> None:
         """Always in sync."""
 
-    def committed(self, offset: int) -> asyncio.Future[None] | None:
+    def when_committed(self, offset: int) -> asyncio.Future[None] | None:
         assert offset == 41
         return self.is_committed
 

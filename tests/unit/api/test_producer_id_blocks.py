@@ -37,19 +37,19 @@ async def test_without_a_controller_clients_are_told_to_try_again() -> None:
 
 
 async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
-    go_on = asyncio.Event()
+    run_held = asyncio.Event()
     asked = []
 
     async def allocate() -> range:
         asked.append(True)
-        await go_on.wait()
+        await run_held.wait()
         return range(5, 9)
 
     ids = ProducerIds(allocate)
     with pytest.raises(CoordinatorLoadInProgress):
         await ids.try_next()
     waiting = asyncio.create_task(ids.next())
-    go_on.set()
+    run_held.set()
     assert await waiting == 5
     assert await ids.try_next() == 6
     assert len(asked) == 1

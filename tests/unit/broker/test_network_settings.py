@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.stores import OTHER_DESCRIPTORS, connection_places, network_limits
+from ottla.broker.settings import OTHER_DESCRIPTORS, connection_places, network_limits
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.units import MAX_INT
 

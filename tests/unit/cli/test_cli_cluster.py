@@ -35,7 +35,7 @@ def at(*indexes: int) -> list[TopicPartition]:
 
 def test_a_cluster_is_well_when_nothing_is_missing() -> None:
     health = Health.of(cluster((1, (1, 2), (1, 2)), (2, (2, 3), (3, 2))), {"orders": 2})
-    assert health.is_well
+    assert health.is_healthy
     assert health.as_json()["healthy"] is True
 
 
@@ -48,12 +48,12 @@ def test_each_kind_of_trouble_is_told_apart(capsys: pytest.CaptureFixture[str]) 
         dead=3,
     )
     health = Health.of(info, {"orders": 2})
-    assert not health.is_well
+    assert not health.is_healthy
     assert health.dead_brokers == [3]
     assert health.offline == at(0)
     assert health.under_min_isr == at(1)
     assert health.under_replicated == at(0, 1, 2)
-    assert health.led_by_others == at(3)
+    assert health.not_preferred == at(3)
     health.print()
     assert "  orders-2, without 3" in capsys.readouterr().out.splitlines()
 
@@ -62,7 +62,7 @@ def test_a_partition_on_its_way_is_not_in_trouble() -> None:
     info = cluster((1, (2, 1), (1,)))
     info.moves[at(0)[0]] = MoveInfo((2, 1), (2,), (1,))
     health = Health.of(info, {"orders": 1})
-    assert health.is_well
+    assert health.is_healthy
     assert health.moving == at(0)
 
 

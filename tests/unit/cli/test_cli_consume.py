@@ -128,7 +128,7 @@ def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
     monkeypatch.setattr(consume, "write_bytes", write_then_interrupt)
     done = ottla("consume", "orders", "-p", "0", "--from-beginning", "-f", VALUES)
     assert done.code == 0
-    assert done.err == "stopped; to go on:  ottla consume orders --offset 0=3\n"
+    assert done.err == "stopped; to resume:  ottla consume orders --offset 0=3\n"
     assert done.lines == ["v0", "v1", "v2"]
 
 
@@ -136,12 +136,16 @@ def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
     ("args", "code", "reason"),
     [
         (("--from-beginning", "-o", "5"), 2, "--from-beginning and --offset exclude each other"),
-        (("-o", "soon"), 2, "'soon' is no offset: write start, end, N, -N (the last N), @TIME, or FROM:TO"),
-        (("-o", "5:3"), 2, "'5:3' ends before it begins"),
+        (
+            ("-o", "soon"),
+            2,
+            "'soon' is not an offset: write start, end, N, -N (the last N), @TIME, or FROM:TO",
+        ),
+        (("-o", "5:3"), 2, "'5:3' ends before it starts"),
         (("-o", "0=1", "-p", "1"), 2, "--offset P=N names the partitions itself"),
-        (("-o", "@soon"), 2, "'soon' is no time"),
+        (("-o", "@soon"), 2, "'soon' is not a time"),
         (("-f", "%q"), 2, "%q stands for nothing"),
-        (("-o", "1"), 1, "an offset belongs to one partition, and orders has 2"),
+        (("-o", "1"), 1, "an offset belongs to one partition, but orders has 2"),
         (("-p", "0", "-o", "9"), 1, "orders-0 has no offset 9: it holds 0 to 2"),
         (("-p", "7"), 1, "orders has no partition 7: it has 2, numbered from 0"),
         (("-n", "0"), 2, "0 is not in the range"),
@@ -175,5 +179,5 @@ def test_records_that_vanish_while_they_are_read_are_explained(ottla, orders, mo
     monkeypatch.setattr(AsyncConsumer, "getmany", getmany_after_retention)
     failed = ottla("consume", "orders", "-p", "0", "-o", "start")
     assert failed.code == 1
-    assert "orders-0 has no offset 0: it was deleted" in failed.err
+    assert "orders-0 has no offset 0: retention or DeleteRecords removed it" in failed.err
     assert "ottla consume orders --offset start" in failed.err

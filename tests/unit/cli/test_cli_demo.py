@@ -3,9 +3,9 @@ import json
 
 import pytest
 
-from ottla.cli.demo.sales import pipeline_text
-from ottla.cli.demo.scene import COUNTRIES, Names, Scene, free_names, orders
+from ottla.cli.demo.pipeline import pipeline_text
 from ottla.cli.demo.screen import as_line, as_panel, ending
+from ottla.cli.demo.state import COUNTRIES, DemoState, Names, free_names, orders
 
 NAMES = Names("demo", "demo-orders", "demo-sales", "demo.sales")
 
@@ -55,30 +55,32 @@ def test_the_pipeline_is_a_file_of_python():
 
 
 @pytest.fixture
-def scene():
-    return Scene(NAMES, "127.0.0.1:9092", True, "Spark 4")
+def state():
+    return DemoState(NAMES, "127.0.0.1:9092", True, "Spark 4")
 
 
-def test_every_order_is_counted_once_or_the_end_does_not_say_so(scene):
-    scene.sent, scene.sent_cents = 3, 900
-    scene.hear(b'{"country": "DE", "orders": 2, "cents": 500}')
-    assert ending(scene) == "2 of 3 orders counted, 5.00 EUR"
-    scene.hear(b'{"country": "FR", "orders": 1, "cents": 400}')
-    assert ending(scene) == "3 of 3 orders counted, 9.00 EUR; every order once"
-    scene.hear(b'{"country": "FR", "orders": 2, "cents": 800}')
-    assert not scene.is_complete
+def test_every_order_is_counted_once_or_the_end_does_not_say_so(state):
+    state.sent, state.sent_cents = 3, 900
+    state.apply_result(b'{"country": "DE", "orders": 2, "cents": 500}')
+    assert ending(state) == "2 of 3 orders counted, 5.00 EUR"
+    state.apply_result(b'{"country": "FR", "orders": 1, "cents": 400}')
+    assert ending(state) == "3 of 3 orders counted, 9.00 EUR; every order once"
+    state.apply_result(b'{"country": "FR", "orders": 2, "cents": 800}')
+    assert not state.is_complete
 
 
-def test_the_screen_fits_80_columns(scene):
+def test_the_screen_fits_80_columns(state):
     from rich.console import Console
 
-    scene.sent, scene.sent_per_s, scene.lag_records, scene.lag_seconds = 123_456, 20_000, 1_234, 12.3
+    state.sent, state.sent_per_s, state.lag_records, state.lag_seconds = 123_456, 20_000, 1_234, 12.3
     for country in COUNTRIES:
-        scene.hear(json.dumps({"country": country, "orders": 99_999, "cents": 123_456_789_00}).encode())
+        state.apply_result(
+            json.dumps({"country": country, "orders": 99_999, "cents": 123_456_789_00}).encode()
+        )
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(as_panel(scene))
+        console.print(as_panel(state))
     lines = captured.get().splitlines()
     assert max(map(len, lines)) <= 80
     assert any("1,234 behind, 12.3 s" in line for line in lines)
-    assert len(as_line(scene)) <= 80
+    assert len(as_line(state)) <= 80

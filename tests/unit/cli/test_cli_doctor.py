@@ -4,7 +4,7 @@ import resource
 import pytest
 
 from ottla.cli.checks import machine
-from ottla.cli.checks.findings import OK, SKIPPED, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, SKIPPED, WARNING, Finding
 from ottla.common.java import JavaNotFound
 
 
@@ -24,14 +24,14 @@ def test_a_broker_that_is_named_and_does_not_answer_is_wrong(ottla, tmp_path):
     done = ottla("doctor", "-b", "127.0.0.1:1", "--data", str(tmp_path), "--format", "json")
     assert done.code == 1
     tcp = findings(done)["TCP"]
-    assert (tcp["state"], tcp["code"]) == (WRONG, "OTTLA-E101")
+    assert (tcp["state"], tcp["code"]) == (FAILED, "OTTLA-E101")
     assert "connection refused" in tcp["what"]
 
 
 def test_a_name_that_leads_nowhere_is_told_before_anything_else(ottla, tmp_path):
     done = ottla("doctor", "-b", "nowhere.invalid:9092", "--data", str(tmp_path), "--format", "json")
     found = findings(done)
-    assert found["DNS"]["state"] == WRONG
+    assert found["DNS"]["state"] == FAILED
     assert "TCP" not in found
 
 
@@ -40,13 +40,13 @@ def test_a_data_directory_that_cannot_be_written_is_wrong(monkeypatch, tmp_path)
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(machine.tempfile, "NamedTemporaryFile", refuse)
-    assert machine.disk_speed(tmp_path).state == WRONG
+    assert machine.disk_speed(tmp_path).state == FAILED
 
 
 def test_a_disk_that_is_nearly_full_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: type("U", (), {"free": 5, "total": 2**40})())
     found = machine.disk_space(tmp_path / "not" / "there" / "yet")
-    assert (found.state, found.kind.code) == (WRONG, "OTTLA-E304")
+    assert (found.state, found.kind.code) == (FAILED, "OTTLA-E304")
 
 
 @pytest.mark.parametrize(("hard", "state"), [(1024, WARNING), (100_000, OK), (resource.RLIM_INFINITY, OK)])
@@ -66,8 +66,8 @@ def test_no_java_is_a_warning_because_only_spark_and_zookeeper_need_it(monkeypat
 def test_an_old_java_is_wrong(monkeypatch):
     monkeypatch.setattr(machine, "_java_version", lambda _: 8)
     monkeypatch.setattr(machine, "find_java", lambda: "/usr/bin/java")
-    assert machine.java()[0].state == WRONG
-    assert machine.spark(8).state == WRONG
+    assert machine.java()[0].state == FAILED
+    assert machine.spark(8).state == FAILED
 
 
 def test_without_spark_its_check_is_skipped(monkeypatch):
@@ -76,5 +76,5 @@ def test_without_spark_its_check_is_skipped(monkeypatch):
 
 
 def test_a_finding_says_what_to_do():
-    found = Finding("TCP", WRONG, "refused", "start one: ottla serve")
+    found = Finding("TCP", FAILED, "refused", "start one: ottla serve")
     assert found.as_row()[2] == "refused; start one: ottla serve"

@@ -199,4 +199,4 @@ def test_a_file_that_cannot_be_written_is_named(ottla, tmp_path):
     (tmp_path / "file").write_text("")
     done = ottla("generate", "grafana", "-o", str(tmp_path / "file" / "x.json"))
     assert done.code == 1
-    assert "cannot be written" in done.err
+    assert "cannot write" in done.err

@@ -188,7 +188,7 @@ def test_seek_shows_what_it_moves(ottla, peer, billing):
         ["orders", "0", "4", "0", "-4"],
         ["orders", "1", "10", "6", "-4"],
     ]
-    assert done.err == "billing: 2 partitions moved\n"
+    assert done.err == "billing: 2 partitions reset\n"
 
 
 def test_a_dry_run_moves_nothing(ottla, peer, billing):
@@ -239,9 +239,9 @@ def test_a_new_group_can_be_given_a_place_to_start(ottla, peer, orders):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "say where to, once: --to-earliest"),
-        (("--to-earliest", "--by", "3"), "say where to, once: --to-earliest"),
-        (("--to-datetime", "yesterday"), "'yesterday' is no time"),
+        ((), "name exactly one target: --to-earliest"),
+        (("--to-earliest", "--by", "3"), "name exactly one target: --to-earliest"),
+        (("--to-datetime", "yesterday"), "'yesterday' is not a time"),
         (("--to-latest", "--topic", "orders:x"), "'orders:x' is not a topic: write NAME"),
         (("--to-latest", "--topic", "orders:0", "--topic", "orders:1"), "orders is given twice"),
         (("--to-offset", "-3"), "-3 is not in the range"),
@@ -256,11 +256,11 @@ def test_a_wish_that_makes_no_sense_is_wrong_usage(ottla, peer, billing, options
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--to-offset", "3"), "an offset belongs to one partition, and these are 2"),
-        (("--to-offset", "11", "--topic", "orders:0"), "orders-0 has no offset 11: it goes from 0 to 10"),
+        (("--to-offset", "3"), "an offset belongs to one partition, but these are 2"),
+        (("--to-offset", "11", "--topic", "orders:0"), "orders-0 has no offset 11: its range is 0 to 10"),
         (("--to-latest", "--topic", "orders:5"), "orders has no partition 5: it has 2, numbered from 0"),
         (("--to-latest", "--topic", "oders"), "there is no topic 'oders'\n  did you mean: orders"),
-        (("--by", "1", "--topic", "users"), "billing has committed nothing in users-0"),
+        (("--by", "1", "--topic", "users"), "billing has no committed offset in users-0 to shift"),
     ],
 )
 def test_a_place_that_does_not_exist_is_refused(ottla, peer, billing, options, words):
@@ -274,7 +274,7 @@ def test_a_place_that_does_not_exist_is_refused(ottla, peer, billing, options, w
 def test_a_group_without_offsets_needs_a_topic_to_be_moved(ottla, peer):
     peer.groups["idle"] = FakeGroup()
     failed = ottla("group", "seek", "idle", "--to-latest")
-    assert failed.err == "error: idle has committed no offsets to move\n  say what it reads: --topic NAME\n"
+    assert failed.err == "error: idle has no committed offsets\n  name what to reset: --topic NAME\n"
 
 
 # delete
@@ -303,16 +303,16 @@ def test_of_several_groups_the_unknown_one_is_named_and_none_is_deleted(ottla, p
 
 def test_delete_with_a_topic_forgets_only_its_offsets(ottla, peer, billing):
     done = ottla("group", "delete", "billing", "--topic", "orders:0")
-    assert (done.code, done.err) == (0, "billing: 1 offset forgotten\n")
+    assert (done.code, done.err) == (0, "billing: 1 offset deleted\n")
     assert offsets(peer) == {ONE: 10}
-    assert "no offsets there" in ottla("group", "delete", "billing", "--topic", "users").err
+    assert "no committed offsets there" in ottla("group", "delete", "billing", "--topic", "users").err
 
 
 def test_offsets_that_members_use_are_not_forgotten(ottla, peer, billing):
     billing.members = [FakeMember("m-1", [ZERO])]
     failed = ottla("group", "delete", "billing", "--topic", "orders")
     assert failed.code == 1
-    assert "members of billing read orders-0, so its offsets stay" in failed.err
+    assert "members of billing read orders-0; its offsets cannot be deleted" in failed.err
 
 
 def test_what_a_broker_refuses_is_said_in_words(ottla, peer, billing):

@@ -72,7 +72,7 @@ def test_a_torn_tail_is_shown_as_a_gap(ottla, segment):
     segment.write_bytes(segment.read_bytes()[:-5])
     shown = ottla("log", "dump", str(segment))
     assert shown.code == 1
-    assert "bytes that are no batch or entry" in shown.lines[2]
+    assert "bytes that are not a batch or an entry" in shown.lines[2]
     assert "a torn write?" in shown.lines[3]
 
 

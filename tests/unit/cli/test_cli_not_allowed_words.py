@@ -8,7 +8,7 @@ import pytest
 from ottla.cli.support.not_authorized import CODES, not_allowed, visible
 from ottla.cli.support.options import SETTINGS
 from ottla.cli.support.problem_kinds import NOT_AUTHORISED
-from ottla.cli.support.session import refused
+from ottla.cli.support.session import error_response
 from ottla.client.errors import error_for
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53
@@ -20,7 +20,7 @@ def words(code: int, said: str, topic: str | None = None, command: str = "produc
     context.meta[SETTINGS] = {key.replace("_", "."): value for key, value in login.items()}
     with context:
         problem = not_allowed(error_for(code, said), topic)
-        assert refused(error_for(code, said), topic).message == problem.message
+        assert error_response(error_for(code, said), topic).message == problem.message
     assert problem.kind is NOT_AUTHORISED
     return "\n".join([problem.message, *problem.hints])
 
@@ -28,14 +28,14 @@ def words(code: int, said: str, topic: str | None = None, command: str = "produc
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_every_refusal_has_a_right_that_would_help(code: int) -> None:
     said = words(code, "thing")
-    assert said.startswith("you may not do this with the ")
+    assert said.startswith("this client is not authorized for the ")
     assert "--add --allow-principal User:NAME --operation Write --" in said
 
 
 def test_the_name_is_taken_from_what_the_broker_said_unless_the_command_knows_it() -> None:
-    assert "with the group billing:" in words(GROUP, "billing")
-    assert "with the topic mine:" in words(TOPIC, "mine: Authorization failed.")
-    assert "with the topic orders:" in words(TOPIC, "orders-1", topic="orders")
+    assert "for the group billing:" in words(GROUP, "billing")
+    assert "for the topic mine:" in words(TOPIC, "mine: Authorization failed.")
+    assert "for the topic orders:" in words(TOPIC, "orders-1", topic="orders")
     assert "--topic NAME" in words(TOPIC, "Topic authorization failed.")
 
 
@@ -45,13 +45,13 @@ def test_what_a_broker_says_of_itself_is_not_shown() -> None:
 
 def test_an_idempotent_producer_that_gets_no_id_lacks_the_right_to_write() -> None:
     said = words(CLUSTER, "", topic="orders")
-    assert "with the topic orders:" in said
+    assert "for the topic orders:" in said
     assert "--operation Write --topic orders" in said
 
 
 def test_the_user_is_named() -> None:
     said = words(TRANSACTION, "payments", command="txn describe", sasl_username="bob")
-    assert said.startswith("bob may not do this with the transactional id payments:")
+    assert said.startswith("bob is not authorized for the transactional id payments:")
     assert "User:bob --operation Describe --transactional-id payments" in said
 
 

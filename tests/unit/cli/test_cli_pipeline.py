@@ -7,9 +7,9 @@ import pytest
 
 from ottla.cli.pipeline.command import COMMANDS
 from ottla.cli.pipeline.view import JsonLines, cells
-from ottla.spark.pipelines.progress import FlowProgress
-from ottla.spark.pipelines.state import new_state, process_start
-from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.run.progress import FlowProgress
+from ottla.spark.pipelines.run.state import new_state, process_start
+from ottla.spark.pipelines.run.storage import open_storage
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_stop_asks_the_driver_to_end_and_waits_for_it(ottla, root):
         assert stopped.code == 0
         assert "shop: stopped" in stopped.err
         assert driver.wait() == -signal.SIGTERM
-    assert "does not run: died" in ottla("pipeline", "stop", "shop").err
+    assert "is not running: died" in ottla("pipeline", "stop", "shop").err
 
 
 def test_a_driver_that_does_not_end_in_time_is_named(ottla, root):

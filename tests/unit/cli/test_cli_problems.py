@@ -11,7 +11,7 @@ from ottla.cli.main import COMMANDS
 from ottla.cli.support import problem_kinds
 from ottla.cli.support.problem_docs import problems_page
 from ottla.cli.support.problem_kinds import KINDS, Kind, kind_named
-from ottla.cli.support.session import unanswered
+from ottla.cli.support.session import no_response
 from ottla.cli.support.start_problems import could_not_start
 from ottla.client.errors import BrokerUnreachable, TimedOut
 from ottla.common.java import JavaNotFound
@@ -101,7 +101,7 @@ def test_what_to_type_has_a_line_of_its_own():
     ],
 )
 def test_records_that_were_not_delivered_in_time_have_the_code_of_the_reason(cause, code):
-    assert unanswered(caused(TimedOut("1 record not delivered within 120000 ms"), cause)).kind.code == code
+    assert no_response(caused(TimedOut("1 record not delivered within 120000 ms"), cause)).kind.code == code
 
 
 def test_no_colours_where_nobody_wants_them(ottla, monkeypatch):

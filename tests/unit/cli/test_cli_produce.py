@@ -7,7 +7,7 @@ import signal
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.sender import SenderStats
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import decode_header
@@ -22,7 +22,7 @@ def stored(peer, topic="orders"):
 def test_each_line_is_a_record_and_the_count_goes_to_standard_error(ottla, peer):
     peer.add_topic("orders")
     done = ottla("produce", "orders", stdin=b"one\n\nthree")
-    assert (done.code, done.out, done.err) == (0, b"", "3 records to orders\n")
+    assert (done.code, done.out, done.err) == (0, b"", "Wrote 3 records to orders\n")
     assert [(each.key, each.value) for each in stored(peer)] == [
         (None, b"one"),
         (None, b""),
@@ -32,7 +32,7 @@ def test_each_line_is_a_record_and_the_count_goes_to_standard_error(ottla, peer)
 
 def test_arguments_are_records_too(ottla, peer):
     peer.add_topic("orders")
-    assert ottla("produce", "orders", "good morning", "-k", "greeting").err == "1 record to orders\n"
+    assert ottla("produce", "orders", "good morning", "-k", "greeting").err == "Wrote 1 record to orders\n"
     assert [(each.key, each.value) for each in stored(peer)] == [(b"greeting", b"good morning")]
 
 
@@ -80,9 +80,9 @@ def test_a_bad_line_is_named_and_the_lines_before_it_are_kept(ottla, peer):
     failed = ottla("produce", "orders", "-K", ":", stdin=b"a:1\nb:2\nc\nd:4\n")
     assert failed.code == 1
     assert failed.err == (
-        "2 records to orders\n"
-        "error: line 3: there is no ':' to separate a key from the value\n"
-        "  the lines before it have been sent\n"
+        "Wrote 2 records to orders\n"
+        "error: line 3: no ':' between key and value\n"
+        "  the lines before it were sent\n"
         "  more:  ottla explain OTTLA-E208\n"
     )
     assert [each.value for each in stored(peer)] == [b"1", b"2"]
@@ -92,8 +92,8 @@ def test_a_bad_line_is_named_and_the_lines_before_it_are_kept(ottla, peer):
     ("args", "reason"),
     [
         (("-k", "a", "-K", ":"), "--key and --key-separator exclude each other"),
-        (("-K", ":", "-f", "json"), "--key-separator needs a text, and lines rather than json"),
-        (("-K", ""), "--key-separator needs a text"),
+        (("-K", ":", "-f", "json"), "--key-separator must not be empty, and needs lines rather than json"),
+        (("-K", ""), "--key-separator must not be empty"),
         (("--keep-partitions",), "--keep-partitions needs --format json"),
         (("-H", "=x"), "'=x' is not name=value"),
         (("--acks", "2"), "'2' is not one of"),
@@ -132,7 +132,7 @@ def test_a_record_that_is_too_large_says_how_to_allow_it(ottla, peer):
     failed = ottla("produce", "orders", "x")
     assert failed.code == 1
     assert failed.err == (
-        "0 records to orders\n"
+        "Wrote 0 records to orders\n"
         "error: orders-0: a batch is larger than max.message.bytes\n"
         "  allow larger ones: ottla topic alter orders --set max.message.bytes=N\n"
         "  more:  ottla explain OTTLA-E205\n"
@@ -151,21 +151,21 @@ def test_interrupting_keeps_what_was_read_and_says_how_to_go_on(ottla, peer, mon
     done = ottla("produce", "orders", "-b", "fake:9092")
     assert done.code == 130
     assert done.err.splitlines() == [
-        "2 records to orders",
-        "interrupted; to go on:  tail -n +3 FILE | ottla produce orders -b fake:9092",
+        "Wrote 2 records to orders",
+        "interrupted; to resume:  tail -n +3 FILE | ottla produce orders -b fake:9092",
     ]
     assert sorted(each.value for each in stored(peer)) == [b"one", b"two"]
 
 
 async def test_a_producer_that_gets_nowhere_says_why(monkeypatch):
     heard: asyncio.Queue[str] = asyncio.Queue()
-    monkeypatch.setattr(produce_command, "WHY_EVERY_S", 0.0)
-    monkeypatch.setattr(produce_command, "talk", heard.put_nowait)
+    monkeypatch.setattr(produce_command, "REASON_INTERVAL_S", 0.0)
+    monkeypatch.setattr(produce_command, "echo_err", heard.put_nowait)
     stats = SenderStats()
-    waiting = asyncio.ensure_future(produce_command._say_why_it_waits(stats))
+    waiting = asyncio.ensure_future(produce_command._print_retry_reason(stats))
     await asyncio.sleep(0)
     stats.last_error = KafkaStorageError("No space left on device")
     async with asyncio.timeout(5):
         said = await heard.get()
     waiting.cancel()
-    assert said.strip() == "still trying: No space left on device"
+    assert said.strip() == "retrying: No space left on device"

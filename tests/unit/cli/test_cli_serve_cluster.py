@@ -63,8 +63,8 @@ async def test_a_broker_that_crashes_is_started_again_at_its_address(
     plan = replace(PLAN, port=0)
     children = [await brokers.start(1, plan, "z")]
     with pytest.raises(Problem, match="all brokers have stopped"):
-        await cluster._until_stopped(children, plan, "z", asyncio.Event())
+        await cluster._wait_until_stopped(children, plan, "z", asyncio.Event())
     assert brokers.ports == [0, 4711, 4711]
     said = capsys.readouterr().err
-    assert "broker-1 has ended with exit code -9; it is started again in 0 s" in said
-    assert "broker-1 was stopped; the others go on" in said
+    assert "broker-1 ended with exit code -9; restarting it in 0 s" in said
+    assert "broker-1 was stopped; the others keep running" in said

@@ -65,7 +65,7 @@ async def test_a_time_after_the_last_record_is_the_end(peer):
 
 
 def test_one_offset_does_not_fit_several_partitions():
-    with pytest.raises(Problem, match="an offset belongs to one partition, and orders has 2"):
+    with pytest.raises(Problem, match="an offset belongs to one partition, but orders has 2"):
         check_fits(Start(at_offset=7), [ZERO, ONE])
     for fine in (FROM_START, FROM_END, Start(last=7), Start(at_time_ms=7)):
         check_fits(fine, [ZERO, ONE])

@@ -39,7 +39,7 @@ def test_creating_what_exists_fails_unless_that_is_fine(ottla, peer):
     assert failed.code == 1
     assert failed.err.splitlines() == [
         "error: Topic 'orders' already exists.",
-        "  look at it: ottla topic describe orders",
+        "  see: ottla topic describe orders",
         "  more:  ottla explain OTTLA-E204",
     ]
     assert ottla("topic", "create", "orders", "--if-not-exists").code == 0
@@ -149,7 +149,7 @@ def test_alter_grows_sets_and_unsets(ottla, peer):
     )
     assert done.err == (
         "orders: retention.ms is now 7\n"
-        "orders: cleanup.policy is back at its default\n"
+        "orders: cleanup.policy is reset to its default\n"
         "orders: 2 partitions now\n"
     )
     assert (len(topic.partitions), topic.configs) == (2, {"retention.ms": "7"})
@@ -199,7 +199,7 @@ def test_no_broker_says_how_to_start_one(ottla, network):
     assert failed.err == (
         "error: no broker at 127.0.0.1:9092: connection refused\n"
         "  start one with: ottla serve\n"
-        "  name another one with -b HOST:PORT or OTTLA_BOOTSTRAP\n"
+        "  use another one with -b HOST:PORT or OTTLA_BOOTSTRAP\n"
         "  more:  ottla explain OTTLA-E101\n"
     )
 
@@ -212,7 +212,7 @@ def test_a_wrongly_advertised_address_is_explained(ottla, peer):
     peer.add_topic("orders")
     peer.advertised = {1: Address("inside", 9092)}
     failed = ottla("topic", "describe", "orders")
-    assert "broker 1 says it is at inside:9092, but does not answer there (connection refused)" in failed.err
+    assert "broker 1 advertises inside:9092, which cannot be reached (connection refused)" in failed.err
     assert "ottla serve --advertise HOST:PORT" in failed.err
 
 

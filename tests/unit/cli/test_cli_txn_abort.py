@@ -18,7 +18,7 @@ def described(state: str) -> TransactionDescription:
 
 @pytest.mark.parametrize(("state", "what"), [("PrepareCommit", "committed"), ("PrepareAbort", "aborted")])
 def test_what_is_decided_cannot_be_aborted_and_it_is_said_what_it_waits_for(state: str, what: str) -> None:
-    with pytest.raises(Problem, match=f"billing-3 is being {what} already") as refused:
+    with pytest.raises(Problem, match=f"billing-3 is already being {what}") as refused:
         _check_undecided(described(state))
     assert any("orders-2" in hint for hint in refused.value.hints)
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_coordinators import FakeCalls
+from tests.waiting import until
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ConnectionLost, TransactionFailed, WrongTransactionState
@@ -48,12 +49,6 @@ def stored(peer, partition=0):
 
 def ends(calls):
     return [made[1] for made in calls.made if made[0] == "end"]
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110  the fakes have no event for it
-            await asyncio.sleep(0.001)
 
 
 async def committed_ahead(producer, calls):

@@ -224,10 +224,10 @@ async def test_an_alarm_that_rings_a_little_early_is_set_again(produce, peer):
     peer.add_topic("orders")
     async with produce() as producer:
         await (await producer.send("orders", b"1"))
-        (lane,) = producer._core.sender._lanes.values()
-        soon = lane._loop.time() + 0.005
-        lane._wake_at(soon)
-        lane._alarm.cancel()
-        lane._ring()  # uvloop rounds to milliseconds, so it may ring before its time
-        lane._wake_at(soon)
-        assert lane._alarm.when() == soon
+        (sender,) = producer._core.sender._broker_senders.values()
+        soon = sender._loop.time() + 0.005
+        sender._wake_at(soon)
+        sender._timer.cancel()
+        sender._on_timer()  # uvloop rounds to milliseconds, so it may ring before its time
+        sender._wake_at(soon)
+        assert sender._timer.when() == soon

@@ -88,7 +88,7 @@ class OnePartition:
         self.follow()
 
     def follow(self) -> None:
-        self.take(machine.follow_sessions(self.image, list(self.sessions.values()), CONFIG))
+        self.take(machine.sync_sessions(self.image, list(self.sessions.values()), CONFIG))
 
     def change(self, *isr: int, **other: Any) -> IsrChange:
         """Return a change of the ISR that the leader may ask for, unless `other` says otherwise."""

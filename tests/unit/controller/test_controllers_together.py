@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.waiting import until
 
 from ottla.api.support.context import RequestContext
 from ottla.api.support.error_response import error_response
@@ -119,10 +120,7 @@ class Together:
         for node_id in nodes:
             await self.members.pop(node_id).controller.stop()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.002)
+    until = staticmethod(until)
 
     @property
     def active(self) -> list[int]:

@@ -68,7 +68,7 @@ class Cluster(RuleBasedStateMachine):
         self.next_id += 1
         registration = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), after_unclean_stop=unclean)
         self.sessions[node_id] = SessionInfo(node_id, self.next_id, registration)
-        self.follow_sessions()
+        self.sync_sessions()
         for name, topic in before.topics.items():
             for old, new in zip(topic.partitions, self.image.topics[name].partitions, strict=True):
                 if unclean and old.leader == node_id:
@@ -77,7 +77,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(node_id=st.integers(1, 3))
     def lose_session(self, node_id: int) -> None:
         self.sessions.pop(node_id, None)
-        self.follow_sessions()
+        self.sync_sessions()
         if node_id in self.image.brokers:
             assert self.image.brokers[node_id].fenced
 
@@ -86,16 +86,16 @@ class Cluster(RuleBasedStateMachine):
         if (session := self.sessions.get(node_id)) is not None:
             wanted = replace(session.registration, wants_shutdown=True)
             self.sessions[node_id] = replace(session, registration=wanted)
-            self.follow_sessions()
+            self.sync_sessions()
             assert not machine.has_leaders_to_move(self.image, node_id)
 
     @rule(node_id=st.integers(1, 3))
     def unregister(self, node_id: int) -> None:
         self.take(machine.unregister_broker(self.image, node_id))
 
-    def follow_sessions(self) -> None:
-        self.take(machine.follow_sessions(self.image, list(self.sessions.values()), CONFIG))
-        again = machine.follow_sessions(self.image, list(self.sessions.values()), CONFIG)
+    def sync_sessions(self) -> None:
+        self.take(machine.sync_sessions(self.image, list(self.sessions.values()), CONFIG))
+        again = machine.sync_sessions(self.image, list(self.sessions.values()), CONFIG)
         assert again.records == ()  # everything that follows has been decided
 
     @rule(name=names, goal=st.lists(st.integers(1, 3), max_size=3).map(tuple) | st.none())

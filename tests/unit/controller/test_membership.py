@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import cast
 
 import pytest
+from tests.waiting import until
 
 from ottla.controller import membership
 from ottla.controller.membership import Membership
@@ -43,10 +44,7 @@ class Bench:
         sessions: list[SessionInfo] = self.server.sessions()
         return sessions[0].registration if sessions else None
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(SOON_S):
-            while not is_so():  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.001)
+    until = staticmethod(until)
 
 
 def _no_term(_: int) -> ControllerTerm:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.controller.machine.topics import place
+from ottla.controller.machine.topics import assign_replicas
 from ottla.metadata.image import BrokerImage
 from ottla.protocol.errors import InvalidReplicationFactor
 
@@ -22,7 +22,7 @@ def test_placement_is_even_distinct_and_spread_over_racks(
     cluster: list[BrokerImage], count: int, start: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(cluster)))
-    placed = place(cluster, range(count), factor, start)
+    placed = assign_replicas(cluster, range(count), factor, start)
     racks = {broker.node_id: broker.rack for broker in cluster}
     assert len(placed) == count
     for replicas in placed:
@@ -38,40 +38,41 @@ def test_placement_is_even_distinct_and_spread_over_racks(
 def test_partitions_added_later_go_where_they_would_have_gone_at_once(
     cluster: list[BrokerImage], first: int, added: int, start: int
 ) -> None:
-    at_once = place(cluster, range(first + added), 1, start)
+    at_once = assign_replicas(cluster, range(first + added), 1, start)
     assert (
-        place(cluster, range(first), 1, start) + place(cluster, range(first, first + added), 1, start)
+        assign_replicas(cluster, range(first), 1, start)
+        + assign_replicas(cluster, range(first, first + added), 1, start)
         == at_once
     )
 
 
 def test_the_followers_of_one_broker_are_not_always_the_same() -> None:
-    placed = place(brokers(None, None, None, None), range(24), 2, 0)
+    placed = assign_replicas(brokers(None, None, None, None), range(24), 2, 0)
     followers = {replicas[1] for replicas in placed if replicas[0] == 1}
     assert followers == {2, 3, 4}
 
 
 def test_more_replicas_than_brokers_are_refused_with_both_numbers() -> None:
     with pytest.raises(InvalidReplicationFactor, match=r"3 replicas .* there are 2"):
-        place(brokers(None, None), range(1), 3, 0)
+        assign_replicas(brokers(None, None), range(1), 3, 0)
 
 
 def test_nothing_can_be_placed_without_brokers() -> None:
     with pytest.raises(InvalidReplicationFactor):
-        place([], range(1), 1, 0)
+        assign_replicas([], range(1), 1, 0)
 
 
 def test_a_broker_that_is_away_leads_nothing_and_follows_only_if_it_must() -> None:
     away, leaving, *there = brokers(None, None, None, None, None)
     cluster = [away._replace(fenced=True), leaving._replace(shutting_down=True), *there]
     alive = {each.node_id for each in there}
-    for replicas in place(cluster, range(30), 3, 7):
+    for replicas in assign_replicas(cluster, range(30), 3, 7):
         assert set(replicas) == alive
-    for replicas in place(cluster, range(30), 4, 7):
+    for replicas in assign_replicas(cluster, range(30), 4, 7):
         assert set(replicas[:3]) == alive
 
 
 def test_somebody_must_be_there() -> None:
     (alone,) = brokers(None)
     with pytest.raises(InvalidReplicationFactor, match="no broker is there"):
-        place([alone._replace(fenced=True)], range(1), 1, 0)
+        assign_replicas([alone._replace(fenced=True)], range(1), 1, 0)

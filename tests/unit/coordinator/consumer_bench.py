@@ -133,14 +133,14 @@ class Bench:
         return group
 
     def held(self, member_id: str) -> Partitions:
-        return self.group.members[member_id].holding.assigned
+        return self.group.members[member_id].current.assigned
 
 
 def settle(bench: Bench, *member_ids: str) -> None:
     """Let members say what they have until nothing changes any more."""
     for _ in range(6):
         for member_id in member_ids:
-            epoch = bench.group.members[member_id].holding.epoch
+            epoch = bench.group.members[member_id].current.epoch
             bench.beat(member_id, epoch, owned=bench.held(member_id))
 
 
@@ -213,7 +213,7 @@ def join_request(member_id: str, metadata: bytes, **fields: Any) -> JoinRequest:
         "protocol_type": "consumer",
         "protocols": (("cooperative-sticky", metadata),),
         "fresh_id": "fresh",
-        "must_know_its_id": False,
+        "requires_member_id": False,
     }
     return JoinRequest(**(values | fields))
 

@@ -47,10 +47,10 @@ def test_a_classic_member_joins_a_consumer_group(bench: Bench) -> None:
 def test_a_dynamic_classic_member_is_told_its_id_first(bench: Bench) -> None:
     bench.join("new", "orders")
     with pytest.raises(MemberIdRequired) as raised:
-        bench.call(GroupMachine.join, join_request("", subscription(["orders"]), must_know_its_id=True))
+        bench.call(GroupMachine.join, join_request("", subscription(["orders"]), requires_member_id=True))
     member_id = raised.value.member_id
     assert member_id not in bench.group.members
-    bench.call(GroupMachine.join, join_request(member_id, subscription(["orders"]), must_know_its_id=True))
+    bench.call(GroupMachine.join, join_request(member_id, subscription(["orders"]), requires_member_id=True))
     assert member_id in bench.group.members
 
 

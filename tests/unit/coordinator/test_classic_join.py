@@ -32,7 +32,7 @@ def test_pitfall_19_a_new_member_is_first_told_its_id() -> None:
 
 def test_an_old_client_joins_at_once() -> None:
     table = Table()
-    token = table.send_join(must_know_its_id=False)
+    token = table.send_join(requires_member_id=False)
     assert token not in table.answers
     assert len(table.group().members) == 1
 

@@ -66,9 +66,9 @@ def test_a_partition_moves_only_after_its_owner_gave_it_up(bench: Bench) -> None
     told = bench.beat("a", 1, owned=parts("orders", *ALL))
     assert told.member_epoch == 1, "it stays in its epoch until it has given up what it is to give up"
     assert told.assignment == in_order(parts("orders", 0, 1, 2))
-    assert bench.group.members["a"].holding.state is MemberState.UNREVOKED_PARTITIONS
+    assert bench.group.members["a"].current.state is MemberState.UNREVOKED_PARTITIONS
     assert bench.beat("b", 2).assignment is None, "nothing is free yet"
-    assert bench.group.members["b"].holding.state is MemberState.UNRELEASED_PARTITIONS
+    assert bench.group.members["b"].current.state is MemberState.UNRELEASED_PARTITIONS
 
     assert bench.beat("a", 1).member_epoch == 1, "saying nothing is not saying that it gave them up"
     assert bench.beat("a", 1, owned=parts("orders", 0, 1, 2, 5)).member_epoch == 1, "nor is half of it"
@@ -93,7 +93,7 @@ def test_partitions_come_piece_by_piece_as_others_give_them_up(bench: Bench) -> 
     bench.join("c", "orders")
     bench.beat("a", 2, owned=bench.held("a"))
     bench.beat("a", 2, owned=bench.held("a"))
-    first = bench.beat("c", bench.group.members["c"].holding.epoch)
+    first = bench.beat("c", bench.group.members["c"].current.epoch)
     assert first.assignment is not None
     assert size(bench.held("c")) == 1
     settle(bench, "b", "c")
@@ -167,7 +167,7 @@ def test_the_groups_epoch_goes_up_when_members_come_go_or_change_their_mind(benc
     settle(bench, "a", "b")
     bench.beat("a", 2, subscribed_topics=("orders", "payments"))
     assert bench.group.epoch == 3
-    bench.beat("a", bench.group.members["a"].holding.epoch, subscribed_topics=("payments", "orders"))
+    bench.beat("a", bench.group.members["a"].current.epoch, subscribed_topics=("payments", "orders"))
     assert bench.group.epoch == 3, "another order is no change"
     bench.beat("b", -1)
     assert bench.group.epoch == 4
@@ -178,7 +178,7 @@ def test_what_a_member_does_not_want_any_more_is_taken_from_it_at_once(bench: Be
     bench.join("a", "orders", "payments")
     beat = bench.beat("a", 1, subscribed_topics=("payments",))
     assert beat.assignment == in_order(parts("payments", 0, 1, 2))
-    assert bench.group.members["a"].holding.revoking == parts("orders", *ALL)
+    assert bench.group.members["a"].current.revoking == parts("orders", *ALL)
 
 
 # Bad requests
@@ -247,7 +247,7 @@ def test_a_groups_own_times_count_as_soon_as_they_are_set() -> None:
     bench.call(
         lambda machine, now_ms, _: machine.new_image(now_ms, bench.image, diff_images(old, bench.image))
     )
-    assert bench.beat("m", bench.group.members["m"].holding.epoch).heartbeat_interval_ms == 6_000
+    assert bench.beat("m", bench.group.members["m"].current.epoch).heartbeat_interval_ms == 6_000
     assert bench.timers["session", GROUP, "m"] == bench.now_ms + 60_000
     bench.fail_over()
     assert bench.timers["session", GROUP, "m"] == bench.now_ms + 60_000

@@ -87,7 +87,7 @@ def test_a_regular_expression_that_nobody_uses_any_more_is_forgotten(bench: Benc
     bench.join("b", subscribed_regex="o.*")
     bench.beat("a", -1)
     assert set(bench.group.regexes) == {"o.*"}
-    bench.beat("b", bench.group.members["b"].holding.epoch, subscribed_regex="p.*")
+    bench.beat("b", bench.group.members["b"].current.epoch, subscribed_regex="p.*")
     assert set(bench.group.regexes) == {"p.*"}
     bench.beat("b", -1)
     assert not bench.group.regexes
@@ -115,7 +115,7 @@ def test_a_great_many_regular_expressions_are_refreshed_over_several_heartbeats(
         bench.join(f"m{i}", subscribed_regex=f"t{i}|new")
     bench.change_topics(topics | {"new": 1})
     for _ in range(6):
-        epoch = bench.group.members["m0"].holding.epoch
+        epoch = bench.group.members["m0"].current.epoch
         bench.beat("m0", epoch, owned=bench.held("m0"))
     assert all("new" in each.topics for each in bench.group.regexes.values())
 

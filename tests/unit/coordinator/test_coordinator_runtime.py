@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 from tests.unit.coordinator.memory_writer import MemoryWriter
+from tests.waiting import until
 
 from ottla.common.clock import ManualClock
 from ottla.coordinator.effects import CancelTimer, Reply, SetTimer, Step, TimerKey
@@ -211,13 +211,6 @@ async def test_unloading_answers_everyone_and_stops_the_timers() -> None:
     await asyncio.sleep(0.02)
     assert runtime.machine.fired == []
     assert not runtime.is_active
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 2.0) -> None:
-    """Wait for a condition, with a deadline."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_a_timer_fires_once_it_has_run_out_and_not_if_it_was_cancelled() -> None:

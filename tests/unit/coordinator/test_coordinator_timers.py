@@ -65,7 +65,7 @@ async def test_after_the_loop_was_held_up_signs_of_life_are_read_before_timers_f
     fired: list[TimerKey], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.coordinator.runtime.LATE_S", 0.01)
-    monkeypatch.setattr("ottla.coordinator.runtime.PATIENCE_S", 0.05)
+    monkeypatch.setattr("ottla.coordinator.runtime.GRACE_S", 0.05)
     timers = Timers(fired.append)
     timers.set(("alive",), 1)
     timers.set(("dead",), 1)

@@ -40,7 +40,7 @@ async def committed(bench: CoordinatorBench, group_id: str) -> list[int]:
 def join_of(group_id: str) -> JoinRequest:
     protocols = (("range", b""),)
     return JoinRequest(
-        group_id, "", None, "c", "/h", 10_000, 10_000, "consumer", protocols, "1", must_know_its_id=False
+        group_id, "", None, "c", "/h", 10_000, 10_000, "consumer", protocols, "1", requires_member_id=False
     )
 
 

@@ -104,7 +104,7 @@ def test_a_record_that_is_not_there_yet_is_looked_for_again() -> None:
 
 
 def test_only_so_many_times_are_remembered(monkeypatch: Any) -> None:
-    monkeypatch.setattr(lag_module, "TIMES_KEPT", 10)
+    monkeypatch.setattr(lag_module, "MAX_CACHED_TIMES", 10)
     log, times = CountingLog(NOW_MS), RecordTimes()
     partition = partition_on(log)
     for offset in range(1000):

@@ -44,7 +44,7 @@ class Groups(RuleBasedStateMachine):
     ) -> tuple[str, str, str | None]:
         token = self._note(
             self.table.send_join(
-                group_id=group_id, instance_id=instance_id, protocols=wish, must_know_its_id=knows
+                group_id=group_id, instance_id=instance_id, protocols=wish, requires_member_id=knows
             )
         )
         answer = self.table.answers.get(token)

@@ -32,8 +32,8 @@ def test_a_classic_group_becomes_a_consumer_group_and_its_members_keep_what_they
     beat = bench.join("new", "orders")
     assert (beat.member_epoch, beat.assignment) == (2, ())
     group = bench.group
-    assert group.members[first.member_id].holding.assigned == parts("orders", 0, 2, 4)
-    assert group.members[second.member_id].holding.epoch == 1
+    assert group.members[first.member_id].current.assigned == parts("orders", 0, 2, 4)
+    assert group.members[second.member_id].current.epoch == 1
     classic = [each.member_id for each in group.members.values() if each.is_classic]
     assert classic == [first.member_id, second.member_id]
     bench.fail_over()

@@ -84,7 +84,7 @@ def test_many_expired_offsets_are_forgotten_in_slices(monkeypatch: pytest.Monkey
         commit(table, group_id=f"g{group}")
     table.wait(WEEK_MS)
     before = len(table.log)
-    table.take(table.machine.on_timer(table.now_ms, offsets.KEY))
+    table.take(table.machine.on_timer(table.now_ms, offsets.EXPIRE_TIMER))
     assert len(table.log) - before <= 6
     table.wait(0)
     assert table.machine.groups == {}

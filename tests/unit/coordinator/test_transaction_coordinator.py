@@ -18,7 +18,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from kio.schema.errors import ErrorCode
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.support.group_calls import await_reply
+from ottla.api.support.coordinator_calls import await_reply
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.coordinator import partitions

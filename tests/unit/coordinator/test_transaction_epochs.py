@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.coordinator.transaction_table import ID, A, B, TransactionTable
 
-from ottla.coordinator.transaction.transaction import LAST_EPOCH, NOBODY, Producer, Record, State
+from ottla.coordinator.transaction.transaction import LAST_EPOCH, NO_PRODUCER, Producer, Record, State
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
@@ -213,7 +213,7 @@ def test_after_the_last_epoch_comes_another_producer_id(table: TransactionTable)
     (markers,) = table.write_markers()
     assert markers.producer == Producer(old.producer_id, LAST_EPOCH)
     assert table.txn.producer == after
-    assert table.txn.next == NOBODY
+    assert table.txn.next == NO_PRODUCER
     assert table.end(old) == after  # a retry
     table.add(after, B)
     with pytest.raises(InvalidProducerIdMapping):

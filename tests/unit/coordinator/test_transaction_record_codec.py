@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.transaction.record_codec import decode_record, encode_record
-from ottla.coordinator.transaction.transaction import NOBODY, Producer, Record, State, Transaction
+from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer, Record, State, Transaction
 from ottla.protocol.errors import InvalidRequest
 
 int64s, int32s = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
@@ -23,8 +23,8 @@ transactions = st.builds(
     last_update_ms=int64s,
     start_ms=int64s,
     partitions=st.frozensets(st.builds(TopicPartition, st.text(max_size=5), int32s), max_size=5),
-    last=st.just(NOBODY) | producers,
-    next=st.just(NOBODY) | producers,
+    last=st.just(NO_PRODUCER) | producers,
+    next=st.just(NO_PRODUCER) | producers,
     version=st.integers(0, 2),
     is_two_phase=st.booleans(),
     is_prepared=st.booleans(),
@@ -151,7 +151,7 @@ def test_the_next_id_of_kafka_has_epoch_0_and_unknown_tags_are_skipped() -> None
     assert found is not None
     assert found.value is not None
     assert found.value.next == Producer(9, 0)
-    assert found.value.last == NOBODY
+    assert found.value.last == NO_PRODUCER
 
 
 @pytest.mark.parametrize(

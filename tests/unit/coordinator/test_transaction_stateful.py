@@ -46,7 +46,7 @@ class Transactions(RuleBasedStateMachine):
             return key, Producer(self.table[key].producer.producer_id, 0)
 
     @rule(target=producers, producer=producers)
-    def go_on(self, producer: tuple[str, Producer]) -> tuple[str, Producer]:
+    def run_held(self, producer: tuple[str, Producer]) -> tuple[str, Producer]:
         key, mine = producer
         try:
             return key, self.table.producer(key, timeout_ms=20_000, expected=mine)

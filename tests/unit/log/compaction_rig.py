@@ -93,7 +93,7 @@ class Rig:
             job.run()
             self.log.finish_flush(job, None)
 
-    def dirt(self) -> CleanableStats:
+    def cleanable(self) -> CleanableStats:
         return compute_cleanable_stats(
             self.log.sealed,
             self.log.config,
@@ -107,7 +107,7 @@ class Rig:
     def round(self, map_bytes: int = 1 << 20) -> CompactionJob:
         return CompactionJob(
             self.log,
-            self.dirt(),
+            self.cleanable(),
             producers=dict(self.log.producers.producers),
             now_ms=self.clock.wall_ms(),
             map_bytes=map_bytes,

@@ -9,7 +9,7 @@ from random import Random
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
-from ottla.log.boot_id import BOOT
+from ottla.log.boot_id import BOOT_FILE
 from ottla.log.disk import RealDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
@@ -144,7 +144,7 @@ def test_after_a_failed_disk_and_a_power_cut_or_damage_nothing_seems_whole() -> 
 
 def test_a_disk_that_cannot_even_rename_leaves_no_note() -> None:
     disk = SimDisk()
-    disk.fail("rename", errno.EROFS, path_part=BOOT)
+    disk.fail("rename", errno.EROFS, path_part=BOOT_FILE)
     again = fail_and_end(disk, disk.kill)
     assert again.may_have_lost_records
     assert not again.seems_whole
@@ -185,7 +185,7 @@ def test_the_kernel_says_the_same_until_it_is_started_again(tmp_path: Path) -> N
 def test_the_note_is_in_the_directory() -> None:
     disk = SimDisk()
     open_directory(disk)
-    assert disk.exists(f"{PATH}/{BOOT}")
+    assert disk.exists(f"{PATH}/{BOOT_FILE}")
 
 
 def test_a_replica_that_lost_its_first_segments_starts_from_the_beginning_again() -> None:

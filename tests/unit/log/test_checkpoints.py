@@ -15,7 +15,7 @@ from ottla.log.checkpoints import (
     decode_partition_metadata,
     encode_offsets,
     encode_partition_metadata,
-    read_or_set_aside,
+    read_or_rename_corrupt,
     write_atomically,
 )
 from ottla.testing.simulation.disk import SimDisk
@@ -83,10 +83,10 @@ def test_a_cut_off_checkpoint_never_passes_for_a_whole_one(data: st.DataObject) 
 def test_a_checkpoint_that_does_not_parse_is_set_aside_and_counts_as_missing() -> None:
     disk = disk_with_root()
     disk.write_file("/d/checkpoint", b"0\n7\nnonsense\n", sync=True)
-    assert read_or_set_aside(disk, "/d/checkpoint", decode_offsets) is None
+    assert read_or_rename_corrupt(disk, "/d/checkpoint", decode_offsets) is None
     assert not disk.exists("/d/checkpoint")
     assert disk.read_file("/d/checkpoint.corrupt") == b"0\n7\nnonsense\n"
-    assert read_or_set_aside(disk, "/d/checkpoint", decode_offsets) is None
+    assert read_or_rename_corrupt(disk, "/d/checkpoint", decode_offsets) is None
 
 
 @pytest.mark.parametrize("seed", range(20))

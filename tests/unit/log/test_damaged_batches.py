@@ -77,7 +77,7 @@ def test_a_batch_with_a_flipped_bit_goes_to_quarantine_and_all_others_stay(
     assert log.holes == ((lost, lost + 2),)
     assert bench.names(".quarantine") == [f"{name}.{position}.quarantine"]
     assert bench.contents(f"{name}.{position}.quarantine") == damaged
-    assert f"{name}: {size} bytes at position {position} cannot be read" in caplog.text
+    assert f"{name}: removed {size} unreadable bytes at position {position}" in caplog.text
     for header, batch in read_batches(log):
         check_crc(batch, header)
     assert log.read(lost, 1, 80).next_offset == lost + 4

@@ -183,7 +183,7 @@ def test_damaged_snapshots_are_reported(tmp_path: Path) -> None:
     flipped = bytearray(snapshot(7))
     flipped[-1] ^= 1
     assert str(problems(bytes(flipped))[0]).startswith("CRC32C is 0x")
-    assert "2 entries are announced, 1 were read" in str(problems(snapshot(7, 8)[:-3])[-1])
+    assert "2 entries are stated, 1 were read" in str(problems(snapshot(7, 8)[:-3])[-1])
     assert problems(b"\0\1") == ["a snapshot has at least 10 bytes: a torn write?"]
     assert problems(b"\0\x63" + bytes(20)) == ["snapshot version 99 instead of 1"]
 

@@ -91,7 +91,7 @@ def test_a_batch_that_comes_from_the_next_leader_is_not_waited_for_any_more(know
     copy(leader.log, bench.log)
     append(bench.log, idempotent("e", sequence=first + 3), leader_epoch=2)
     assert "".join(read_values(bench.log).values()).endswith("bcde")
-    assert not bench.log._refused
+    assert not bench.log._failed_appends
 
 
 def test_a_batch_that_never_comes_again_is_waited_for_only_so_long(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +106,7 @@ def test_a_batch_that_never_comes_again_is_waited_for_only_so_long(caplog: pytes
     with pytest.raises(OutOfOrderSequenceNumber):
         append(bench.log, idempotent("c", sequence=2))
     assert "producer 7" in caplog.text
-    assert "did not come again" in caplog.text
+    assert "did not resend its failed batch" in caplog.text
 
 
 def test_beyond_the_bound_producers_whose_refused_batch_is_not_known_wait_as_well() -> None:
@@ -118,7 +118,7 @@ def test_beyond_the_bound_producers_whose_refused_batch_is_not_known_wait_as_wel
     refuse(bench, idempotent("b", sequence=1, producer_id=1_000_000))
     refuse(bench, idempotent("a", sequence=0, producer_id=1_000_001))
     bench.disk.heal()
-    assert len(bench.log._refused._first) <= MAX_PRODUCERS
+    assert len(bench.log._failed_appends._by_producer) <= MAX_PRODUCERS
     refuse(bench, idempotent("b", sequence=1, producer_id=5))
     refuse(bench, idempotent("c", sequence=2, producer_id=1_000_000))
     refuse(bench, idempotent("b", sequence=1, producer_id=1_000_001))
@@ -133,4 +133,4 @@ def test_every_log_remembers_its_own() -> None:
     bench = LogBench()
     fill(bench)
     refuse(bench, idempotent("a", sequence=0))
-    assert not LogBench().log._refused
+    assert not LogBench().log._failed_appends

@@ -25,14 +25,14 @@ def test_entries_have_kafkas_layout() -> None:
     offsets = OffsetIndex(file, BASE)
     offsets.append(1005, 4096)
     offsets.append(1017, 9000)
-    offsets.write_out()
+    offsets.write_pending()
     assert disk.contents("/x.index") == pack(">IIII", 5, 4096, 17, 9000)
     disk, file = new_file()
     times = TimeIndex(file, BASE)
     times.append_if_later(123456, 1005)
     times.append_if_later(123456, 1009)
     times.append_if_later(123457, 1017)
-    times.write_out()
+    times.write_pending()
     assert disk.contents("/x.index") == pack(">qIqI", 123456, 5, 123457, 17)
 
 
@@ -52,7 +52,7 @@ def test_lookups_find_the_last_entry_at_or_below(
         index.append(offset, position)
         entries.append((offset, position))
         if number == written:
-            index.write_out()
+            index.write_pending()
     assert list(index) == [(o - BASE, p) for o, p in entries]
     below = [entry for entry in entries if entry[0] <= BASE + target]
     assert index.lookup(BASE + target) == (below[-1] if below else None)
@@ -76,7 +76,7 @@ def test_a_large_index_keeps_little_in_memory_and_still_finds_everything() -> No
         assert index.lookup(BASE + 2 * number + 1) == (BASE + 2 * number, 100 * number)
         assert index.entry(number) == (2 * number, 100 * number)
     again = OffsetIndex.open(file, BASE)
-    assert again.last() == index.last() or index.has_unwritten
+    assert again.last() == index.last() or index.has_pending
 
 
 def test_a_full_disk_does_not_lose_entries() -> None:
@@ -86,10 +86,10 @@ def test_a_full_disk_does_not_lose_entries() -> None:
     for number in range(1500):
         index.append(BASE + number, number)
     with pytest.raises(OSError, match="No space"):
-        index.write_out()
+        index.write_pending()
     assert [offset for offset, _ in index] == list(range(1500))
     disk.heal()
-    index.write_out()
+    index.write_pending()
     assert [offset for offset, _ in OffsetIndex.open(file, BASE)] == list(range(1500))
 
 
@@ -107,7 +107,7 @@ def test_an_index_that_shrinks_behind_our_back_is_corrupt_not_wrong() -> None:
     index = OffsetIndex(file, BASE)
     for number in range(3000):
         index.append(BASE + number, number)
-    index.write_out()
+    index.write_pending()
     disk.contents("/x.index").clear()
     with pytest.raises(CorruptIndex):
         index.lookup(BASE + 500)
@@ -117,7 +117,7 @@ def test_an_index_that_goes_on_after_reopening_remembers_its_last_timestamp() ->
     _, file = new_file()
     times = TimeIndex(file, BASE)
     times.append_if_later(50, 1001)
-    times.write_out()
+    times.write_pending()
     again = TimeIndex.open(file, BASE)
     again.append_if_later(50, 1002)
     again.append_if_later(51, 1003)

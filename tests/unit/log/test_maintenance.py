@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.waiting import until
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
@@ -18,7 +20,7 @@ from ottla.log.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.log.maintenance import BATCH, FileRemover, LogMaintenance, MaintenanceSettings
+from ottla.log.maintenance import MAX_FILES_PER_CALL, FileRemover, LogMaintenance, MaintenanceSettings
 from ottla.log.slices import in_slices
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
@@ -58,15 +60,6 @@ class House:
 
     def files(self, topic: str) -> set[str]:
         return {entry.name for entry in self.disk.list_dir(f"/data/{topic}-0")}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for `condition`, for twenty seconds at most."""
-    for _ in range(20_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came")
 
 
 @pytest.fixture
@@ -180,7 +173,7 @@ async def test_a_damaged_log_is_given_up_once_and_the_others_are_compacted(
         await house.janitor.compact()
         await house.janitor.compact()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert "compacted-bad-0 cannot be compacted" in caplog.text
+    assert "cannot compact compacted-bad-0" in caplog.text
     assert good.size_bytes < before
     assert list(house.janitor.cleaner.uncleanable) == [(bad.topic_partition, None)]
 
@@ -204,7 +197,7 @@ async def test_a_log_that_is_deleted_under_compaction_disturbs_nobody(house: Hou
     house.fill(log)
     await house.janitor.flush()
     compaction = asyncio.create_task(house.janitor.compact())
-    await until(lambda: bool(house.janitor.cleaner.busy))
+    await until(lambda: bool(house.janitor.cleaner.in_progress))
     house.directory.delete(log.topic_partition)
     await compaction
     assert house.directory.storage.offline_reason is None
@@ -292,10 +285,10 @@ async def test_nothing_is_written_while_the_directory_is_offline(house: House) -
     turns = 0
 
     class Counting(LogMaintenance):
-        async def _stops_within(self, wait_ms: int) -> bool:
+        async def _wait_for(self, event: asyncio.Event, wait_ms: int) -> bool:
             nonlocal turns
             turns += 1
-            return await super()._stops_within(wait_ms)
+            return await super()._wait_for(event, wait_ms)
 
     async with Counting(house.directory, house.flusher, house.clock, house.settings):
         await until(lambda: turns > 20)
@@ -315,7 +308,7 @@ def test_the_throttle_keeps_to_its_rate_and_ends_a_round_that_is_to_stop() -> No
             return self.is_stopping
 
     stopping = Stopping()
-    throttle = Throttle(clock, stopping, 1_000_000)  # type: ignore[arg-type]
+    throttle = Throttle(clock, stopping, lambda: 1_000_000)  # type: ignore[arg-type]
     throttle(500_000)
     assert stopping.waits == [], "not a millisecond has passed"
     clock.advance(100)
@@ -327,17 +320,74 @@ def test_the_throttle_keeps_to_its_rate_and_ends_a_round_that_is_to_stop() -> No
         throttle(0)
 
 
+def test_a_cleaner_that_waits_for_its_rate_notices_a_higher_one() -> None:
+    clock, rate = ManualClock(), 1_000.0
+    waits: list[float] = []
+
+    class Stopping:
+        def wait(self, seconds: float) -> bool:
+            nonlocal rate
+            waits.append(seconds)
+            clock.advance(1000)
+            if len(waits) == 3:
+                rate = 1e12
+            return False
+
+    throttle = Throttle(clock, Stopping(), lambda: rate)  # type: ignore[arg-type]
+    clock.advance(1)
+    throttle(1_000_000)
+    assert waits == [1.0, 1.0, 1.0, pytest.approx(0.0002)], "not the 1,000 seconds of the old rate"
+
+
+async def test_the_number_of_cleaners_follows_the_settings(house: House) -> None:
+    running: set[asyncio.Task[Any]] = set()
+
+    class Cleaning(LogMaintenance):
+        async def compact(self) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            running.add(task)
+            await asyncio.sleep(0)
+
+    settings = MaintenanceSettings(cleaner_backoff_ms=1)
+    async with Cleaning(house.directory, house.flusher, house.clock, settings) as maintenance:
+        await until(lambda: len(running) == 1)
+        maintenance.change_settings(replace(settings, cleaner_threads=3))
+        await until(lambda: len(running) == 3)
+        maintenance.change_settings(replace(settings, cleaner_threads=1))
+        await until(lambda: sum(not task.done() for task in running) == 1)
+        maintenance.change_settings(replace(settings, cleaner_threads=2))
+        await until(lambda: sum(not task.done() for task in running) == 2)
+    assert all(task.done() for task in running)
+
+
+async def test_a_shorter_backoff_wakes_a_cleaner_that_rests(house: House) -> None:
+    runs = 0
+
+    class Cleaning(LogMaintenance):
+        async def compact(self) -> None:
+            nonlocal runs
+            runs += 1
+
+    settings = MaintenanceSettings(cleaner_backoff_ms=3_600_000)
+    async with Cleaning(house.directory, house.flusher, house.clock, settings) as maintenance:
+        await asyncio.sleep(0)
+        assert runs == 0
+        maintenance.change_settings(replace(settings, cleaner_backoff_ms=1))
+        await until(lambda: runs > 3)
+
+
 async def test_files_wait_their_turn_and_go_in_bounded_numbers() -> None:
     disk, clock = SimDisk(), ManualClock()
     disk.make_dir("/data")
-    paths = [f"/data/{number}" for number in range(BATCH + 10)]
+    paths = [f"/data/{number}" for number in range(MAX_FILES_PER_CALL + 10)]
     for path in paths:
         disk.write_file(path, b"", sync=False)
     remover = FileRemover(disk, clock)
     remover.remove_later(paths, 10)
     assert await remover.remove_due() == 0
     clock.advance(10)
-    assert [await remover.remove_due() for _ in range(3)] == [BATCH, 10, 0]
+    assert [await remover.remove_due() for _ in range(3)] == [MAX_FILES_PER_CALL, 10, 0]
     assert disk.list_dir("/data") == []
 
 

@@ -10,7 +10,7 @@ from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.log.producer_limit import LOG_EVERY_MS, RECOUNT_MS
+from ottla.log.producer_limit import LOG_INTERVAL_MS, RECOUNT_MS
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.control import Marker
@@ -96,7 +96,7 @@ def test_refusals_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> 
     for producer_id in range(20):
         place.send(producer_id)
     assert caplog.text.count("ottla.producer.ids.max is 1") == 1
-    place.clock.advance(LOG_EVERY_MS)
+    place.clock.advance(LOG_INTERVAL_MS)
     place.send(30)
     assert caplog.text.count("ottla.producer.ids.max is 1") == 2
-    assert "(20 batches refused so far)" in caplog.text
+    assert "(20 batches rejected so far)" in caplog.text

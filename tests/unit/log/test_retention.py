@@ -10,7 +10,7 @@ from ottla.log.retention import Breach, find_breaches
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
-KEEP_ALL = LogConfig(retention_ms=-1, retention_bytes=-1)
+KEEP_INTACT_BATCHES = LogConfig(retention_ms=-1, retention_bytes=-1)
 
 
 @dataclass
@@ -41,31 +41,31 @@ def aged(*ages_ms: int) -> list[Described]:
 
 
 def test_segments_go_once_their_newest_record_is_older_than_retention_ms() -> None:
-    config = replace(KEEP_ALL, retention_ms=HOUR)
+    config = replace(KEEP_INTACT_BATCHES, retention_ms=HOUR)
     assert breaches(aged(3 * HOUR, HOUR + 1, HOUR, 0), config) == [Breach(2, "retention.ms=3600000")]
 
 
 def test_an_old_segment_behind_a_young_one_stays() -> None:
-    assert counts(aged(0, 9 * HOUR, 0), replace(KEEP_ALL, retention_ms=HOUR)) == []
+    assert counts(aged(0, 9 * HOUR, 0), replace(KEEP_INTACT_BATCHES, retention_ms=HOUR)) == []
 
 
 def test_records_without_timestamps_are_as_old_as_their_file() -> None:
     segments = [Described(0, max_timestamp=-1, modified=NOW - 2 * HOUR), Described(10)]
-    assert counts(segments, replace(KEEP_ALL, retention_ms=HOUR)) == [1]
+    assert counts(segments, replace(KEEP_INTACT_BATCHES, retention_ms=HOUR)) == [1]
     segments[0].modified = NOW
-    assert counts(segments, replace(KEEP_ALL, retention_ms=HOUR)) == []
+    assert counts(segments, replace(KEEP_INTACT_BATCHES, retention_ms=HOUR)) == []
 
 
 def test_a_segment_goes_only_if_the_rest_still_has_retention_bytes() -> None:
     segments = [Described(10 * number) for number in range(4)]
-    assert counts(segments, replace(KEEP_ALL, retention_bytes=199)) == [2]
-    assert counts(segments, replace(KEEP_ALL, retention_bytes=201)) == [1]
-    assert counts(segments, replace(KEEP_ALL, retention_bytes=301)) == []
-    assert counts(segments, replace(KEEP_ALL, retention_bytes=5000)) == []
+    assert counts(segments, replace(KEEP_INTACT_BATCHES, retention_bytes=199)) == [2]
+    assert counts(segments, replace(KEEP_INTACT_BATCHES, retention_bytes=201)) == [1]
+    assert counts(segments, replace(KEEP_INTACT_BATCHES, retention_bytes=301)) == []
+    assert counts(segments, replace(KEEP_INTACT_BATCHES, retention_bytes=5000)) == []
 
 
 def test_the_active_segment_goes_too_when_it_is_old_enough_but_not_when_it_is_empty() -> None:
-    config = replace(KEEP_ALL, retention_ms=HOUR)
+    config = replace(KEEP_INTACT_BATCHES, retention_ms=HOUR)
     segments = aged(2 * HOUR, 2 * HOUR)
     assert counts(segments, config) == [2]
     segments[-1].size_bytes = 0
@@ -74,7 +74,7 @@ def test_the_active_segment_goes_too_when_it_is_old_enough_but_not_when_it_is_em
 
 
 def test_nothing_at_or_above_the_high_watermark_goes() -> None:
-    config = replace(KEEP_ALL, retention_ms=HOUR)
+    config = replace(KEEP_INTACT_BATCHES, retention_ms=HOUR)
     segments = aged(2 * HOUR, 2 * HOUR, 2 * HOUR)
     assert counts(segments, config, high_watermark=30) == [3]
     assert counts(segments, config, high_watermark=29) == [2]

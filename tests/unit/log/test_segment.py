@@ -142,11 +142,11 @@ def test_walks_see_every_batch_whatever_its_size(storage: Storage, size: int) ->
 def test_walks_stop_at_what_cannot_be_a_batch(storage: Storage, walk: type) -> None:
     segment = filled(storage, count=3)
     file = segment.open_file()
-    with pytest.raises(CorruptMessage, match="at 0"):
+    with pytest.raises(CorruptMessage, match="position 0"):
         list(walk(file, 0, 50))
     size = len(batch_at(0, 0))
-    with pytest.raises(CorruptMessage, match=f"at {size}"):
+    with pytest.raises(CorruptMessage, match=f"position {size}"):
         list(walk(file, 0, 2 * size - 1))
     file.write_at(16, b"\x01")
-    with pytest.raises(CorruptMessage, match="no batch at 0"):
+    with pytest.raises(CorruptMessage, match="no batch at position 0"):
         list(walk(file, 0, segment.size_bytes))

@@ -12,7 +12,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.topic import TopicConfig
 from ottla.log.log_config import LogConfig
 from ottla.log.validator import (
-    MOST_RECORDS_AT_ONCE,
+    MAX_INLINE_RECORDS,
     is_expensive_to_validate,
     validate_batch,
     validate_records,
@@ -22,7 +22,7 @@ from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch, iter_records
 
 NOW_MS = 1_700_000_000_000
-FEW, MANY = MOST_RECORDS_AT_ONCE, MOST_RECORDS_AT_ONCE + 1
+FEW, MANY = MAX_INLINE_RECORDS, MAX_INLINE_RECORDS + 1
 GZIP, ZSTD = 1, 4
 
 

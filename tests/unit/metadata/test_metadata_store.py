@@ -1,11 +1,12 @@
 """What every store promises, tried on each of them (also on a real ZooKeeper, where there is one)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.image import EMPTY
@@ -36,12 +37,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await made.open()
     yield made
     await made.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  the stores have no event for it
-            await asyncio.sleep(0.005)
 
 
 async def elected(store: MetadataStore) -> int:

@@ -7,8 +7,9 @@ import os
 import socket
 import struct
 import tempfile
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
+
+from tests.waiting import until as until
 
 from ottla.common.clock import ManualClock
 from ottla.common.file_range import FileRange
@@ -42,13 +43,6 @@ def request(api_key: int, correlation_id: int = 0, payload: bytes = b"") -> byte
 
 def reply(correlation_id: int, payload: bytes = b"") -> bytes:
     return struct.pack(">ii", 4 + len(payload), correlation_id) + payload
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait for a condition, with a deadline."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 class ScriptedHandler:

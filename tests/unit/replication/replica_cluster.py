@@ -6,11 +6,13 @@ What is pretended: the network (a call, which can be cut), and the controller (c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 from uuid import UUID
+
+from tests.waiting import until as until
 
 from ottla.api.fetch import fetch
 from ottla.api.support.context import RequestContext
@@ -59,13 +61,6 @@ def run(scenario: Coroutine[Any, Any, T], seed: int = 1) -> T:
         return result
     finally:
         loop.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 @dataclass(eq=False)

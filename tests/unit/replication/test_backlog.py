@@ -133,11 +133,11 @@ def test_producers_that_need_not_wait_do_so_only_for_members_that_lag_and_fetch(
             await until(lambda: leader.high_watermark == 1)
             assert leading.full_backlog(-1) is None, "what nobody waits for is not in the way of others"
             assert leading.full_backlog(1) is None, "the followers have everything"
-            follower = leading.state.followers[3]
-            follower.log_end_offset, follower.lag_start_ms = 0, leading._surroundings.now_ms() - 1_500
+            follower = leading.isr_state.followers[3]
+            follower.log_end_offset, follower.lag_start_ms = 0, leading._environment.now_ms() - 1_500
             assert leading.full_backlog(1) is leading.total_backlog, "it lags by an eighth of the limit"
             assert leading.full_backlog(0) is leading.total_backlog
-            follower.fetched_ms = leading._surroundings.now_ms() - SILENT_MS - 1
+            follower.fetched_ms = leading._environment.now_ms() - SILENT_MS - 1
             assert leading.full_backlog(1) is None, "it has fallen silent"
 
     run(scenario())

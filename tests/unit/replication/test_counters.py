@@ -17,7 +17,7 @@ def test_the_total_never_goes_down_when_topics_are_deleted():
 def test_names_that_clients_make_up_take_no_memory():
     traffic = Traffic()
     for number in range(1_000):
-        traffic.known(f"no-topic-{number}").failed_fetches += 1
+        traffic.for_client(f"no-topic-{number}").failed_fetches += 1
     assert traffic.topics == {}
     assert traffic.total().failed_fetches == 1_000
 
@@ -28,7 +28,7 @@ def partition(leader: int, *isr: int, elr: tuple[int, ...] = ()) -> PartitionIma
 
 def seen(before: PartitionImage, after: PartitionImage, *, is_controller: bool = True) -> tuple[int, ...]:
     events = PartitionEvents()
-    events.changed(before, after, 1, is_controller=is_controller)
+    events.count_change(before, after, 1, is_controller=is_controller)
     return events.isr_shrinks, events.isr_expands, events.elections, events.unclean_elections
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.replication.isr import (
-    MAX_MARKS,
+    MAX_LEADER_ENDS,
     Follower,
     InSyncReplicas,
     committed_offset,
@@ -23,7 +23,7 @@ def three(isr: tuple[int, ...] = (1, 2, 3), epoch_start: int = 0) -> InSyncRepli
 
 
 def fetched(state: InSyncReplicas, node_id: int, offset: int, log_end: int, now_ms: int = 0) -> None:
-    state.followers[node_id].fetched(offset, 0, log_end, 10 * node_id, now_ms)
+    state.followers[node_id].record_fetch(offset, 0, log_end, 10 * node_id, now_ms)
 
 
 def test_the_slowest_member_decides_what_is_committed() -> None:
@@ -76,34 +76,34 @@ def test_a_follower_joins_with_all_that_is_committed_and_past_the_start_of_the_e
     state = three(isr=(1, 2), epoch_start=6)
     fetched(state, 2, 10, 10)
     fetched(state, 3, 5, 10)
-    assert state.wanted_members((2, 3), 4, 10, LAG_MS, now_ms=0) is None, "it is before the epoch's start"
+    assert state.target_isr((2, 3), 4, 10, LAG_MS, now_ms=0) is None, "it is before the epoch's start"
     fetched(state, 3, 6, 10)
-    assert state.wanted_members((2, 3), 7, 10, LAG_MS, now_ms=0) is None, "it lacks what is committed"
+    assert state.target_isr((2, 3), 7, 10, LAG_MS, now_ms=0) is None, "it lacks what is committed"
     fetched(state, 3, 7, 10)
     assert state.is_waiting_to_join(3, 7)
-    assert state.wanted_members((2, 3), 7, 10, LAG_MS, now_ms=0) == (1, 2, 3)
-    assert state.wanted_members((2,), 7, 10, LAG_MS, now_ms=0) is None, "it is not alive"
+    assert state.target_isr((2, 3), 7, 10, LAG_MS, now_ms=0) == (1, 2, 3)
+    assert state.target_isr((2,), 7, 10, LAG_MS, now_ms=0) is None, "it is not alive"
     state.propose((1, 2, 3))
-    assert state.wanted_members((2, 3), 7, 10, LAG_MS, now_ms=0) is None, "one change at a time"
+    assert state.target_isr((2, 3), 7, 10, LAG_MS, now_ms=0) is None, "one change at a time"
 
 
 def test_a_member_leaves_that_has_not_been_at_the_end_for_long() -> None:
     state = three()
     fetched(state, 2, 10, 10, now_ms=100)
     fetched(state, 3, 9, 10, now_ms=100)
-    assert state.wanted_members((2, 3), 9, 12, LAG_MS, now_ms=LAG_MS) is None, "it has time to show up"
-    assert state.wanted_members((2, 3), 9, 12, LAG_MS, now_ms=LAG_MS + 1) == (1, 2)
-    assert state.wanted_members((2, 3), 9, 12, LAG_MS, now_ms=LAG_MS + 101) == (1,)
-    assert state.wanted_members((2, 3), 9, 10, LAG_MS, now_ms=9 * LAG_MS) == (1, 2), "2 lacks nothing"
+    assert state.target_isr((2, 3), 9, 12, LAG_MS, now_ms=LAG_MS) is None, "it has time to show up"
+    assert state.target_isr((2, 3), 9, 12, LAG_MS, now_ms=LAG_MS + 1) == (1, 2)
+    assert state.target_isr((2, 3), 9, 12, LAG_MS, now_ms=LAG_MS + 101) == (1,)
+    assert state.target_isr((2, 3), 9, 10, LAG_MS, now_ms=9 * LAG_MS) == (1, 2), "2 lacks nothing"
 
 
 def test_a_follower_is_caught_up_if_it_has_what_there_was_when_it_last_asked() -> None:
     follower = Follower(2, caught_up_ms=0)
-    follower.fetched(5, 0, leader_end_offset=10, broker_epoch=1, now_ms=100)
+    follower.record_fetch(5, 0, leader_end_offset=10, broker_epoch=1, now_ms=100)
     assert follower.caught_up_ms == 0
-    follower.fetched(10, 0, leader_end_offset=20, broker_epoch=1, now_ms=200)
+    follower.record_fetch(10, 0, leader_end_offset=20, broker_epoch=1, now_ms=200)
     assert follower.caught_up_ms == 100, "at 200 it had what there was at 100"
-    follower.fetched(20, 0, leader_end_offset=20, broker_epoch=1, now_ms=300)
+    follower.record_fetch(20, 0, leader_end_offset=20, broker_epoch=1, now_ms=300)
     assert follower.caught_up_ms == 300
 
 
@@ -113,7 +113,7 @@ def test_a_member_that_is_always_behind_by_less_than_the_limit_stays() -> None:
         # The log grows by 1 a millisecond, and it is always half of the limit behind: never at its end.
         fetched(state, 2, now_ms, now_ms, now_ms=now_ms)
         fetched(state, 3, max(0, now_ms - LAG_MS // 2), now_ms, now_ms=now_ms)
-        assert state.wanted_members((2, 3), 0, now_ms, LAG_MS, now_ms=now_ms) is None
+        assert state.target_isr((2, 3), 0, now_ms, LAG_MS, now_ms=now_ms) is None
 
 
 def test_a_member_that_gets_ever_later_leaves_when_it_lags_for_too_long() -> None:
@@ -123,7 +123,7 @@ def test_a_member_that_gets_ever_later_leaves_when_it_lags_for_too_long() -> Non
         now_ms += 50
         fetched(state, 2, now_ms, now_ms, now_ms=now_ms)
         fetched(state, 3, now_ms // 2, now_ms, now_ms=now_ms)  # half as fast as the leader
-        if state.wanted_members((2, 3), 0, now_ms, LAG_MS, now_ms=now_ms) == (1, 2):
+        if state.target_isr((2, 3), 0, now_ms, LAG_MS, now_ms=now_ms) == (1, 2):
             left_ms = now_ms
     assert 2 * LAG_MS <= left_ms < 2.2 * LAG_MS, "then it lacks what is older than the limit"
 
@@ -131,9 +131,9 @@ def test_a_member_that_gets_ever_later_leaves_when_it_lags_for_too_long() -> Non
 def test_what_is_remembered_of_a_late_follower_is_bounded() -> None:
     follower = Follower(2, caught_up_ms=0)
     for now_ms in range(10_000):
-        follower.fetched(0, 0, leader_end_offset=now_ms + 1, broker_epoch=1, now_ms=now_ms)
-    assert len(follower._marks) <= MAX_MARKS
-    follower.fetched(5_000, 0, leader_end_offset=10_001, broker_epoch=1, now_ms=10_000)
+        follower.record_fetch(0, 0, leader_end_offset=now_ms + 1, broker_epoch=1, now_ms=now_ms)
+    assert len(follower._leader_ends) <= MAX_LEADER_ENDS
+    follower.record_fetch(5_000, 0, leader_end_offset=10_001, broker_epoch=1, now_ms=10_000)
     assert 4_600 < follower.lag_start_ms <= 5_000, "as exact as the longest lag of a member has to be"
 
 
@@ -143,21 +143,21 @@ def test_who_has_joined_has_time_to_catch_up() -> None:
     fetched(state, 3, 9, 10, now_ms=10 * LAG_MS)
     state.update((1, 2, 3), (1, 2, 3), 2, now_ms=10 * LAG_MS)
     fetched(state, 2, 20, 20, now_ms=11 * LAG_MS)
-    assert state.wanted_members((2, 3), 9, 20, LAG_MS, now_ms=11 * LAG_MS) is None
+    assert state.target_isr((2, 3), 9, 20, LAG_MS, now_ms=11 * LAG_MS) is None
     fetched(state, 2, 30, 30, now_ms=11 * LAG_MS + 1)
-    assert state.wanted_members((2, 3), 9, 30, LAG_MS, now_ms=11 * LAG_MS + 1) == (1, 2)
+    assert state.target_isr((2, 3), 9, 30, LAG_MS, now_ms=11 * LAG_MS + 1) == (1, 2)
 
 
 def test_the_first_fetch_of_an_epoch_says_nothing_about_the_time_before() -> None:
     follower = Follower(2, caught_up_ms=0)
-    follower.fetched(0, 0, leader_end_offset=10, broker_epoch=1, now_ms=100)
+    follower.record_fetch(0, 0, leader_end_offset=10, broker_epoch=1, now_ms=100)
     assert follower.caught_up_ms == 0
 
 
 def test_records_are_deleted_when_they_are_gone_from_every_living_replica() -> None:
     state = three()
     for node_id, log_start in ((2, 5), (3, 8)):
-        state.followers[node_id].fetched(10, log_start, 10, 1, 0)
+        state.followers[node_id].record_fetch(10, log_start, 10, 1, 0)
     assert state.low_watermark(9, alive=(2, 3)) == 5
     assert state.low_watermark(9, alive=(3,)) == 8
     assert state.low_watermark(7, alive=()) == 7
@@ -221,7 +221,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(alive=st.sets(st.sampled_from(OTHERS)))
     def propose(self, alive: set[int]) -> None:
-        wanted = self.state.wanted_members(alive, self.high_watermark, self.log_end, LAG_MS, self.now_ms)
+        wanted = self.state.target_isr(alive, self.high_watermark, self.log_end, LAG_MS, self.now_ms)
         if wanted is not None:
             self.state.propose(wanted)
             self.asked.append((self.state.partition_epoch, wanted))

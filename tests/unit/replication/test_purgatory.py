@@ -14,7 +14,7 @@ class FakePartition:
 
     def grow(self, size_bytes: int) -> None:
         for watcher in list(self.watchers):
-            watcher.grown(size_bytes)
+            watcher.on_growth(size_bytes)
 
 
 async def test_enough_bytes_on_any_partitions_end_the_wait() -> None:

@@ -127,7 +127,7 @@ async def test_a_topic_whose_log_cannot_be_opened_can_be_deleted_and_made_again(
 async def test_a_topic_made_on_a_full_disk_is_there_when_there_is_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.replication.registry.OPEN_AGAIN_S", 0.001)
+    monkeypatch.setattr("ottla.replication.registry.RETRY_OPEN_S", 0.001)
     bench.disk.capacity_bytes = bench.disk.used_bytes()
     await bench.create("orders")
     with pytest.raises(NotLeaderOrFollower):
@@ -139,7 +139,7 @@ async def test_a_topic_made_on_a_full_disk_is_there_when_there_is_room(
 async def test_a_log_that_could_not_be_mended_on_a_full_disk_is_there_when_there_is_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.replication.registry.OPEN_AGAIN_S", 0.001)
+    monkeypatch.setattr("ottla.replication.registry.RETRY_OPEN_S", 0.001)
     await bench.create("orders")
     append(bench.registry.get("orders", 0), 3)
     torn = f"/data/orders-0/{0:020}.log"

@@ -315,7 +315,7 @@ def test_a_follower_whose_log_starts_above_the_end_of_its_leaders_begins_anew(
             assert cluster.partition(1).log_start_offset == 0
 
     run(scenario())
-    assert "starting anew" in caplog.text
+    assert "restarting at the leader" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -397,8 +397,8 @@ def test_only_the_incarnation_that_caught_up_joins_the_isr() -> None:
             await cluster.alter(isr=(1, 2))
             cluster.nodes[3].broker_epoch = 31  # registered anew: what the leader knows is of the one before
             await cluster.change(BrokerRegistered(3, 31, None, ()))
-            leading.tick()
-            assert leading.state.proposed is None
+            leading.check_followers()
+            assert leading.isr_state.proposed is None
             with pytest.raises(NotLeaderOrFollower):
                 leading.check_fetch(3, broker_epoch=30)
             await cluster.nodes[3].start()

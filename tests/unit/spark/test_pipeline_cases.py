@@ -69,7 +69,7 @@ def test_a_new_project_has_a_test_and_is_not_written_over(tmp_path):
 
 @pytest.mark.parametrize("text", ["orders", "topics:orders", "parquet:", "s3:x"])
 def test_what_is_no_place_to_copy_is_refused(text):
-    with pytest.raises(PipelineProblem, match="not a place"):
+    with pytest.raises(PipelineProblem, match="not a source or target"):
         parse_endpoint(text)
 
 
@@ -84,10 +84,10 @@ def test_a_copy_has_a_name_of_its_own_that_stays():
 @pytest.mark.parametrize(
     ("source", "target", "options", "words"),
     [
-        ("topic:a", "postgres:t", {}, "must become columns"),
+        ("topic:a", "postgres:t", {}, "needs columns"),
         ("topic:a", "topic:b", {"partition_by": "day"}, "for files"),
         ("topic:a", "csv:b", {"key": "x"}, "--key"),
-        ("postgres:a", "csv:b", {"schema": "x INT"}, "knows its columns"),
+        ("postgres:a", "csv:b", {"schema": "x INT"}, "tables have their columns"),
     ],
 )
 def test_options_of_a_copy_that_do_not_fit_are_refused(source, target, options, words):
@@ -120,7 +120,7 @@ def test_rows_are_upserted_by_key_the_last_of_each_wins():
     ("options", "words"),
     [
         ({}, "needs the option table"),
-        ({"table": "t", "kee": "x"}, "no option"),
+        ({"table": "t", "kee": "x"}, "unknown option"),
         ({"table": "t", "deleted": "d"}, "key"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_dsn_becomes_a_url_of_jdbc():
 
 
 def test_a_unit_of_time_that_is_none_is_refused():
-    with pytest.raises(PipelineProblem, match="no unit of time"):
+    with pytest.raises(PipelineProblem, match="not a unit of time"):
         partition_by_time(None, "at", "fortnight")
 
 

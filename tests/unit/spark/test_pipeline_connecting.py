@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from ottla.cli.support.options import bootstrap_option
 from ottla.cli.support.session import connection_settings
-from ottla.spark.pipelines.driver import Job, project_without_files, resolver_of
 from ottla.spark.pipelines.registry import Registry
-from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.run.driver import Job, project_without_files, resolver_of
+from ottla.spark.pipelines.run.storage import open_storage
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "alice", "sasl.password": "a b=c"}
 

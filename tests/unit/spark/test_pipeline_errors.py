@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.spark.pipelines.problems import PipelineProblem, Place
-from ottla.spark.pipelines.user_errors import (
+from ottla.spark.pipelines.run.user_errors import (
     Context,
     conditions,
     explain_error,

@@ -9,17 +9,17 @@ import pytest
 from ottla.common.clock import ManualClock
 from ottla.spark.pipelines.elements import Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
-from ottla.spark.pipelines.progress import FlowProgress, read_offsets
-from ottla.spark.pipelines.running_flow import Restarts, RunningFlow
-from ottla.spark.pipelines.state import (
+from ottla.spark.pipelines.run.progress import FlowProgress, read_offsets
+from ottla.spark.pipelines.run.running_flow import Restarts, RunningFlow
+from ottla.spark.pipelines.run.state import (
     DIED,
     all_states,
+    driver_lock,
     new_state,
     process_start,
     read_state,
-    sole_driver,
 )
-from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.run.storage import open_storage
 
 REPORT = {
     "batchId": 3,
@@ -107,12 +107,12 @@ def test_state_files_that_cannot_be_read_are_left_out(storage, tmp_path):
 def test_a_second_driver_is_refused(storage):
     new_state("shop", "/p", "", 1).write(storage)
     with (
-        sole_driver(storage, "shop"),
-        pytest.raises(PipelineProblem, match=f"running already .process {os.getpid()}"),
-        sole_driver(storage, "shop"),
+        driver_lock(storage, "shop"),
+        pytest.raises(PipelineProblem, match=f"already running .process {os.getpid()}"),
+        driver_lock(storage, "shop"),
     ):
         pass
-    with sole_driver(storage, "shop"):
+    with driver_lock(storage, "shop"):
         pass
 
 

@@ -16,7 +16,7 @@ from ottla.spark.sink.decisions import (
     decode_decision,
     encode_decision,
     is_decided,
-    sort_out,
+    split_prepared,
     to_abort,
 )
 
@@ -77,6 +77,6 @@ def test_what_is_left_over_is_aborted_unless_it_is_decided() -> None:
 
 def test_a_batch_that_is_given_up_is_committed_if_it_is_decided_and_aborted_if_not() -> None:
     other = Prepared("spark/query/2", 9, 0)
-    assert sort_out(DECIDED, 5, [ONE, other]) == ([ONE, TWO], [other])
-    assert sort_out(DECIDED, 6, [other]) == ([], [other])
-    assert sort_out(Register("run"), 0, [ONE]) == ([], [ONE])
+    assert split_prepared(DECIDED, 5, [ONE, other]) == ([ONE, TWO], [other])
+    assert split_prepared(DECIDED, 6, [other]) == ([], [other])
+    assert split_prepared(Register("run"), 0, [ONE]) == ([], [ONE])

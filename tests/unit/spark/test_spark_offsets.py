@@ -101,5 +101,5 @@ def test_an_assignment_names_partitions() -> None:
 
 def test_offsets_must_name_every_partition() -> None:
     check_all_given("startingOffsets", [A, B], [A, B])
-    with pytest.raises(ValueError, match=r"Not there: t-2\. Left out: t-1"):
+    with pytest.raises(ValueError, match=r"Unknown: t-2\. Missing: t-1"):
         check_all_given("startingOffsets", [A, C], [A, B])

@@ -57,7 +57,7 @@ def test_topics_are_named_in_exactly_one_way() -> None:
     ("options", "complaint"),
     [
         ({"endingOffsets": "latest"}, "a stream does not end"),
-        ({"maxOffsetsPerTrigger": "0"}, "must be 1 or more"),
+        ({"maxOffsetsPerTrigger": "0"}, "must be at least 1"),
         (
             {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
             "must not be above maxOffsetsPerTrigger",

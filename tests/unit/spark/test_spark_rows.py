@@ -88,7 +88,7 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
 
 def test_a_record_that_is_too_large_is_refused_with_the_limit() -> None:
     batch = pa.record_batch({"value": [b"x" * 2_000]})
-    with pytest.raises(SparkError, match=r"the largest may have 1000 \(kafka.max.request.size"):
+    with pytest.raises(SparkError, match=r"the limit is 1000 \(kafka.max.request.size"):
         encode(layout(value=BinaryType()), batch, max_request_size=1_000)
 
 
@@ -101,5 +101,5 @@ def test_columns_of_other_types_are_refused() -> None:
         layout(value=LongType())
     with pytest.raises(SparkError, match="there is no column `value`"):
         layout(key=StringType())
-    with pytest.raises(WrongOption, match="topic: must say where the records go"):
+    with pytest.raises(WrongOption, match="topic: must name the topic"):
         layout(to=None, value=StringType())

@@ -9,7 +9,7 @@ Reading order:
     produce_scheduler, first_sequence_guard, transaction_verification    used by Produce
     fetch_sessions, replica_fetch, read_replica                          used by Fetch
     group_calls, transaction_calls                                       calls to coordinators
-    long_response, yielding                                              long work in slices
+    yielding                                                             long work in slices
     request_times, slow_requests                                         latency metrics and log
     recently_fenced_brokers, leader_hints, authorized_operations         fields of responses
     table_docs                  the page docs/apis.md

@@ -23,7 +23,7 @@ from ottla.protocol.types import NO_THROTTLE
 def rejecting(ctx: RequestContext, error: KafkaError) -> RequestContext:
     """Return the context of the same request, with a controller that rejects every item."""
     services = copy(ctx.services)
-    services.controller = cast(Any, SimpleNamespace(office=_RejectingController(error)))
+    services.controller = cast(Any, SimpleNamespace(active_controller=_RejectingController(error)))
     return RequestContext(
         services, ctx.connection, ctx.api_key, ctx.version, ctx.correlation_id, ctx.client_id, ctx.times
     )

@@ -14,8 +14,8 @@ def preferred_replica(ctx: RequestContext, partition: Partition, offset: int, ra
     """Return the replica that a consumer in `rack` should read from; None for this one."""
     services = ctx.services
     selector = services.config.replica_selector_class
-    leading = partition.leader_state
-    if selector is None or leading is None or selector.rsplit(".", 1)[-1] != RACK_AWARE:
+    leader = partition.leader_state
+    if selector is None or leader is None or selector.rsplit(".", 1)[-1] != RACK_AWARE:
         return None
     brokers = services.cluster.image.brokers
     own = brokers.get(services.node_id)
@@ -23,8 +23,8 @@ def preferred_replica(ctx: RequestContext, partition: Partition, offset: int, ra
         return None
     ends = {
         node_id: follower.log_end_offset
-        for node_id in leading.state.isr
-        if (follower := leading.state.followers.get(node_id)) is not None
+        for node_id in leader.isr_state.isr
+        if (follower := leader.isr_state.followers.get(node_id)) is not None
         and follower.log_start_offset <= offset <= follower.log_end_offset
         and (broker := brokers.get(node_id)) is not None
         and broker.rack == rack

@@ -1,5 +1,4 @@
-"""Fetch requests of followers: they read to the end of the log, and each request reports the follower's
-position.
+"""Fetch requests of followers: they read to the log end, and each reports the follower's position.
 
 A fetch is rejected unless it carries the current leader epoch, and the epoch of the broker's newest
 registration. Only after that, and after the check that the follower's log does not diverge, does its position
@@ -63,17 +62,17 @@ class ReplicaFetchOperation(FetchOperation):
     def _read_one(
         self, partition: Partition, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
-        request, leading, log = self._request, partition.leader_state, partition.log
-        if leading is None:
+        request, leader, log = self._request, partition.leader_state, partition.log
+        if leader is None:
             raise NotLeaderOrFollower(f"{partition.topic_partition} has no followers")
         check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
-        leading.check_fetch(request.replica_id, request.replica_epoch)
+        leader.check_fetch(request.replica_id, request.replica_epoch)
         offset = wanted.fetch_offset
         if wanted.verified_epoch != partition.leader_epoch:
             diverging = None
             if wanted.last_fetched_epoch >= 0:
                 diverging = partition.diverging_epoch(wanted.last_fetched_epoch, offset)
-            elif offset == wanted.log_start_offset > log.log_start_offset and not leading.is_in_sync(
+            elif offset == wanted.log_start_offset > log.log_start_offset and not leader.is_in_sync(
                 request.replica_id
             ):
                 # It would count as a copy of all records below its offset, which it does not have.
@@ -88,28 +87,28 @@ class ReplicaFetchOperation(FetchOperation):
                 f"offset {offset} is not in {log.log_start_offset} to {log.log_end_offset}"
             )
         if not self.is_counted:
-            leading.fetched(request.replica_id, offset, wanted.log_start_offset, request.replica_epoch)
-        if offset == log.log_end_offset or self._is_held_back(partition, leading):
+            leader.record_fetch(request.replica_id, offset, wanted.log_start_offset, request.replica_epoch)
+        if offset == log.log_end_offset or self._is_held_back(partition, leader):
             return self._result(partition, wanted)
-        return self._read_records(partition, leading, wanted, max_bytes)
+        return self._read_records(partition, leader, wanted, max_bytes)
 
     def _read_records(
-        self, partition: Partition, leading: LeaderState, wanted: FetchPartitionState, max_bytes: int
+        self, partition: Partition, leader: LeaderState, wanted: FetchPartitionState, max_bytes: int
     ) -> FetchPartitionResult:
         found = partition.read(
             wanted.fetch_offset, max_bytes, partition.log.log_end_offset, self.size_bytes == 0
         )
         records = found.records
-        if partition.throttled_as_leader and self._request.replica_id not in leading.state.isr:
+        if partition.throttled_as_leader and self._request.replica_id not in leader.isr_state.isr:
             size = len(records) if isinstance(records, bytes) else records.size
-            self._ctx.services.replicator.leader_rate.take(size)
+            self._ctx.services.replicator.leader_rate.record(size)
         return self._result(partition, wanted)._replace(records=records)
 
-    def _is_held_back(self, partition: Partition, leading: LeaderState) -> bool:
+    def _is_held_back(self, partition: Partition, leader: LeaderState) -> bool:
         """Return whether a replica that is being created has used up its replication quota for now."""
         return (
             partition.throttled_as_leader
-            and self._request.replica_id not in leading.state.isr
+            and self._request.replica_id not in leader.isr_state.isr
             and self._ctx.services.replicator.leader_rate.is_exhausted
         )
 

@@ -17,7 +17,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.api.support.group_calls import await_reply
+from ottla.api.support.coordinator_calls import await_reply
 from ottla.api.support.produce_scheduler import Steps
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import INTERNAL_TOPICS

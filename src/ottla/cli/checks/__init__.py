@@ -1,8 +1,8 @@
-"""What `ottla doctor` looks at.
+"""The checks of `ottla doctor`.
 
-findings    what a check says
-broker      name, port, TLS, login, the addresses that brokers advertise
-record      a record there and back; clocks
+findings    the result of a check
+broker      DNS, TCP, TLS, SASL, advertised addresses
+record      a record to a broker and back; clock skew
 zookeeper   an ensemble
 machine     disk, limits, ports, Java, Spark
 """

@@ -1,4 +1,4 @@
-"""What `ottla doctor` looks at of a ZooKeeper ensemble: each server, and whether there is a majority."""
+"""Check a ZooKeeper ensemble: each server, and whether there is a quorum."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 from collections.abc import AsyncIterator
 
-from ottla.cli.checks.findings import OK, WARNING, WRONG, Finding
+from ottla.cli.checks.findings import FAILED, OK, WARNING, Finding
 from ottla.cli.support.problem_kinds import NO_PACKAGE, NO_ZOOKEEPER
 from ottla.wire.address import parse_address
 from ottla.wire.errors import reason_of
@@ -16,7 +16,7 @@ TIMEOUT_S = 5.0
 
 
 async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
-    """Ask each server of `host:port,host:port/chroot` how it is."""
+    """Ask each server of `host:port,host:port/chroot` for its state."""
     servers = [each.strip() for each in connect.partition("/")[0].split(",") if each.strip()]
     serving = 0
     for server in servers:
@@ -24,11 +24,11 @@ async def check_zookeeper(connect: str) -> AsyncIterator[Finding]:
         serving += found.state == OK
         yield found
     if serving * 2 <= len(servers):
-        what = f"{serving} of {len(servers)} servers serve, which is no majority"
-        yield Finding("ZooKeeper", WRONG, what, "start the others, or: ottla zookeeper start", NO_ZOOKEEPER)
+        what = f"{serving} of {len(servers)} servers are serving: no quorum"
+        yield Finding("ZooKeeper", FAILED, what, "start the others, or: ottla zookeeper start", NO_ZOOKEEPER)
     if importlib.util.find_spec("kazoo") is None:
         fix = "pip install 'ottla[zookeeper]'"
-        yield Finding("ZooKeeper", WRONG, "kazoo is not installed", fix, NO_PACKAGE)
+        yield Finding("ZooKeeper", FAILED, "kazoo is not installed", fix, NO_PACKAGE)
 
 
 async def _server(text: str) -> Finding:
@@ -40,14 +40,14 @@ async def _server(text: str) -> Finding:
             said = (await reader.read(4096)).decode(errors="replace")
             writer.close()
     except ValueError as error:
-        return Finding("ZooKeeper", WRONG, str(error), "write HOST:PORT,HOST:PORT", NO_ZOOKEEPER)
+        return Finding("ZooKeeper", FAILED, str(error), "write HOST:PORT,HOST:PORT", NO_ZOOKEEPER)
     except (OSError, TimeoutError) as error:
         reason = "no answer" if isinstance(error, TimeoutError) else reason_of(error)
         return Finding("ZooKeeper", WARNING, f"{text}: {reason}", "is it running?", NO_ZOOKEEPER)
     mode = next((line.split(": ")[1] for line in said.splitlines() if line.startswith("Mode: ")), None)
     if mode is not None:
-        return Finding("ZooKeeper", OK, f"{text} serves, {mode}")
+        return Finding("ZooKeeper", OK, f"{text} is serving, {mode}")
     if "whitelist" in said:
-        return Finding("ZooKeeper", OK, f"{text} answers (it may not say more)")
-    what = f"{text} does not serve: {said.strip()[:60] or 'no word'}"
+        return Finding("ZooKeeper", OK, f"{text} responds (its state cannot be queried)")
+    what = f"{text} is not serving: {said.strip()[:60] or 'no response'}"
     return Finding("ZooKeeper", WARNING, what, None, NO_ZOOKEEPER)

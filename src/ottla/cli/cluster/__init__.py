@@ -1,1 +1,1 @@
-"""Cluster ."""
+"""`ottla cluster`. Reading order: command, view, reassign, plans."""

@@ -10,7 +10,7 @@ from ottla.cli.cluster.reassign import decommission, reassign
 from ottla.cli.cluster.view import Health, cluster_as_json, print_cluster
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, confirm, format_option
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import partitions_named
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, Outcomes
@@ -22,18 +22,18 @@ from ottla.protocol.errors import ElectionNotNeeded
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cluster() -> None:
-    """Look at brokers and replicas; move partitions and leaders."""
+    """Show brokers and replicas; move partitions and leaders."""
 
 
 cluster.add_command(reassign)
 cluster.add_command(decommission)
 
 
-@cluster.command(short_help="Show brokers, what they lead, and what is wrong.")
+@cluster.command(short_help="Show brokers, their partitions, and problems.")
 @format_option
 @bootstrap_option
 def describe(output_format: str, bootstrap: str) -> None:
-    """Show the brokers, what they lead and hold, and what is wrong."""
+    """Show the brokers, their partitions and leaders, and problems."""
 
     async def command(connected: Cluster) -> tuple[ClusterInfo, Health]:
         return await _examined(connected)
@@ -50,9 +50,9 @@ def describe(output_format: str, bootstrap: str) -> None:
 @format_option
 @bootstrap_option
 def health(output_format: str, bootstrap: str) -> None:
-    """Tell what is wrong with the cluster, in detail.
+    """Check the cluster, in detail.
 
-    Ends with exit code 1 if a broker, a leader or a replica is missing, and 0 if all is well.
+    Exits with 1 if a broker, a leader or a replica is missing, and with 0 otherwise.
     """
 
     async def command(connected: Cluster) -> Health:
@@ -63,7 +63,7 @@ def health(output_format: str, bootstrap: str) -> None:
         print_json(found.as_json())
     else:
         found.print()
-    if not found.is_well:
+    if not found.is_healthy:
         raise SystemExit(1)
 
 
@@ -73,17 +73,21 @@ async def _examined(connected: Cluster) -> tuple[ClusterInfo, Health]:
     return info, Health.of(info, {topic: int(value) for topic, value in minimums.items()})
 
 
-@cluster.command(short_help="Let the preferred leaders lead.")
+@cluster.command(short_help="Elect the preferred leaders.")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
-@click.option("--unclean", is_flag=True, help="Elect anyone where nobody leads; records may be LOST.")
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Elect any live replica for partitions without a leader; records may be LOST.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be elected.")
+@click.option("--dry-run", is_flag=True, help="Only show which leaders would be elected.")
 @format_option
 @bootstrap_option
 def elect(
     partitions: tuple[str, ...], unclean: bool, yes: bool, dry_run: bool, output_format: str, bootstrap: str
 ) -> None:
-    """Let the preferred leaders lead, everywhere or for some partitions.
+    """Elect the preferred leaders of all partitions, or of some.
 
     \b
     ottla cluster elect
@@ -98,7 +102,11 @@ def elect(
         due = [at for at in chosen if _is_due(info, at, unclean)]
         outcomes: Outcomes = dict.fromkeys(due)
         if not due:
-            talk("nobody leads who should not" if not unclean else "every partition has a leader")
+            echo_err(
+                "every partition is led by its preferred leader"
+                if not unclean
+                else "every partition has a leader"
+            )
         elif not dry_run:
             if unclean:
                 _confirm_loss(due, yes)
@@ -109,7 +117,7 @@ def elect(
             for at in due:
                 click.echo(str(at))
         if due and not dry_run:
-            _tell(outcomes, unclean)
+            _print_outcomes(outcomes, unclean)
 
     session.run(bootstrap, command)
 
@@ -121,9 +129,9 @@ def _is_due(info: ClusterInfo, at: TopicPartition, unclean: bool) -> bool:
 
 def _confirm_loss(partitions: list[TopicPartition], yes: bool) -> None:
     if not yes:
-        talk(
-            f"{count(len(partitions), 'partition')} without a leader: whoever is alive will lead, and "
-            "records that only the missing brokers have are LOST for good."
+        echo_err(
+            f"{count(len(partitions), 'partition')} without a leader: a live replica will be elected, and "
+            "records that only the missing brokers have are LOST permanently."
         )
     confirm("Elect?", yes)
 
@@ -135,15 +143,15 @@ def _elections_as_json(outcomes: Outcomes) -> list[dict[str, Any]]:
     ]
 
 
-def _tell(outcomes: Outcomes, unclean: bool) -> None:
+def _print_outcomes(outcomes: Outcomes, unclean: bool) -> None:
     failed = {
         at: error
         for at, error in outcomes.items()
         if error is not None and not isinstance(error, ElectionNotNeeded)
     }
-    talk(f"{count(len(outcomes) - len(failed), 'leader')} elected")
+    echo_err(f"{count(len(outcomes) - len(failed), 'leader')} elected")
     if failed:
-        which = "a leader" if unclean else "the preferred leader; who leads now goes on"
+        which = "a leader" if unclean else "the preferred leader; the current leader stays"
         raise Problem(
             f"{count(len(failed), 'partition')} could not be given {which}",
             *(f"{at}: {error}" for at, error in list(failed.items())[:20]),

@@ -1,4 +1,4 @@
-"""Plans of moves, from what was typed to brokers that carry them out."""
+"""Reassignment plans: computed, shown, carried out and watched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.cluster.view import SHOWN, plan_as_json, print_plan
 from ottla.cli.support.options import confirm, is_terminal
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
 from ottla.client.admin.moves import MoveWatch, Progress, lift_throttle, throttle
@@ -20,24 +20,24 @@ from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 from ottla.common.units import GIB, KIB, MIB
 
-# What one sees while partitions move: a bar with rate and remaining time, or a line now and then.
+# Progress of a reassignment: a bar with rate and remaining time, or a line now and then.
 
 LINE_EVERY_S = 10.0
 
 
 async def watch(moves: MoveWatch) -> None:
-    """Show how far the moves are until all of them have ended; a `Problem` if some were cancelled."""
+    """Show progress until all moves have ended; raise Problem if some were cancelled."""
     try:
         end = await (_watch_bar(moves) if is_terminal(sys.stderr) else _watch_lines(moves))
     except asyncio.CancelledError:
-        talk("the moves go on without you; to see them again:  ottla cluster reassign --watch")
+        echo_err("the moves continue in the background; to watch them:  ottla cluster reassign --watch")
         raise
     if end.cancelled:
         raise Problem(
-            f"{count(end.cancelled, 'move')} of {end.partitions:,} cancelled while under way",
-            "see where partitions are now:  ottla topic describe TOPIC",
+            f"{count(end.cancelled, 'move')} of {end.partitions:,} cancelled",
+            "see where the partitions are:  ottla topic describe TOPIC",
         )
-    talk(f"{count(end.partitions, 'partition')} moved")
+    echo_err(f"{count(end.partitions, 'partition')} moved")
 
 
 async def _watch_bar(moves: MoveWatch) -> Progress:
@@ -48,7 +48,7 @@ async def _watch_bar(moves: MoveWatch) -> Progress:
     from rich.text import Text
 
     class Rate(Column):
-        """In the unit of the sizes beside it, which rich's own column is not."""
+        """In the unit of the sizes beside it, unlike rich's own column."""
 
         def render(self, task: Task) -> Text:
             return Text("" if not task.speed else f"{task.speed / MIB:,.1f} MiB/s")
@@ -82,7 +82,7 @@ async def _watch_lines(moves: MoveWatch) -> Progress:
         first_bytes = each.copied_bytes if first_bytes is None else first_bytes
         if each.partitions_left and now - shown >= LINE_EVERY_S:
             shown = now
-            talk(_line(each, (each.copied_bytes - first_bytes) / (now - began)))
+            echo_err(_line(each, (each.copied_bytes - first_bytes) / (now - began)))
     return each
 
 
@@ -98,7 +98,7 @@ def _line(progress: Progress, bytes_per_second: float) -> str:
 MOVES_PER_REQUEST = 500
 
 
-def spread_over(
+def plan_moves(
     info: ClusterInfo,
     partitions: Sequence[TopicPartition],
     targets: tuple[int, ...] | None,
@@ -106,11 +106,13 @@ def spread_over(
     *,
     even: bool = True,
 ) -> Plan:
-    """Return where these partitions go; raise Problem if there are not brokers enough."""
+    """Return the new replicas of these partitions; raise Problem if there are too few brokers."""
     chosen = info.alive if targets is None else list(dict.fromkeys(targets))
     for node_id in chosen:
         if node_id not in info.alive:
-            raise Problem(f"broker {node_id} is not there", f"alive are {', '.join(map(str, info.alive))}")
+            raise Problem(
+                f"broker {node_id} is not alive", f"live brokers: {', '.join(map(str, info.alive))}"
+            )
     racks = {node_id: info.brokers[node_id].rack for node_id in chosen}
     try:
         return spread(
@@ -120,21 +122,21 @@ def spread_over(
             even=even,
         )
     except ValueError as error:
-        raise Problem(str(error), _how_to_fit(info, partitions, len(chosen))) from None
+        raise Problem(str(error), _hint_for_more_brokers(info, partitions, len(chosen))) from None
 
 
-def _how_to_fit(info: ClusterInfo, partitions: Sequence[TopicPartition], brokers: int) -> str:
+def _hint_for_more_brokers(info: ClusterInfo, partitions: Sequence[TopicPartition], brokers: int) -> str:
     if not brokers:
-        return "start another broker first: there is none to move them to"
+        return "start another broker first: there is no other to move them to"
     topics = {at.topic: None for at in partitions if len(info.target(at)) > brokers}
     if not topics:
-        return "start another broker, or ask for fewer copies"
+        return "start another broker, or use a lower replication factor"
     fewer = f"ottla cluster reassign {' '.join(topics)} --replication-factor {brokers}"
-    return f"start another broker, or keep fewer copies:  {fewer}"
+    return f"start another broker, or lower the replication factor:  {fewer}"
 
 
 def show(info: ClusterInfo, plan: Plan, output_format: str) -> Plan:
-    """Print what of the plan is still to be done, and return it."""
+    """Print the outstanding part of the plan, and return it."""
     changes = {at: target for at, target in plan.items() if target != info.target(at)}
     if output_format == "json":
         print_json(plan_as_json(changes))
@@ -143,7 +145,7 @@ def show(info: ClusterInfo, plan: Plan, output_format: str) -> Plan:
     return changes
 
 
-async def carry_out(
+async def execute(
     connected: Cluster,
     info: ClusterInfo,
     changes: Plan,
@@ -153,9 +155,9 @@ async def carry_out(
     yes: bool,
     wait: bool,
 ) -> None:
-    """Ask, begin to move, and wait for the end."""
+    """Ask for confirmation, start the moves, and wait for their end."""
     if not changes:
-        talk("every partition is where it should be")
+        echo_err("every partition is already in place")
         return
     if dry_run:
         return
@@ -170,39 +172,39 @@ async def carry_out(
         if wait:
             await watch(MoveWatch(connected, _moves(info, changes)))
         else:
-            talk("the moves have begun; see them with:  ottla cluster reassign --watch")
+            echo_err("the moves have started; watch them with:  ottla cluster reassign --watch")
     except Problem:
         await lift_throttle(connected, topics)
         raise
     if not wait and rate is not None:
-        talk("they are throttled until that command has seen their end, or they are cancelled")
+        echo_err("they are throttled until that command has seen them end, or until they are cancelled")
     elif wait:
         await lift_throttle(connected, topics if rate is not None else ())
 
 
 def check_leaders(info: ClusterInfo, changes: Plan) -> None:
-    """Raise Problem if something cannot move: what nobody leads cannot be copied, however long one waits."""
+    """Raise Problem if a partition has no leader: it cannot be copied."""
     holders = {at: _holders(info, at) for at in changes if info.partitions[at].leader < 0}
     stuck = [at for at, on in holders.items() if not {*changes[at]} <= on]
     if not stuck:
         return
     first = f"{stuck[0].topic}:{stuck[0].partition}"
     raise Problem(
-        f"{count(len(stuck), 'partition')} without a leader: those who have the records are not there",
+        f"{count(len(stuck), 'partition')} without a leader: the brokers that have the records are not alive",
         *(f"{at} is on {', '.join(map(str, sorted(holders[at])))}" for at in stuck[:SHOWN]),
-        "start those brokers; when they are back, this can go on",
-        f"or give the records up:  ottla cluster reassign {first} --to {info.alive[0]} -y --no-wait",
+        "start those brokers, then run this command again",
+        f"or give up the records:  ottla cluster reassign {first} --to {info.alive[0]} -y --no-wait",
         f"and then:  ottla cluster elect --unclean {first}",
     )
 
 
 def _holders(info: ClusterInfo, at: TopicPartition) -> set[int]:
-    """Return who has a partition's records, as far as they are known to be copied."""
+    """Return the brokers that have a partition's records, as far as they are known to be replicated."""
     return info.moves[at].before if at in info.moves else {*info.partitions[at].replicas}
 
 
 def _moves(info: ClusterInfo, changes: Plan) -> dict[TopicPartition, MoveInfo]:
-    """Return the moves that were asked for; small ones have ended before one can look."""
+    """Return the moves that were requested; small ones may have ended already."""
     found = {}
     for at, target in changes.items():
         before = _holders(info, at)
@@ -213,7 +215,7 @@ def _moves(info: ClusterInfo, changes: Plan) -> dict[TopicPartition, MoveInfo]:
 
 
 async def begin(connected: Cluster, changes: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-    """Begin these moves; None cancels one."""
+    """Start these moves; None cancels one."""
     failed: list[str] = []
     items = list(changes.items())
     for first in range(0, len(items), MOVES_PER_REQUEST):
@@ -229,5 +231,5 @@ def parse_rate(text: str | None) -> int | None:
         return None
     found = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", text.strip(), re.IGNORECASE)
     if found is None:
-        raise click.BadParameter(f"{text!r} is not a size: 50MB", param_hint="--throttle")
+        raise click.BadParameter(f"{text!r} is not a size; write e.g. 50MB", param_hint="--throttle")
     return int(found[1]) * {"": 1, "k": KIB, "m": MIB, "g": GIB}[found[2].lower()]

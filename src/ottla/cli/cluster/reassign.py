@@ -1,4 +1,4 @@
-"""`ottla cluster reassign` and `decommission`: partitions that move to other brokers."""
+"""`ottla cluster reassign` and `decommission`: move partitions to other brokers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.cluster.plans import begin, carry_out, check_leaders, parse_rate, show, spread_over, watch
+from ottla.cli.cluster.plans import begin, check_leaders, execute, parse_rate, plan_moves, show, watch
 from ottla.cli.cluster.view import moves_as_json, print_plan
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, format_option
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import partitions_named
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo
@@ -21,18 +21,18 @@ from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 
-COPIES_FOR_TWO = 3
-"""From how many copies on new topics have min.insync.replicas=2."""
+REPLICAS_FOR_MIN_INSYNC = 3
+"""The replication factor from which new topics have min.insync.replicas=2."""
 
 _throttle_option = click.option(
     "--throttle",
     "throttle_text",
     metavar="BYTES",
-    help="Copy at most this much a second on each broker, such as 50MB.",
+    help="Replication throttle per broker and second, such as 50MB.",
 )
 _yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
-_no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait until all has moved.")
+_no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the end of the moves.")
 
 
 def _node_ids(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -40,25 +40,25 @@ def _node_ids(ctx: click.Context, param: click.Parameter, text: str | None) -> t
         return None
     parts = [each.strip() for each in text.split(",")]
     if not all(each.isdecimal() for each in parts):
-        raise click.BadParameter(f"{text!r} is not a list of broker ids: 1,2,3", ctx, param)
+        raise click.BadParameter(f"{text!r} is not a list of broker ids such as 1,2,3", ctx, param)
     return tuple(map(int, parts))
 
 
 @click.command(short_help="Move partitions to other brokers, evenly.")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
 @click.option("--all", "everything", is_flag=True, help="All partitions of all topics.")
-@click.option("--to", "targets", metavar="1,2,3", callback=_node_ids, help="Spread over these brokers only.")
+@click.option("--to", "targets", metavar="1,2,3", callback=_node_ids, help="Use these brokers only.")
 @click.option(
-    "-r", "--replication-factor", type=click.IntRange(1), metavar="N", help="Copies of each partition."
+    "-r", "--replication-factor", type=click.IntRange(1), metavar="N", help="Replicas per partition."
 )
 @click.option(
     "--plan",
     "plan_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Move as this file says (Kafka's reassignment JSON).",
+    help="Use this plan (Kafka's reassignment JSON).",
 )
-@click.option("--cancel", is_flag=True, help="Cancel moves that are under way.")
-@click.option("--watch", "only_watch", is_flag=True, help="Show the moves that are under way until they end.")
+@click.option("--cancel", is_flag=True, help="Cancel ongoing moves.")
+@click.option("--watch", "only_watch", is_flag=True, help="Watch ongoing moves until they end.")
 @_throttle_option
 @_dry_run_option
 @_yes_option
@@ -80,13 +80,13 @@ def reassign(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Move partitions to other brokers, spread evenly over brokers and racks.
+    """Move partitions to other brokers, balanced over brokers and racks.
 
-    The plan is shown first; as JSON it is one that --plan reads.
+    The plan is shown first; with --format json it is in the format that --plan reads.
 
     \b
     ottla cluster reassign --all                  after a broker was added
-    ottla cluster reassign orders -r 3            three copies of each partition
+    ottla cluster reassign orders -r 3            replication factor 3
     ottla cluster reassign orders:0 --to 2,3,4
     ottla cluster reassign --cancel
     """
@@ -94,9 +94,11 @@ def reassign(
     if cancel + only_watch + (plan_file is not None) > 1:
         raise click.UsageError("--plan, --cancel and --watch exclude each other")
     if (plan_file or cancel or only_watch) and (targets or replication_factor):
-        raise click.UsageError("--to and --replication-factor are for plans that are made here")
+        raise click.UsageError(
+            "--to and --replication-factor cannot be used with --plan, --cancel or --watch"
+        )
     if plan_file is not None and (partitions or everything):
-        raise click.UsageError("--plan says which partitions move")
+        raise click.UsageError("--plan names the partitions itself")
 
     async def command(connected: Cluster) -> None:
         info = await ClusterAdmin(connected).describe()
@@ -105,24 +107,24 @@ def reassign(
             if dry_run:
                 _show_moves(info, chosen, output_format)
             else:
-                await _those_under_way(connected, info, chosen, cancel)
+                await _ongoing_moves(connected, info, chosen, cancel)
             return
         if plan_file is not None:
             plan = _read_plan(plan_file, info)
         else:
             if not (partitions or everything):
-                raise click.UsageError("name topics or partitions, or say --all")
+                raise click.UsageError("name topics or partitions, or use --all")
             chosen_now = partitions_named(info, partitions) if partitions else list(info.partitions)
-            plan = spread_over(info, chosen_now, targets, replication_factor)
+            plan = plan_moves(info, chosen_now, targets, replication_factor)
         changes = show(info, plan, output_format)
-        await carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
+        await execute(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
         if not dry_run:
-            await _tell_minimum(connected, changes)
+            await _suggest_min_insync(connected, changes)
 
     session.run(bootstrap, command)
 
 
-@click.command(short_help="Move everything off a broker, then forget it.")
+@click.command(short_help="Move all partitions off a broker, then unregister it.")
 @click.argument("broker", type=click.IntRange(0))
 @_throttle_option
 @_dry_run_option
@@ -132,9 +134,9 @@ def reassign(
 def decommission(
     broker: int, throttle_text: str | None, dry_run: bool, yes: bool, output_format: str, bootstrap: str
 ) -> None:
-    """Take BROKER out of the cluster: move what it holds to the others, then forget it.
+    """Remove BROKER from the cluster: move its replicas to other brokers, then unregister it.
 
-    A broker that is alive is forgotten only when it has been stopped: run the command again then.
+    A live broker cannot be unregistered: stop it when it is empty, and run the command again.
     """
     rate = parse_rate(throttle_text)
 
@@ -147,24 +149,24 @@ def decommission(
         held = [at for at in info.partitions if broker in info.target(at)]
         if held:
             others = tuple(each for each in info.alive if each != broker)
-            plan = spread_over(info, held, others, None, even=False)
+            plan = plan_moves(info, held, others, None, even=False)
             changes = show(info, plan, output_format)
-            await carry_out(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
+            await execute(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
         if dry_run:
             return
         await _wait_until_gone(connected, broker)
         info = await admin.describe()
         held = [at for at, each in info.partitions.items() if broker in each.replicas]
-        if held:  # made since then
+        if held:  # created in the meantime
             again = f"ottla cluster decommission {broker}"
-            raise Problem(f"broker {broker} holds {count(len(held), 'partition')} again", f"again:  {again}")
+            raise Problem(f"broker {broker} has {count(len(held), 'partition')} again", f"again:  {again}")
         if info.brokers[broker].is_alive:
-            talk(
-                f"broker {broker} holds nothing any more. Stop it, then:  ottla cluster decommission {broker}"
+            echo_err(
+                f"broker {broker} has no partitions left. Stop it, then:  ottla cluster decommission {broker}"
             )
             return
         await admin.unregister(broker)
-        talk(f"broker {broker} is forgotten")
+        echo_err(f"broker {broker} is unregistered")
 
     session.run(bootstrap, command)
 
@@ -178,29 +180,29 @@ def _read_plan(path: Path, info: ClusterInfo) -> Plan:
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         shape = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
-        raise Problem(f"{path} is not a plan", f"it looks like this: {shape}") from None
+        raise Problem(f"{path} is not a reassignment plan", f"expected: {shape}") from None
     unknown = [at for at in plan if at not in info.partitions]
     if unknown:
-        raise Problem(f"{path} names {unknown[0]}, which does not exist")
+        raise Problem(f"{path} names the unknown partition {unknown[0]}")
     return plan
 
 
-async def _those_under_way(
+async def _ongoing_moves(
     connected: Cluster, info: ClusterInfo, chosen: set[TopicPartition], cancel: bool
 ) -> None:
     moves = {at: move for at, move in info.moves.items() if at in chosen}
     if not moves:
-        talk("nothing is being moved")
+        echo_err("no partition is being moved")
     elif cancel:
         await begin(connected, dict.fromkeys(moves))
-        talk(f"{count(len(moves), 'move')} cancelled")
+        echo_err(f"{count(len(moves), 'move')} cancelled")
     else:
         await watch(MoveWatch(connected, moves))
     await lift_throttle(connected)
 
 
 async def _wait_until_gone(connected: Cluster, broker: int) -> None:
-    """Wait for moves off the broker that were begun before: forgotten now, it would take records along."""
+    """Wait for earlier moves off the broker: unregistered now, it would take records along."""
     info = await ClusterAdmin(connected).describe()
     leaving = {at: each for at, each in info.moves.items() if broker in each.removing}
     if leaving:
@@ -210,21 +212,21 @@ async def _wait_until_gone(connected: Cluster, broker: int) -> None:
 
 
 def _show_moves(info: ClusterInfo, chosen: set[TopicPartition], output_format: str) -> None:
-    """Print what is under way, and change nothing."""
+    """Print the ongoing moves, and change nothing."""
     moves = {at: each for at, each in info.moves.items() if at in chosen}
     if output_format == "json":
         print_json(moves_as_json(moves))
     elif moves:
         print_plan((at, tuple(sorted(each.before)), each.target) for at, each in moves.items())
     else:
-        talk("nothing is being moved")
+        echo_err("no partition is being moved")
 
 
-async def _tell_minimum(connected: Cluster, changes: Plan) -> None:
-    """Say it if topics got enough copies for a second one to be insisted on, and nobody does."""
-    topics = sorted({at.topic for at, target in changes.items() if len(target) >= COPIES_FOR_TWO})
+async def _suggest_min_insync(connected: Cluster, changes: Plan) -> None:
+    """Suggest min.insync.replicas=2 for topics whose replication factor now allows it."""
+    topics = sorted({at.topic for at, target in changes.items() if len(target) >= REPLICAS_FOR_MIN_INSYNC})
     minimums = await TopicAdmin(connected).topics_config("min.insync.replicas", topics) if topics else {}
     for topic, minimum in minimums.items():
         if minimum == "1":
             more = f"ottla config alter --topic {topic} --set min.insync.replicas=2"
-            talk(f"acks=all still waits for one copy of {topic} only; to wait for two:  {more}")
+            echo_err(f"acks=all waits for one replica of {topic} only; to wait for two:  {more}")

@@ -1,4 +1,4 @@
-"""How a cluster is, for people and for programs."""
+"""The state of a cluster, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ottla.client.admin.cluster_admin import ClusterInfo, MoveInfo
 from ottla.common.ids import TopicPartition
 
 SHOWN = 20
-"""How many partitions of a kind are named, before only their number is."""
+"""How many partitions are listed by name, before only their number is shown."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """What is wrong with a cluster. Only moves and leaders elsewhere are no harm."""
+    """The problems of a cluster. Moves and leaders that are not preferred do not count as problems."""
 
     dead_brokers: list[int]
     offline: list[TopicPartition]
     under_min_isr: list[TopicPartition]
     under_replicated: list[TopicPartition]
     moving: list[TopicPartition]
-    led_by_others: list[TopicPartition]
+    not_preferred: list[TopicPartition]
     out_of_sync: dict[TopicPartition, list[int]]
-    """Which replicas the under-replicated ones lack."""
+    """The out-of-sync replicas of the under-replicated partitions."""
 
     @classmethod
     def of(cls, info: ClusterInfo, min_insync: Mapping[str, int]) -> Health:
-        """Examine a cluster; `min_insync` is min.insync.replicas of every topic."""
+        """Check a cluster; `min_insync` is min.insync.replicas of every topic."""
         partitions = info.partitions
         out_of_sync = {
             at: sorted(missing)
@@ -49,7 +49,7 @@ class Health:
             ],
             under_replicated=list(out_of_sync),
             moving=list(info.moves),
-            led_by_others=[
+            not_preferred=[
                 at
                 for at, each in partitions.items()
                 if each.leader >= 0 and each.leader != info.target(at)[0]
@@ -58,35 +58,35 @@ class Health:
         )
 
     @property
-    def is_well(self) -> bool:
-        """Whether nothing is missing."""
+    def is_healthy(self) -> bool:
+        """Whether there are no problems."""
         return not (self.dead_brokers or self.offline or self.under_min_isr or self.under_replicated)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return it as JSON."""
         return {
-            "healthy": self.is_well,
+            "healthy": self.is_healthy,
             "dead_brokers": self.dead_brokers,
             "offline": list(map(str, self.offline)),
             "under_min_isr": list(map(str, self.under_min_isr)),
             "under_replicated": list(map(str, self.under_replicated)),
             "moving": list(map(str, self.moving)),
-            "not_led_by_preferred": list(map(str, self.led_by_others)),
+            "not_led_by_preferred": list(map(str, self.not_preferred)),
         }
 
     def print(self) -> None:
-        """Print it for people: what is worst comes first."""
+        """Print it as text, the worst first."""
         red, yellow = "red", "yellow"
         for node_id in self.dead_brokers:
-            click.echo(click.style(f"broker {node_id} is not there", fg=red))
-        _print_kind(self.offline, "offline: nobody leads, nothing can be read or written", red)
-        _print_kind(self.under_min_isr, "below min.insync.replicas: writes with acks=all are refused", red)
+            click.echo(click.style(f"broker {node_id} is not alive", fg=red))
+        _print_kind(self.offline, "offline: no leader, cannot be read or written", red)
+        _print_kind(self.under_min_isr, "below min.insync.replicas: produce with acks=all is rejected", red)
         lacking = {at: f", without {_nodes(nodes)}" for at, nodes in self.out_of_sync.items()}
-        _print_kind(self.under_replicated, "under-replicated: not all replicas are in sync", yellow, lacking)
-        _print_kind(self.moving, "moving to other brokers", None)
-        _print_kind(self.led_by_others, "not led by the preferred leader (ottla cluster elect)", None)
-        if self.is_well:
-            click.echo(click.style("all partitions have a leader and all their replicas in sync", fg="green"))
+        _print_kind(self.under_replicated, "under-replicated: replicas are out of sync", yellow, lacking)
+        _print_kind(self.moving, "being moved to other brokers", None)
+        _print_kind(self.not_preferred, "not led by the preferred leader (ottla cluster elect)", None)
+        if self.is_healthy:
+            click.echo(click.style("every partition has a leader and all replicas in sync", fg="green"))
 
 
 def _print_kind(
@@ -105,7 +105,7 @@ def _print_kind(
 
 
 def print_cluster(info: ClusterInfo) -> None:
-    """Print the brokers with what they hold."""
+    """Print the brokers with their partitions."""
     click.echo(
         f"cluster {click.style(info.cluster_id, bold=True)}, {count(len(info.topics), 'topic')}, "
         f"{count(len(info.partitions), 'partition')}"
@@ -132,7 +132,7 @@ def print_cluster(info: ClusterInfo) -> None:
 
 
 def cluster_as_json(info: ClusterInfo) -> dict[str, Any]:
-    """Return the brokers with what they hold, for programs."""
+    """Return the brokers with their partitions as JSON."""
     leads, holds, in_sync = _loads(info)
     return {
         "cluster_id": info.cluster_id,
@@ -157,7 +157,7 @@ def cluster_as_json(info: ClusterInfo) -> dict[str, Any]:
 
 
 def moves_as_json(moves: Mapping[TopicPartition, MoveInfo]) -> list[dict[str, Any]]:
-    """Return what is on its way, for programs."""
+    """Return ongoing moves as JSON."""
     return [
         {
             "topic": at.topic,
@@ -171,13 +171,15 @@ def moves_as_json(moves: Mapping[TopicPartition, MoveInfo]) -> list[dict[str, An
 
 
 def print_plan(rows: Iterable[tuple[TopicPartition, tuple[int, ...], tuple[int, ...]]]) -> None:
-    """Print where partitions are and where they go."""
+    """Print the current and the new replicas of partitions."""
     table = [[at.topic, str(at.partition), _nodes(before), _nodes(after)] for at, before, after in rows]
     print_table(["topic", "partition", "from", "to"], table, right=["partition"])
 
 
 def plan_as_json(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
-    """Return a plan as Kafka's reassignment tool writes it, and `ottla cluster reassign --plan` reads it."""
+    """Return a plan in the format of Kafka's reassignment tool, which `ottla cluster reassign --plan`
+    reads.
+    """
     partitions = [
         {"topic": at.topic, "partition": at.partition, "replicas": list(replicas)}
         for at, replicas in plan.items()

@@ -17,19 +17,19 @@ from click.core import ParameterSource
 
 from ottla.cli.demo.own_broker import answers, own_broker
 from ottla.cli.demo.pipeline import python_pipeline, spark_pipeline
-from ottla.cli.demo.scene import (
+from ottla.cli.demo.screen import as_line, as_panel, ending
+from ottla.cli.demo.state import (
+    DemoState,
     Names,
-    Scene,
     follow_progress,
     follow_results,
     free_names,
-    look_at_lag,
+    measure_lag,
     orders,
 )
-from ottla.cli.demo.screen import as_line, as_panel, ending
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, client_settings, is_terminal, same_cluster
-from ottla.cli.support.output import print_json, talk
+from ottla.cli.support.output import echo_err, print_json
 from ottla.cli.support.problem_kinds import NO_JAVA
 from ottla.cli.support.problems import Problem, missing_package
 from ottla.cli.support.profiles import BOOTSTRAP_KEY
@@ -48,7 +48,7 @@ LINE_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DemoOptions:
     """What to run, and for how long."""
 
     seconds: float | None
@@ -68,14 +68,14 @@ class Wish:
     help="Orders a second.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Which orders.")
-@click.option("--no-spark", is_flag=True, help="Add up in Python, with a consumer group.")
+@click.option("--no-spark", is_flag=True, help="Use a consumer group in Python instead of Spark.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="How to write the results at the end.",
+    help="Format of the final results.",
 )
 @bootstrap_option
 @click.pass_context
@@ -88,10 +88,10 @@ def demo(
     output_format: str,
     bootstrap: str,
 ) -> int:
-    """See it work: orders stream in, a pipeline adds them up, live.
+    """Show a live demonstration: a stream of orders, and a pipeline that sums them up.
 
-    Starts a broker in a temporary folder if none runs, streams orders into a topic, runs a query on Spark
-    that adds them up by country, and shows rates, lag and results until Ctrl-C. What it starts it stops.
+    Starts a temporary broker if none runs, streams orders into a topic, runs a Spark query that sums them up
+    by country, and shows rates, lag and results until Ctrl-C. It stops everything that it has started.
 
     \b
     ottla demo
@@ -99,30 +99,30 @@ def demo(
     """
     is_spark_here = importlib.util.find_spec("pyspark") is not None
     if not no_spark and not is_spark_here:
-        raise missing_package("pyspark", "spark", "or without it:  ottla demo --no-spark")
+        raise missing_package("pyspark", "spark", "or without Spark:  ottla demo --no-spark")
     if not no_spark:
         _check_java()
     is_named = ctx.get_parameter_source("bootstrap") is not ParameterSource.DEFAULT or (
         BOOTSTRAP_KEY in client_settings()
     )
-    wish = Wish(seconds, rate, seed, not no_spark)
+    options = DemoOptions(seconds, rate, seed, not no_spark)
     try:
-        scene = asyncio.run(_run(wish, bootstrap, is_named))
+        state = asyncio.run(_run(options, bootstrap, is_named))
     except ClientError as error:
-        raise session.unanswered(error) from None
+        raise session.no_response(error) from None
     except KafkaError as error:
-        raise session.refused(error) from None
-    talk(ending(scene))
-    if not scene.is_own_broker:
-        topics = f"{scene.names.orders} {scene.names.results}"
-        talk(f"its topics stay; to delete them:  ottla topic delete {topics}{same_cluster()}")
+        raise session.error_response(error) from None
+    echo_err(ending(state))
+    if not state.is_own_broker:
+        topics = f"{state.names.orders} {state.names.results}"
+        echo_err(f"its topics remain; to delete them:  ottla topic delete {topics}{same_cluster()}")
     if output_format == "json":
         print_json(
             {
-                "sent": {"orders": scene.sent, "cents": scene.sent_cents},
-                "counted": {"orders": scene.counted, "cents": scene.counted_cents},
-                "countries": {k: {"orders": v.orders, "cents": v.cents} for k, v in scene.totals.items()},
-                "complete": scene.is_complete,
+                "sent": {"orders": state.sent, "cents": state.sent_cents},
+                "counted": {"orders": state.counted, "cents": state.counted_cents},
+                "countries": {k: {"orders": v.orders, "cents": v.cents} for k, v in state.totals.items()},
+                "complete": state.is_complete,
             }
         )
     return 0
@@ -135,37 +135,37 @@ def _check_java() -> None:
         raise Problem(str(error), "or without Spark:  ottla demo --no-spark", kind=NO_JAVA) from None
 
 
-async def _run(wish: Wish, bootstrap: str, is_named: bool) -> Scene:
+async def _run(options: DemoOptions, bootstrap: str, is_named: bool) -> DemoState:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         is_own = not is_named and not await answers(bootstrap)
         if is_own:
-            talk("no broker runs here: starting one in a temporary folder")
+            echo_err("no broker is running: starting a temporary one")
             bootstrap = await stack.enter_async_context(own_broker())
         cluster = await stack.enter_async_context(Cluster(options=session.options_of(bootstrap)))
         names = await _make_topics(cluster)
-        if wish.uses_spark:
+        if options.uses_spark:
             from importlib.metadata import version
 
             what = f"Spark {version('pyspark')}"
-            talk(f"starting {what}: the first results take some seconds")
+            echo_err(f"starting {what}: the first results take a few seconds")
             failing = await stack.enter_async_context(spark_pipeline(cluster, names))
         else:
             what = "Python"
             failing = await stack.enter_async_context(python_pipeline(cluster, names))
-        scene = Scene(names, bootstrap, is_own, what)
-        await stack.enter_async_context(_in_background(follow_results(cluster, scene)))
-        await stack.enter_async_context(_in_background(follow_progress(cluster, scene)))
-        await stack.enter_async_context(_in_background(_show(scene)))
-        await _feed(cluster, scene, wish, stopping, failing)
-        await _catch_up(cluster, scene, stopping, failing)
-    return scene
+        state = DemoState(names, bootstrap, is_own, what)
+        await stack.enter_async_context(_in_background(follow_results(cluster, state)))
+        await stack.enter_async_context(_in_background(follow_progress(cluster, state)))
+        await stack.enter_async_context(_in_background(_show(state)))
+        await _feed(cluster, state, options, stopping, failing)
+        await _catch_up(cluster, state, stopping, failing)
+    return state
 
 
 async def _make_topics(cluster: Cluster) -> Names:
-    """Create the topics under names that are free; what an earlier demo left stays."""
+    """Create topics with unused names; those of an earlier demo remain."""
     admin = TopicAdmin(cluster)
     names = free_names(await admin.list_topics())
     await admin.create_topic(names.orders, partitions=3)
@@ -184,60 +184,68 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
 
 
 async def _feed(
-    cluster: Cluster, scene: Scene, wish: Wish, stopping: asyncio.Event, failing: asyncio.Future[None]
+    cluster: Cluster,
+    state: DemoState,
+    options: DemoOptions,
+    stopping: asyncio.Event,
+    failing: asyncio.Future[None],
 ) -> None:
-    """Send orders at the wished rate until it is time to end; nothing is left unsent."""
-    feed = orders(wish.seed)
+    """Send orders at the given rate until the end; flush at the end."""
+    feed = orders(options.seed)
     began = time.monotonic()
     first_result: float | None = None
     async with AsyncProducer.on(cluster, session.settings_for(ProducerOptions, linger_ms=5)) as producer:
         while not stopping.is_set():
             now = time.monotonic()
-            while scene.sent < (now - began) * wish.rate:
+            while state.sent < (now - began) * options.rate:
                 order = next(feed)
                 value = order.as_json(int(time.time() * 1000))
-                await producer.send(scene.names.orders, value, order.customer.encode())
-                scene.sent += 1
-                scene.sent_cents += order.cents
+                await producer.send(state.names.orders, value, order.customer.encode())
+                state.sent += 1
+                state.sent_cents += order.cents
             if failing.done():
                 failing.result()
-            if scene.totals and first_result is None:
+            if state.totals and first_result is None:
                 first_result = now
             if first_result is None and now - began > STARTS_WITHIN_S:
-                raise Problem(f"the pipeline gave no result within {STARTS_WITHIN_S:g} s", "try: --no-spark")
-            if wish.seconds is not None and first_result is not None and now - first_result >= wish.seconds:
+                raise Problem(f"the pipeline had no results within {STARTS_WITHIN_S:g} s", "try: --no-spark")
+            if (
+                options.seconds is not None
+                and first_result is not None
+                and now - first_result >= options.seconds
+            ):
                 break
             await asyncio.sleep(TICK_S)
 
 
 async def _catch_up(
-    cluster: Cluster, scene: Scene, stopping: asyncio.Event, failing: asyncio.Future[None]
+    cluster: Cluster, state: DemoState, stopping: asyncio.Event, failing: asyncio.Future[None]
 ) -> None:
-    """Give the pipeline the time to count what is left; after Ctrl-C, only if it has begun."""
-    if stopping.is_set() and not scene.totals:
+    """Wait until the pipeline has caught up; after Ctrl-C, only if it has started."""
+    if stopping.is_set() and not state.totals:
         return
     stopping.clear()
     deadline = time.monotonic() + CAUGHT_UP_WITHIN_S
-    while not scene.is_complete and not stopping.is_set() and time.monotonic() < deadline:
+    while not state.is_complete and not stopping.is_set() and time.monotonic() < deadline:
         if failing.done():
             failing.result()
         await asyncio.sleep(TICK_S)
-    await look_at_lag(cluster, scene)
+    await measure_lag(cluster, state)
 
 
-async def _show(scene: Scene) -> None:
-    """Draw the scene again and again, until cancelled; without a terminal, a line now and then."""
+async def _show(state: DemoState) -> None:
+    """Redraw the screen until cancelled; without a terminal, print a line now and then."""
     if not is_terminal(sys.stderr):
         while True:
             await asyncio.sleep(LINE_EVERY_S)
-            talk(as_line(scene))
+            echo_err(as_line(state))
     from rich.console import Console
     from rich.live import Live
 
-    with Live(as_panel(scene), console=Console(stderr=True), auto_refresh=False) as live:
+    with Live(as_panel(state), console=Console(stderr=True), auto_refresh=False) as live:
         try:
             while True:
                 await asyncio.sleep(SHOWN_EVERY_S)
-                live.update(as_panel(scene), refresh=True)
+                live.update(as_panel(state), refresh=True)
         finally:
-            live.update(as_panel(scene), refresh=True)
+            live.update(as_panel(state), refresh=True)

@@ -1,4 +1,4 @@
-"""The broker that the demo talks to: the one that runs, or one of its own in a temporary folder."""
+"""The broker of the demo: a running one, or a temporary one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARGUMENTS = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--log-level", "
 
 
 async def answers(bootstrap: str) -> bool:
-    """Return whether anybody listens at one of the addresses."""
+    """Return whether something listens at one of the addresses."""
     for address in parse_addresses(bootstrap):
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(LOOK_FOR_S):
@@ -30,7 +30,7 @@ async def answers(bootstrap: str) -> bool:
 
 @asynccontextmanager
 async def own_broker() -> AsyncIterator[str]:
-    """Run a broker whose data is gone at the end; yield its address."""
+    """Run a temporary broker; yield its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -62,4 +62,6 @@ async def _address(process: asyncio.subprocess.Process) -> str:
             async for line in process.stdout:
                 if line.startswith(b"ready "):
                     return line.decode().split()[1]
-    raise Problem("the demo's broker did not start", "see why:  ottla serve --ephemeral --listen 127.0.0.1:0")
+    raise Problem(
+        "the demo's broker did not start", "to see why:  ottla serve --ephemeral --listen 127.0.0.1:0"
+    )

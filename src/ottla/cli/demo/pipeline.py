@@ -1,6 +1,6 @@
-"""What adds up the orders by country: Spark in a process of its own, or a consumer group in this one.
+"""Sum up the orders by country: with Spark in a process of its own, or a consumer group in this one.
 
-Both read the topic of orders with a consumer group, so that its lag can be seen, and write one record per
+Both read the topic of orders with a consumer group, so that its lag can be shown, and write one record per
 country and change to the topic of results: key `DE`, value `{"country": "DE", "orders": 12, "cents": 3456}`.
 """
 
@@ -15,8 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from ottla.cli.demo.sales import pipeline_text
-from ottla.cli.demo.scene import Names
+from ottla.cli.demo.state import Names
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.session import connection_settings
 from ottla.client.cluster import Cluster
@@ -24,6 +23,44 @@ from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.producer import AsyncProducer
 from ottla.common.config.properties import as_properties
 from ottla.common.processes import die_with_parent
+
+# The pipeline file of the demo, for `ottla pipeline run`.
+
+FLOW = "sales"
+TEXT = '''"""What each country has ordered so far; written by `ottla demo`."""
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from ottla.spark import pipelines as dp
+
+spark = SparkSession.active()
+
+
+@dp.temporary_view
+def orders():
+    return dp.read_topic("{orders}", schema="country STRING, cents BIGINT")
+
+
+@dp.table(
+    format="ottla",
+    options={{"topic": "{results}", "key": "country"}},
+    output_mode="update",
+    trigger="1 second",
+)
+def {flow}():
+    return (
+        spark.readStream.table("orders")
+        .groupBy("country")
+        .agg(sf.count("*").alias("orders"), sf.sum("cents").alias("cents"))
+    )
+'''
+
+
+def pipeline_text(names: Names) -> str:
+    """Return the file for the topics of a run."""
+    return TEXT.format(orders=names.orders, results=names.results, flow=FLOW)
+
 
 SPARK_SETTINGS = ("--set", "spark.sql.shuffle.partitions=2", "--set", "spark.ui.enabled=false")
 STOPPED_WITHIN_S = 20.0
@@ -36,7 +73,9 @@ async def spark_pipeline(cluster: Cluster, names: Names) -> AsyncIterator[asynci
     with tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder:
         file = Path(folder) / f"{names.pipeline}.py"
         file.write_text(pipeline_text(names))
-        settings = Path(folder) / "client.properties"  # not in the arguments, where everyone sees passwords
+        settings = (
+            Path(folder) / "client.properties"
+        )  # not in the arguments, where other users can see passwords
         settings.write_text(as_properties(connection_settings()))
         errors = Path(folder) / "said"
         with errors.open("wb") as log:

@@ -1,1 +1,1 @@
-"""The files that `ottla generate` writes, each as a function of a few choices."""
+"""The files that `ottla generate` writes, one module per program."""

@@ -1,7 +1,7 @@
-"""A Compose file: a ZooKeeper and brokers, on one machine that has Docker.
+"""A Docker Compose file: a ZooKeeper and brokers on one machine.
 
-The image for the brokers is made from a package that pip finds, from a wheel beside the file, or from a
-folder with Ottla's source, such as the one that the running `ottla` comes from.
+The image for the brokers is built from a package that pip finds, from a wheel beside the file, or from a
+source directory, such as that of the running `ottla`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ READY = "import urllib.request as u; u.urlopen('http://127.0.0.1:{port}/readyz',
 
 
 def compose(brokers: int, package: str, first_port: int) -> str:
-    """Return the file; brokers are reached from outside on `first_port` and the ports after it."""
+    """Return the file; outside of the containers, brokers use `first_port` and the ports after it."""
     services: dict[str, Any] = {"zookeeper": _zookeeper()}
     for number in range(1, brokers + 1):
         services[f"broker-{number}"] = _broker(number, brokers, package, first_port + number - 1)
@@ -92,7 +92,7 @@ def _broker(number: int, brokers: int, package: str, port: int) -> dict[str, Any
     command += ["--metrics", f"0.0.0.0:{METRICS_PORT}", "--log-format", "json"]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
-    # The first one makes the image for all: two builds of the same name at a time fail in some Dockers.
+    # Only the first service builds the image: two builds of one name at a time fail in some Docker versions.
     context = package if _is_source(Path(package)) else "."
     made = {"context": context, "dockerfile_inline": _dockerfile(package)}
     build = {"build": made} if number == 1 else {}
@@ -116,7 +116,7 @@ def _broker(number: int, brokers: int, package: str, port: int) -> dict[str, Any
 
 
 def own_source() -> str | None:
-    """Return the folder that the running program comes from, if that is a source tree."""
+    """Return the directory of the running program, if that is a source tree."""
     folder = Path(ottla.__file__).resolve().parents[2]
     return str(folder) if _is_source(folder) else None
 
@@ -126,7 +126,7 @@ def _is_source(folder: Path) -> bool:
 
 
 def _dockerfile(package: str) -> str:
-    """Return how the image is made; what is not found by pip is copied into it, with what clusters need."""
+    """Return the Dockerfile; packages that pip cannot find are copied into the image."""
     if _is_source(Path(package)):
         copy = f"COPY {' '.join(SOURCE_FILES)} /source/\n"
         copy += "".join(f"COPY {folder} /source/{folder}\n" for folder in SOURCE_FOLDERS)

@@ -1,4 +1,4 @@
-"""A Grafana dashboard for Ottla, made of the tables in grafana_panels.py."""
+"""A Grafana dashboard for Ottla, built from the tables in grafana_panels.py."""
 
 from __future__ import annotations
 

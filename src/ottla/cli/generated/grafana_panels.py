@@ -1,4 +1,4 @@
-"""The panels of the Grafana dashboard: what each of them asks Prometheus, as tables."""
+"""The panels of the Grafana dashboard and their Prometheus queries, as tables."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _REQUESTS = "kafka_network_requestmetrics"
 
 
 class Panel(NamedTuple):
-    """One panel: what it is called, what is asked (expression and legend), in which unit."""
+    """One panel: its title, its queries (expression and legend), and its unit."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
     unit: str = "short"
     bad_from: float | None = None
-    """From which value on a number is red; below it is green."""
+    """The threshold from which a number is red; below it is green."""
 
 
 STATS = (
@@ -128,7 +128,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "s",
             ),
             Panel(
-                "Time on the loop by API",
+                "Time on the event loop by API",
                 (
                     (
                         f"sum by (request) (rate(ottla_request_local_seconds_total{{{BROKER}}}{RATE}))",
@@ -170,7 +170,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"{_MANAGER}_underreplicatedpartitions{{{BROKER}}}", "{{instance}}"),),
             ),
             Panel(
-                "Slowest follower, records behind",
+                "Replica lag of the slowest follower, records",
                 ((f"ottla_replica_lag_records{{{BROKER}}}", "{{instance}}"),),
             ),
             Panel("Leaders", ((f"{_MANAGER}_leadercount{{{BROKER}}}", "{{instance}}"),)),
@@ -201,7 +201,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         "The broker itself",
         (
             Panel(
-                "Event loop lag, worst of the last minute",
+                "Event loop lag, maximum of the last minute",
                 ((f"ottla_event_loop_lag_max_seconds{{{BROKER}}}", "{{instance}}"),),
                 "s",
             ),
@@ -221,7 +221,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     ),
                     (
                         f"sum(kafka_network_requestchannel_requestqueuesize{{{BROKER}}})",
-                        "for the broker's budgets",
+                        "for the broker's request limits",
                     ),
                 ),
             ),

@@ -1,4 +1,4 @@
-"""What Prometheus needs: where to scrape, and when to wake somebody up."""
+"""A Prometheus scrape configuration and alert rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ALERTS_FILE = "ottla-alerts.yml"
 CONFIG_FILE = "prometheus.yml"
 
 Rule = tuple[str, str, str, str, str]
-"""Name, expression, for how long, severity, what it means."""
+"""Name, expression, duration, severity, description."""
 
 
 def scrape_config(targets: Sequence[str]) -> str:
-    """Return a prometheus.yml that scrapes `targets` (HOST:PORT) and knows the alert rules."""
+    """Return a prometheus.yml that scrapes `targets` (HOST:PORT) and loads the alert rules."""
     return to_yaml(
         {
             "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
@@ -31,7 +31,7 @@ def scrape_config(targets: Sequence[str]) -> str:
 
 
 def alert_rules(lag_seconds: int) -> str:
-    """Return the alert rules; groups may be `lag_seconds` behind."""
+    """Return the alert rules; groups may have a lag of `lag_seconds`."""
     rules = [_rule(*each) for each in rules_for(lag_seconds)]
     return to_yaml(
         {"groups": [{"name": JOB, "rules": rules}]},
@@ -42,8 +42,14 @@ def alert_rules(lag_seconds: int) -> str:
 def rules_for(lag_seconds: int) -> tuple[Rule, ...]:
     """Return every rule."""
     return (
-        ("OttlaDown", f'up{{job="{JOB}"}} == 0', "1m", "critical", "A broker does not answer."),
-        ("OttlaNotReady", "ottla_ready == 0", "2m", "warning", "A broker runs, and /readyz says why not."),
+        (
+            "OttlaDown",
+            f'up{{job="{JOB}"}} == 0',
+            "1m",
+            "critical",
+            "Broker is down: it does not answer scrapes.",
+        ),
+        ("OttlaNotReady", "ottla_ready == 0", "2m", "warning", "Broker is up but not ready; see /readyz."),
         (
             "OttlaNoController",
             "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
@@ -56,70 +62,70 @@ def rules_for(lag_seconds: int) -> tuple[Rule, ...]:
             "sum(kafka_controller_kafkacontroller_offlinepartitionscount) > 0",
             "1m",
             "critical",
-            "Partitions have no leader: they can be neither written nor read.",
+            "Partitions are offline (no leader): they can be neither written nor read.",
         ),
         (
             "OttlaUnderMinIsr",
             "sum(kafka_server_replicamanager_underminisrpartitioncount) > 0",
             "1m",
             "critical",
-            "Too few replicas are in sync: producers with acks=all are refused.",
+            "Partitions are below min.insync.replicas: produce with acks=all is rejected.",
         ),
         (
             "OttlaUnderReplicated",
             "sum(kafka_server_replicamanager_underreplicatedpartitions) > 0",
             "5m",
             "warning",
-            "Replicas are missing or behind: the next failure may stop partitions.",
+            "Partitions are under-replicated: another failure may take them offline.",
         ),
         (
             "OttlaUncleanElection",
             "increase(kafka_controller_controllerstats_uncleanleaderelections_total[10m]) > 0",
             "0m",
             "critical",
-            "A leader was elected that was not in sync: committed records may be lost.",
+            "Unclean leader election: committed records may be lost.",
         ),
         (
             "OttlaConsumerLag",
             f"max by (consumergroup, topic) (kafka_consumergroup_lag_seconds_max) > {lag_seconds}",
             "5m",
             "warning",
-            f"A group is more than {lag_seconds} s behind.",
+            f"Consumer lag is more than {lag_seconds} s.",
         ),
         (
             "OttlaLogDirectoryOffline",
             "kafka_log_logmanager_offlinelogdirectorycount > 0",
             "0m",
             "critical",
-            "A write to the disk failed: the broker takes no more records until it is restarted.",
+            "A write to disk failed: the broker rejects records until it is restarted.",
         ),
         (
             "OttlaDiskAlmostFull",
             "ottla_disk_free_bytes / ottla_disk_size_bytes < 0.1",
             "10m",
             "warning",
-            "Less than a tenth of the disk is free.",
+            "Less than 10 % of the disk is free.",
         ),
         (
             "OttlaDiskFullTomorrow",
             "predict_linear(ottla_disk_free_bytes[6h], 86400) < 0",
             "1h",
             "warning",
-            "The disk will be full within a day if it goes on like this.",
+            "The disk will be full within a day at the current rate.",
         ),
         (
             "OttlaTransactionOpen",
             "ottla_transaction_oldest_seconds > 3600 and ottla_transactions_prepared == 0",
             "5m",
             "warning",
-            "A transaction has been open for an hour: readers of committed records wait for it.",
+            "A transaction has been open for an hour: it blocks read_committed consumers.",
         ),
         (
             "OttlaLoopBlocked",
             "ottla_event_loop_lag_max_seconds > 1",
             "5m",
             "warning",
-            "The broker's event loop is held up again and again: see ottla.slow in its log.",
+            "The broker's event loop is blocked repeatedly: see the slow-request log (ottla.slow).",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""A systemd unit for one broker, which may touch its own data and the network, and nothing else."""
+"""A sandboxed systemd unit for one broker."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WantedBy=multi-user.target
 
 
 def unit(program: str, name: str, user: str | None, arguments: Sequence[str]) -> str:
-    """Return the unit file; without a `user`, systemd makes one for the time that the broker runs."""
+    """Return the unit file; without a `user`, systemd uses a dynamic one."""
     state = f"/var/lib/{name}"
     words = [program, "serve", "--data", state, "--log-format", "json", *arguments]
     return UNIT.format(
@@ -72,6 +72,6 @@ def unit(program: str, name: str, user: str | None, arguments: Sequence[str]) ->
 
 
 def _quoted(word: str) -> str:
-    """Return a word of ExecStart: a percent sign and a dollar mean something to systemd."""
+    """Return a word of ExecStart: percent and dollar signs have a meaning for systemd."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{text}"' if " " in text or '"' in text or not text else text

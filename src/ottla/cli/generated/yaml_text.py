@@ -1,4 +1,4 @@
-"""Plain data as YAML: blocks, a few comments, and every string that could be misread in quotes."""
+"""Write plain data as YAML: blocks, comments, and quotes for every ambiguous string."""
 
 from __future__ import annotations
 

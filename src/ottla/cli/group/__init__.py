@@ -1,1 +1,1 @@
-"""Group ."""
+"""`ottla group`. Reading order: command, view, seek."""

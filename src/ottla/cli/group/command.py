@@ -1,4 +1,4 @@
-"""`ottla group`: list, describe, move and delete consumer groups."""
+"""`ottla group`: list, describe, reset and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import group_names
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, named_argument
-from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, is_chosen, topic_option
 from ottla.cli.support.problem_kinds import GROUP_IN_USE, UNKNOWN_GROUP
 from ottla.cli.support.problems import Problem
@@ -36,7 +36,7 @@ MEMBERS_SHOWN = 5
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def group() -> None:
-    """List, describe, move and delete consumer groups."""
+    """List, describe, reset and delete consumer groups."""
 
 
 @group.command("list")
@@ -63,8 +63,8 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], output_format: 
         rows = [[each.group_id, each.type or NOTHING, each.state or NOTHING] for each in found]
         print_table(["group", "type", "state"], rows)
     else:
-        more = f"no groups{visible()}; a consumer with a group.id makes one"
-        talk("no such groups" if states or types else more)
+        more = f"no groups{visible()}; a consumer with a group.id creates one"
+        echo_err("no such groups" if states or types else more)
 
 
 @group.command(short_help="Show state, members, assignment and lag of a group.")
@@ -72,7 +72,7 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], output_format: 
 @format_option
 @bootstrap_option
 def describe(names: tuple[str, ...], output_format: str, bootstrap: str) -> None:
-    """Show a group: state, members, who reads what, how far behind it is."""
+    """Show a group: state, members, assignment, lag."""
 
     async def command(cluster: Cluster) -> None:
         views = [await _view(cluster, name) for name in dict.fromkeys(names)]
@@ -85,13 +85,13 @@ def describe(names: tuple[str, ...], output_format: str, bootstrap: str) -> None
     session.run(bootstrap, command)
 
 
-@group.command(short_help="Show the offsets that a group has committed.")
+@group.command(short_help="Show the committed offsets of a group.")
 @named_argument("name", "--group", "GROUP", group_names)
-@topic_option("Only of this topic, or of some of its partitions; repeatable.")
+@topic_option("Only this topic, or some of its partitions; repeatable.")
 @format_option
 @bootstrap_option
 def offsets(name: str, topics: Choice, output_format: str, bootstrap: str) -> None:
-    """Show the offsets that a group has committed, with the metadata that its consumers left there."""
+    """Show the committed offsets of a group, with the metadata of its consumers."""
 
     async def command(cluster: Cluster) -> None:
         groups = Groups(cluster)
@@ -107,15 +107,15 @@ def offsets(name: str, topics: Choice, output_format: str, bootstrap: str) -> No
         elif committed:
             view.print()
         else:
-            talk(f"{name} has committed no offsets {'there' if topics else 'yet'}")
+            echo_err(f"{name} has committed no offsets {'there' if topics else 'yet'}")
 
     session.run(bootstrap, command)
 
 
-@group.command()
+@group.command(short_help="Reset the offsets of a stopped group.")
 @named_argument("name", "--group", "GROUP", group_names)
 @target_options
-@topic_option("A topic, or some of its partitions; repeatable. Else all that the group has committed.")
+@topic_option("A topic, or some of its partitions; repeatable.  [default: all with committed offsets]")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @format_option
@@ -133,7 +133,8 @@ def seek(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Move a stopped group: back to read again, on to skip. On a terminal, asks first.
+    """Reset the offsets of a stopped group: rewind to replay, or skip ahead. Asks for confirmation on a
+    terminal.
 
     \b
     ottla group seek billing --to-earliest
@@ -148,30 +149,30 @@ def seek(
         committed = {each: kept.offset for each, kept in (await groups.committed(name)).items()}
         partitions = await chosen_partitions(cluster, topics) if topics else list(committed)
         if not partitions:
-            raise Problem(f"{name} has committed no offsets to move", "say what it reads: --topic NAME")
+            raise Problem(f"{name} has no committed offsets", "name what to reset: --topic NAME")
         moves = await plan(cluster, name, target, partitions, committed)
         ask = not (dry_run or yes) and is_terminal(sys.stdin)
         if output_format == "table":
             print_moves(moves)
         if ask and not click.confirm(f"Move {name}?", err=True):
-            talk("nothing moved")
+            echo_err("nothing moved")
             raise click.exceptions.Exit(1)
         if not dry_run:
             try:
                 await groups.commit(name, {each.partition: each.after for each in moves})
-            except (UnknownMemberId, RebalanceInProgress):  # somebody joined in the meantime
+            except (UnknownMemberId, RebalanceInProgress):  # a member joined in the meantime
                 await _check_stopped(groups, name, may_be_new=True)
                 raise
         if output_format == "json":
             print_json({"group": name, "dry_run": dry_run, "moves": [move_as_json(each) for each in moves]})
-        talk(f"{name}: {count(len(moves), 'partition')} {'would be moved' if dry_run else 'moved'}")
+        echo_err(f"{name}: {count(len(moves), 'partition')} {'would be reset' if dry_run else 'reset'}")
 
     session.run(bootstrap, command)
 
 
 @group.command()
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True, shell_complete=group_names)
-@topic_option("Forget only the offsets of this topic, or of some partitions; the group stays. Repeatable.")
+@topic_option("Delete only the offsets of this topic, or of some partitions; the group remains. Repeatable.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @format_option
@@ -179,7 +180,7 @@ def seek(
 def delete(
     names: tuple[str, ...], topics: Choice, dry_run: bool, yes: bool, output_format: str, bootstrap: str
 ) -> None:
-    """Delete stopped groups and their offsets. On a terminal, asks first."""
+    """Delete stopped groups and their offsets. Asks for confirmation on a terminal."""
     wanted = list(dict.fromkeys(names))
 
     async def command(cluster: Cluster) -> None:
@@ -188,10 +189,10 @@ def delete(
             await _described(groups, name)
         what = f"the offsets of {', '.join(wanted)} in {', '.join(topics)}" if topics else ", ".join(wanted)
         if dry_run:
-            talk(f"{what}: would be deleted")
+            echo_err(f"{what}: would be deleted")
             return
         if not yes and is_terminal(sys.stdin) and not click.confirm(f"Delete {what}?", err=True):
-            talk("nothing deleted")
+            echo_err("nothing deleted")
             raise click.exceptions.Exit(1)
         for name in wanted:
             if topics:
@@ -221,7 +222,7 @@ async def _view(cluster: Cluster, name: str) -> GroupView:
 
 
 async def _described(groups: Groups, name: str) -> GroupDescription:
-    """Return a group; if there is none, raise Problem with the names that are near."""
+    """Return a group; if there is none, raise Problem with similar names."""
     try:
         return await groups.describe(name)
     except GroupIdNotFound:
@@ -232,7 +233,7 @@ async def _described(groups: Groups, name: str) -> GroupDescription:
 
 
 async def _check_stopped(groups: Groups, name: str, *, may_be_new: bool) -> None:
-    """Refuse to touch a group with members: they would overwrite the change, or have it overwritten."""
+    """Raise Problem for a group with members: they would overwrite the change."""
     try:
         described = await (groups.describe(name) if may_be_new else _described(groups, name))
     except GroupIdNotFound:
@@ -249,8 +250,8 @@ async def _check_stopped(groups: Groups, name: str, *, may_be_new: bool) -> None
         f"{name} is in use by {count(len(described.members), 'member')}:",
         *shown,
         f"stop {'it' if len(shown) == 1 else 'them'} and try again; "
-        "one that was killed is gone when its session timeout is over",
-        f"see who is left:  ottla group describe {name}",
+        "a killed member leaves the group after its session timeout",
+        f"see the members:  ottla group describe {name}",
         kind=GROUP_IN_USE,
     )
 
@@ -261,22 +262,22 @@ async def _delete(groups: Groups, name: str) -> None:
     except NonEmptyGroup:
         await _check_stopped(groups, name, may_be_new=True)
         raise
-    talk(f"{name}: deleted")
+    echo_err(f"{name}: deleted")
 
 
 async def _forget(groups: Groups, name: str, topics: Choice) -> None:
     chosen = [each for each in await groups.committed(name) if is_chosen(each, topics)]
     if not chosen:
-        talk(f"{name}: has committed no offsets there")
+        echo_err(f"{name}: no committed offsets there")
         return
     try:
         await groups.delete_offsets(name, chosen)
     except GroupSubscribedToTopic as error:
         raise Problem(
-            f"members of {name} read {error}, so its offsets stay",
-            f"stop them first; who they are:  ottla group describe {name}",
+            f"members of {name} read {error}; its offsets cannot be deleted",
+            f"stop them first; to list them:  ottla group describe {name}",
         ) from None
-    talk(f"{name}: {count(len(chosen), 'offset')} forgotten")
+    echo_err(f"{name}: {count(len(chosen), 'offset')} deleted")
 
 
 def _now_ms() -> int:

@@ -1,4 +1,4 @@
-"""Where to move a group: `ottla group seek --to-earliest` and its sisters."""
+"""Reset the offsets of a group: `ottla group seek --to-earliest` and related options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST_OFFSET = 2**63 - 1
 
 
 class Move(NamedTuple):
-    """One partition's offset before (None: nothing was committed) and after."""
+    """One partition's offset before (None: not committed) and after."""
 
     partition: TopicPartition
     before: int | None
@@ -28,27 +28,27 @@ class Move(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where to: a place in each partition, or so many records from where the group is."""
+    """The target: a position in each partition, or a shift from the committed offset."""
 
     start: Start | None = None
     by: int | None = None
 
 
 def target_options(command: Command) -> Command:
-    """Add the options that say where to; `target_of` reads them."""
+    """Add the options that name the target; `target_of` reads them."""
     for option in (
-        click.option("--by", type=int, metavar="N", help="N records on; back with a negative number."),
+        click.option("--by", type=int, metavar="N", help="Shift by N records; negative to rewind."),
         click.option(
-            "--to-datetime", metavar="TIME", help="To the first record at or after an ISO 8601 time (UTC)."
+            "--to-datetime", metavar="TIME", help="The first record at or after an ISO 8601 time (UTC)."
         ),
         click.option(
             "--to-offset",
             type=click.IntRange(0),
             metavar="N",
-            help="To one offset, of one partition.",
+            help="An offset, of one partition.",
         ),
-        click.option("--to-latest", is_flag=True, help="To the end: skip all that is there."),
-        click.option("--to-earliest", is_flag=True, help="To the first record that is there."),
+        click.option("--to-latest", is_flag=True, help="The end: skip all existing records."),
+        click.option("--to-earliest", is_flag=True, help="The first record."),
     ):
         command = option(command)
     return command
@@ -57,14 +57,14 @@ def target_options(command: Command) -> Command:
 def target_of(
     to_earliest: bool, to_latest: bool, to_offset: int | None, to_datetime: str | None, by: int | None
 ) -> Target:
-    """Return the one target that was given; UsageError if it is none, or several."""
+    """Return the target; raise UsageError unless exactly one was given."""
     targets = []
     if to_earliest:
         targets.append(Target(FROM_START))
     if to_latest:
         targets.append(Target(FROM_END))
     if to_offset is not None and to_offset > LARGEST_OFFSET:
-        raise click.UsageError(f"--to-offset: {to_offset} is more than an offset can be")
+        raise click.UsageError(f"--to-offset: {to_offset} is larger than any offset")
     if to_offset is not None:
         targets.append(Target(Start(at_offset=to_offset)))
     if to_datetime is not None:
@@ -76,7 +76,7 @@ def target_of(
         targets.append(Target(by=by))
     if len(targets) != 1:
         raise click.UsageError(
-            "say where to, once: --to-earliest, --to-latest, --to-offset, --to-datetime or --by"
+            "name exactly one target: --to-earliest, --to-latest, --to-offset, --to-datetime or --by"
         )
     return targets[0]
 
@@ -88,7 +88,7 @@ async def plan(
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, int],
 ) -> list[Move]:
-    """Return where each partition would go."""
+    """Return the new offset of each partition."""
     ranges = await offset_ranges(cluster, partitions)
     if target.start is None:
         after = {
@@ -104,36 +104,36 @@ async def plan(
 def _moved(
     group_id: str, partition: TopicPartition, before: int | None, by: int, span: tuple[int, int]
 ) -> int:
-    """Return the offset `by` records on, kept within what there is."""
+    """Return the offset shifted by `by` records, within the partition."""
     if before is None:
         raise Problem(
-            f"{group_id} has committed nothing in {partition}, so there is nowhere to move on from",
-            "say where to: --to-earliest, --to-latest, --to-offset or --to-datetime",
+            f"{group_id} has no committed offset in {partition} to shift",
+            "name a target: --to-earliest, --to-latest, --to-offset or --to-datetime",
         )
     start, end = span
     return min(max(before + by, start), end)
 
 
 def _check_offset(group_id: str, start: Start, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-    """Refuse an offset that is not in its partition, or that is for several of them."""
+    """Raise Problem for an offset that is not in its partition, or that is for several partitions."""
     if start.at_offset is None or start is FROM_START:
         return
     if len(ranges) > 1:
         topic = next(iter(ranges)).topic
         raise Problem(
-            f"an offset belongs to one partition, and these are {len(ranges)}",
-            f"say which one:  ottla group seek {group_id} --topic {topic}:0 --to-offset {start.at_offset}",
+            f"an offset belongs to one partition, but these are {len(ranges)}",
+            f"name one:  ottla group seek {group_id} --topic {topic}:0 --to-offset {start.at_offset}",
         )
     for partition, (first, end) in ranges.items():
         if not first <= start.at_offset <= end:
             raise Problem(
-                f"{partition} has no offset {start.at_offset}: it goes from {first} to {end}",
-                "move to either end: --to-earliest, --to-latest",
+                f"{partition} has no offset {start.at_offset}: its range is {first} to {end}",
+                "use either end: --to-earliest, --to-latest",
             )
 
 
 def print_moves(moves: Sequence[Move]) -> None:
-    """Print one line for each partition that moves."""
+    """Print one line per partition."""
     rows = [
         [
             each.partition.topic,
@@ -148,6 +148,6 @@ def print_moves(moves: Sequence[Move]) -> None:
 
 
 def move_as_json(move: Move) -> dict[str, object]:
-    """Return a move for programs."""
+    """Return a move as JSON."""
     topic, partition = move.partition
     return {"topic": topic, "partition": partition, "from": move.before, "to": move.after}

@@ -23,14 +23,14 @@ NOTHING = "-"
 
 @dataclass(frozen=True, slots=True)
 class OffsetsView:
-    """How far a group has read, by partition."""
+    """The committed offsets and the lag of a group, by partition."""
 
     committed: Mapping[TopicPartition, CommittedOffset]
     measured: Mapping[TopicPartition, Measured]
 
     @property
     def total(self) -> Lag | None:
-        """The records of all partitions together, and the seconds of the one furthest behind."""
+        """The total lag in records, and the largest lag in seconds."""
         lags = [each.lag for each in self.measured.values() if each.lag is not None]
         if not lags:
             return None
@@ -38,7 +38,7 @@ class OffsetsView:
         return Lag(sum(each.records for each in lags), max(seconds) if seconds else None)
 
     def row(self, partition: TopicPartition) -> dict[str, Any]:
-        """Return a partition for programs."""
+        """Return a partition as JSON."""
         kept, measured = self.committed.get(partition), self.measured.get(partition)
         lag = measured.lag if measured else None
         return {
@@ -54,7 +54,7 @@ class OffsetsView:
         }
 
     def cells(self, partition: TopicPartition) -> dict[str, str]:
-        """Return a partition for people."""
+        """Return a partition as a table row."""
         row = self.row(partition)
         return {
             "topic": partition.topic,
@@ -68,11 +68,11 @@ class OffsetsView:
         }
 
     def as_json(self) -> list[dict[str, Any]]:
-        """Return all partitions for programs."""
+        """Return all partitions as JSON."""
         return [self.row(each) for each in self.committed]
 
     def print(self) -> None:
-        """Print all partitions for people."""
+        """Print all partitions as a table."""
         cells = [self.cells(each) for each in self.committed]
         rows = [[each[column] for column in OFFSET_COLUMNS] for each in cells]
         print_table(OFFSET_COLUMNS, rows, right=NUMBERS)
@@ -80,7 +80,7 @@ class OffsetsView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """Everything that there is to show about a group."""
+    """A group with its offsets."""
 
     group: GroupDescription
     offsets: OffsetsView
@@ -92,11 +92,11 @@ class GroupView:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """What has been committed, and what is assigned."""
+        """The partitions with committed offsets, and the assigned ones."""
         return sorted({*self.offsets.committed, *self.owners})
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return it as JSON."""
         group, owners, total = self.group, self.owners, self.offsets.total
         return {
             "group": group.group_id,
@@ -129,7 +129,7 @@ class GroupView:
         }
 
     def print(self) -> None:
-        """Print it for people."""
+        """Print it as text."""
         group, total = self.group, self.offsets.total
         facts = [group.state.lower(), f"{group.type} protocol", count(len(group.members), "member")]
         if group.assignor:

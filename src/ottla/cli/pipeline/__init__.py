@@ -1,1 +1,1 @@
-"""Pipeline ."""
+"""`ottla pipeline`. Reading order: command, options, run, view, status, check, copy."""

@@ -1,4 +1,4 @@
-"""`ottla pipeline explain` and `test`: what a pipeline would do, and whether it does it right."""
+"""`ottla pipeline explain` and `test`: show what a pipeline does, and test it on samples."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import click
 from ottla.cli.pipeline.options import guarded, master_option, settings_option
 from ottla.cli.pipeline.run import end_session
 from ottla.cli.support.options import bootstrap_option, format_option, key_values
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.session import connection_settings
 from ottla.common.clock import SystemClock
 from ottla.common.processes import die_with_parent
-from ottla.spark.pipelines.driver import Job
 from ottla.spark.pipelines.explaining import explain_pipeline
 from ottla.spark.pipelines.loading import compile_project, load_project
 from ottla.spark.pipelines.project import open_project
-from ottla.spark.pipelines.runner import RunOptions
-from ottla.spark.pipelines.sessions import open_session
-from ottla.spark.pipelines.storage import open_storage
+from ottla.spark.pipelines.run.driver import Job
+from ottla.spark.pipelines.run.runner import RunOptions
+from ottla.spark.pipelines.run.sessions import open_session
+from ottla.spark.pipelines.run.storage import open_storage
 from ottla.spark.pipelines.testing.cases import find_cases
 from ottla.spark.pipelines.testing.runs import run_case
 
-# A broker for a while, in a process of its own, with nothing in it: for the tests of pipelines.
+# A temporary, empty broker in a process of its own, for the tests of pipelines.
 
 SETTINGS = ("transaction.two.phase.commit.enable=true", "num.partitions=1")
 ENDS_WITHIN_S = 10
@@ -53,7 +53,7 @@ class SampleBroker:
         assert self._process.stdout is not None
         words = self._process.stdout.readline().split()
         if not words or words[0] != "ready":
-            raise Problem("a broker for the test could not be started")
+            raise Problem("cannot start a broker for the test")
         self.address = words[1]
         return self
 
@@ -73,7 +73,9 @@ class SampleBroker:
 
 @click.command("explain")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--plans/--no-plans", default=True, show_default=True, help="Spark's plan of each flow.")
+@click.option(
+    "--plans/--no-plans", default=True, show_default=True, help="Include Spark's plan of each flow."
+)
 @format_option
 @master_option
 @settings_option(key_values)
@@ -82,7 +84,7 @@ class SampleBroker:
 def explain_command(
     path: Path, plans: bool, output_format: str, master: str, settings: dict[str, str], bootstrap: str
 ) -> None:
-    """Show what the pipeline at PATH reads and writes, and Spark's plans; nothing is run."""
+    """Show what the pipeline at PATH reads and writes, and Spark's plans, without running it."""
     project = open_project(path)
     compile_project(project)
     with tempfile.TemporaryDirectory(prefix="ottla-explain-") as folder:
@@ -109,7 +111,7 @@ def explain_command(
 
 @click.command("test")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("-k", "only", default="", metavar="NAME", help="Only tests whose names hold this.")
+@click.option("-k", "only", default="", metavar="NAME", help="Only tests whose names contain this.")
 @master_option
 @settings_option(key_values)
 @guarded
@@ -117,13 +119,13 @@ def test_command(path: Path, only: str, master: str, settings: dict[str, str]) -
     """Run the tests of the pipeline at PATH: samples in, results compared. Needs no broker.
 
     \b
-    tests/NAME/input/TOPIC.jsonl       records, one a line; or rows of a dataset
-    tests/NAME/expected/TOPIC.jsonl    what must come out, in any order
+    tests/NAME/input/TOPIC.jsonl       records, one per line; or rows of a dataset
+    tests/NAME/expected/TOPIC.jsonl    the expected results, in any order
     """
     project = open_project(path)
     cases = [case for case in find_cases(project.folder) if only in case.name]
     if not cases:
-        raise Problem(f"no test's name holds {only!r}")
+        raise Problem(f"no test name contains {only!r}")
     compile_project(project)
     failed = 0
     try:
@@ -143,11 +145,11 @@ def test_command(path: Path, only: str, master: str, settings: dict[str, str]) -
             verdict = click.style("FAILED", fg="red") if differences else click.style("ok", fg="green")
             click.echo(f"{verdict}  {case.name}")
             for difference in differences:
-                click.echo(f"  {difference.name}: - is missing, + is too much")
+                click.echo(f"  {difference.name}: - missing, + unexpected")
                 for line in difference.lines:
                     click.echo(f"    {line}")
     finally:
         end_session()
     if failed:
         raise Problem(f"{failed} of {count(len(cases), 'test')} failed")
-    talk(f"{count(len(cases), 'test')} passed")
+    echo_err(f"{count(len(cases), 'test')} passed")

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: run pipelines on Spark, look at them, test them."""
+"""`ottla pipeline`: run, inspect and test pipelines on Spark."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ import click
 
 from ottla.cli.pipeline.options import guarded, master_option, name_option, root_option, settings_option
 from ottla.cli.support.options import bootstrap_option, key_values
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.spark.pipelines.scaffold import scaffold
 
-# `ottla pipeline init`: a new pipeline that works at once.
+# `ottla pipeline init`: create a working example.
 
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path))
 @guarded
 def init_command(folder: Path) -> None:
-    """Make a pipeline in FOLDER: flows in Python and SQL, sample records, a test."""
+    """Create a pipeline in FOLDER: flows in Python and SQL, sample records, a test."""
     for file in scaffold(folder):
         click.echo(str(file))
-    talk(f"try it:  ottla pipeline test {folder}")
+    echo_err(f"try it:  ottla pipeline test {folder}")
 
 
 COMMANDS = {
     "run": (
         "ottla.cli.pipeline.command",
-        "Run a pipeline until Ctrl-C, or until all that is there is processed.",
+        "Run a pipeline until Ctrl-C, or until all available records are processed.",
     ),
-    "list": ("ottla.cli.pipeline.status", "List pipelines: which run, which ended, which died."),
-    "status": ("ottla.cli.pipeline.status", "Show how far the flows of a pipeline are."),
-    "stop": ("ottla.cli.pipeline.status", "Stop a pipeline: finish its batches, end it."),
-    "explain": ("ottla.cli.pipeline.check", "Show what reads what, and Spark's plans, without running."),
-    "test": ("ottla.cli.pipeline.check", "Run the flows on samples, and compare. Needs no broker."),
-    "init": ("ottla.cli.pipeline.command", "Make a new pipeline that works at once."),
+    "list": ("ottla.cli.pipeline.status", "List pipelines and their states."),
+    "status": ("ottla.cli.pipeline.status", "Show the progress of a pipeline's flows."),
+    "stop": ("ottla.cli.pipeline.status", "Stop a pipeline after its current batches."),
+    "explain": ("ottla.cli.pipeline.check", "Show the flows and Spark's plans, without running."),
+    "test": ("ottla.cli.pipeline.check", "Test the flows on samples. Needs no broker."),
+    "init": ("ottla.cli.pipeline.command", "Create a new pipeline."),
     "copy": ("ottla.cli.pipeline.copy", "Copy between a topic, files and PostgreSQL."),
 }
-"""Name of each sub-command, where it lives (as `NAME_command`), what it does."""
+"""Name of each sub-command, its module (as `NAME_command`), its help text."""
 
 
 class PipelineGroup(click.Group):
-    """Imports a sub-command only to run it."""
+    """A click group that imports a sub-command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the table."""
@@ -65,30 +65,30 @@ class PipelineGroup(click.Group):
 @click.group(
     cls=PipelineGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nTo begin:  ottla pipeline init shop\nand then:  ottla pipeline test shop",
+    epilog="\b\nGet started:  ottla pipeline init shop\nand then:  ottla pipeline test shop",
 )
 def pipeline() -> None:
-    """Run pipelines on Spark, look at them, test them."""
+    """Run, inspect and test pipelines on Spark."""
 
 
 @click.command("run")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--available-now", is_flag=True, help="Process what is there now, and end.")
+@click.option("--available-now", is_flag=True, help="Process the available records, then end.")
 @click.option(
     "--full-refresh",
     "refreshed",
     multiple=True,
     metavar="DATASET",
-    help="Forget what was done for this dataset, and start it over; repeatable.",
+    help="Discard the state of this dataset and recompute it; repeatable.",
 )
-@click.option("--full-refresh-all", is_flag=True, help="Start everything over.")
+@click.option("--full-refresh-all", is_flag=True, help="Discard all state and recompute everything.")
 @click.option(
     "--retries",
     type=click.IntRange(0),
     default=5,
     show_default=True,
     metavar="N",
-    help="Start a flow that failed again, N times in a row at most.",
+    help="Restart a failed flow at most N times in a row.",
 )
 @click.option(
     "--refresh-every",
@@ -96,14 +96,14 @@ def pipeline() -> None:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="Compute a materialized view anew, at most this often.",
+    help="Recompute a materialized view at most this often.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["error", "warn", "info", "debug"], case_sensitive=False),
     default="warn",
     show_default=True,
-    help="How much Spark writes to spark.log.",
+    help="The level of Spark's log in spark.log.",
 )
 @master_option
 @settings_option(key_values)
@@ -127,8 +127,8 @@ def run_command(
 ) -> None:
     """Run the pipeline at PATH: a .py or .sql file, or a folder.
 
-    Progress is on standard error on a terminal; in a pipe, each batch is a JSON line on standard output.
-    Ctrl-C and SIGTERM let the batches finish. The next run goes on where this one ended.
+    On a terminal, progress is shown on standard error; in a pipe, each batch is a JSON line on standard
+    output. Ctrl-C and SIGTERM let the current batches finish. The next run resumes where this one ended.
 
     \b
     ottla pipeline run orders.py
@@ -138,10 +138,10 @@ def run_command(
     """
     from ottla.cli.pipeline.run import run_job
     from ottla.cli.support.session import connection_settings
-    from ottla.spark.pipelines.driver import Job
     from ottla.spark.pipelines.project import open_project
-    from ottla.spark.pipelines.runner import RunOptions
-    from ottla.spark.pipelines.storage import open_storage
+    from ottla.spark.pipelines.run.driver import Job
+    from ottla.spark.pipelines.run.runner import RunOptions
+    from ottla.spark.pipelines.run.storage import open_storage
 
     project = open_project(path, name=name)
     job = Job(

@@ -1,4 +1,4 @@
-"""`ottla pipeline copy`: between a topic, files and PostgreSQL."""
+"""`ottla pipeline copy`: copy between a topic, files and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,29 +14,37 @@ from ottla.cli.support.options import bootstrap_option, is_terminal, key_values
 @click.command("copy")
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
-@click.option("--key", default="", metavar="COLUMNS", help="The record's key, or the table's to upsert by.")
+@click.option(
+    "--key", default="", metavar="COLUMNS", help="The record's key, or the table's key to upsert by."
+)
 @click.option(
     "--schema", default="", metavar="DDL", help="JSON values become these columns: 'id INT, name STRING'."
 )
 @click.option(
-    "--partition-by", default="", metavar="UNIT|COLUMN", help="Folders by year, month, day, hour or a column."
+    "--partition-by",
+    default="",
+    metavar="UNIT|COLUMN",
+    help="Partition by year, month, day, hour or a column.",
 )
 @click.option(
-    "--event-time", default="", metavar="COLUMN", help="The time to partition by; else the record's."
+    "--event-time", default="", metavar="COLUMN", help="The time to partition by.  [default: the record's]"
 )
 @click.option(
     "--dsn",
     default="",
     envvar="OTTLA_POSTGRES",
-    help="postgresql://USER@HOST/DB; else PGHOST, PGDATABASE, ...",
+    help="postgresql://USER@HOST/DB.  [default: PGHOST, PGDATABASE, ...]",
 )
 @click.option(
-    "--partition-column", default="", metavar="COLUMN", help="Read PostgreSQL in ranges of this number."
+    "--partition-column",
+    default="",
+    metavar="COLUMN",
+    help="Read PostgreSQL in parallel, by ranges of this column.",
 )
 @click.option(
     "--partitions", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many ranges."
 )
-@click.option("--continuous", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--continuous", is_flag=True, help="Continue with new records, until Ctrl-C.")
 @master_option
 @settings_option(key_values)
 @root_option
@@ -60,8 +68,8 @@ def copy_command(
 ) -> None:
     """Copy SRC to DST: topic:NAME, parquet:PATH, json:PATH, csv:PATH, postgres:TABLE.
 
-    Into topics each row once, into PostgreSQL each row once or, with --key, the last of each key. The same
-    copy again takes only what is new.
+    Topics and PostgreSQL receive each row once; with --key, PostgreSQL keeps the last row of each key.
+    Repeating a copy transfers only new rows.
 
     \b
     ottla pipeline copy topic:orders parquet:/data/orders --partition-by day
@@ -73,9 +81,9 @@ def copy_command(
     from ottla.cli.pipeline.view import CopyBar
     from ottla.cli.support.session import connection_settings
     from ottla.spark.pipelines.copying import Copy, check_copy, declare_copy, parse_endpoint
-    from ottla.spark.pipelines.driver import Job, project_without_files
-    from ottla.spark.pipelines.runner import RunOptions
-    from ottla.spark.pipelines.storage import open_storage
+    from ottla.spark.pipelines.run.driver import Job, project_without_files
+    from ottla.spark.pipelines.run.runner import RunOptions
+    from ottla.spark.pipelines.run.storage import open_storage
 
     copy = Copy(
         parse_endpoint(source),

@@ -1,4 +1,4 @@
-"""Options that the `ottla pipeline` commands share, and how their problems become words."""
+"""Options that the `ottla pipeline` commands share, and their error messages."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ ROOT_VARIABLE, DEFAULT_ROOT = "OTTLA_PIPELINES", "ottla-pipelines"
 
 
 def root_option(command: Command) -> Command:
-    """Add `--root`: where pipelines keep checkpoints, tables and state."""
+    """Add `--root`: the folder of checkpoints, tables and state."""
     option = click.option(
         "--root",
         type=click.Path(path_type=Path),
         envvar=ROOT_VARIABLE,
         default=Path(DEFAULT_ROOT),
-        help="Where pipelines keep checkpoints, tables and state.  "
-        f"[default: ${ROOT_VARIABLE} or ./{DEFAULT_ROOT}]",
+        help=f"The folder of checkpoints, tables and state.  [default: ${ROOT_VARIABLE} or ./{DEFAULT_ROOT}]",
     )
     return option(command)
 
 
 def name_option(command: Command) -> Command:
-    """Add `--name`: another name than the spec's or the file's."""
-    return click.option("--name", default="", help="Its name; else the spec's, or the file's.")(command)
+    """Add `--name`: overrides the name of the spec or the file."""
+    return click.option(
+        "--name", default="", help="The name of the pipeline.  [default: that of the spec, or of the file]"
+    )(command)
 
 
 def master_option(command: Command) -> Command:
-    """Add `--master`: which Spark runs it."""
+    """Add `--master`: the Spark master."""
     option = click.option(
         "--master",
         default="",
@@ -48,19 +49,21 @@ def master_option(command: Command) -> Command:
 
 
 def settings_option(callback: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Add `--set`: settings of Spark."""
+    """Add `--set`: Spark settings."""
     return click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="KEY=VALUE",
         callback=callback,
-        help="A setting of Spark's; wins over the spec; repeatable.",
+        help="A Spark setting; overrides the spec; repeatable.",
     )
 
 
 def guarded(command: Command) -> Command:
-    """Let a command's PipelineProblem end as words; paths are shown from here where they are below."""
+    """Print a command's PipelineProblem as an error; paths are relative to the working directory where
+    possible.
+    """
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Run a job in this process: signals, progress, the end."""
+"""Run a pipeline in this process: signals, progress, end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from ottla.cli.pipeline.view import JsonLines, LiveTable
 from ottla.cli.support.options import is_terminal
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.common.clock import SystemClock
-from ottla.spark.pipelines import driver
-from ottla.spark.pipelines.driver import Job, Load
-from ottla.spark.pipelines.runner import Observer
-from ottla.spark.pipelines.sessions import open_session
+from ottla.spark.pipelines.run import driver
+from ottla.spark.pipelines.run.driver import Job, Load
+from ottla.spark.pipelines.run.runner import Observer
+from ottla.spark.pipelines.run.sessions import open_session
 
 logger = logging.getLogger(__name__)
 
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 def run_job(
     job: Job, *, log_level: str = "WARN", load: Load | None = None, view: Observer | None = None
 ) -> None:
-    """Run a pipeline until it is done or this process is told to stop."""
+    """Run a pipeline until it is done or this process receives a signal."""
     with stop_on_signals() as stopping:
 
         def spark_of(job: Job) -> Any:
             spark = open_session(job, log_level=log_level)
-            stopping.install()  # Spark has put a handler of its own in place of ours
+            stopping.install()  # Spark has replaced our handlers by its own
             return spark
 
         observer = view or (LiveTable() if is_terminal(sys.stderr) else JsonLines())
@@ -41,7 +41,7 @@ def run_job(
             if close is not None:
                 close()
             end_session()
-    talk(f"{job.project.name}: {'stopped' if stopping.event.is_set() else 'done'}")
+    echo_err(f"{job.project.name}: {'stopped' if stopping.event.is_set() else 'done'}")
 
 
 class Stopping:
@@ -52,7 +52,7 @@ class Stopping:
         self._before: dict[int, Any] = {}
 
     def install(self) -> None:
-        """Take the signals."""
+        """Install the signal handlers."""
         for number in (signal.SIGINT, signal.SIGTERM):
             before = signal.signal(number, self._asked)
             self._before.setdefault(number, before)
@@ -66,12 +66,12 @@ class Stopping:
         if self.event.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.event.set()
-        talk("stopping: the running batches are finished first; Ctrl-C again to end at once")
+        echo_err("stopping after the current batches; Ctrl-C again to stop at once")
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stopping]:
-    """Take Ctrl-C and SIGTERM for a while."""
+    """Handle Ctrl-C and SIGTERM within the block."""
     stopping = Stopping()
     stopping.install()
     try:
@@ -90,5 +90,5 @@ def end_session() -> None:
         return
     try:
         spark.stop()
-    except (Py4JError, OSError) as error:  # Ctrl-C reaches the JVM too, which may be gone already
-        logger.debug("Spark was gone before it was stopped: %s", error)
+    except (Py4JError, OSError) as error:  # Ctrl-C reaches the JVM too, which may have ended already
+        logger.debug("Spark had ended before it was stopped: %s", error)

@@ -1,4 +1,4 @@
-"""`ottla pipeline list`, `status`, `stop`: from any terminal, by the state files."""
+"""`ottla pipeline list`, `status` and `stop`, by the state files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import click
 from ottla.cli.pipeline.options import guarded, root_option
 from ottla.cli.pipeline.view import COLUMNS, NUMBERS, cells
 from ottla.cli.support.options import format_option
-from ottla.cli.support.output import print_json, print_table, talk
+from ottla.cli.support.output import echo_err, print_json, print_table
 from ottla.cli.support.problems import Problem
 from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.project import open_project
-from ottla.spark.pipelines.state import ALIVE, DIED, State, all_states
+from ottla.spark.pipelines.run.progress import FlowProgress
+from ottla.spark.pipelines.run.state import ALIVE, DIED, State, all_states
 
 POLL_INTERVAL_S = 0.1
 
@@ -29,13 +29,13 @@ POLL_INTERVAL_S = 0.1
 @format_option
 @root_option
 def list_command(output_format: str, root: Path) -> None:
-    """List pipelines: which run, which ended, which died."""
+    """List pipelines and their states."""
     found = all_states(root)
     if output_format == "json":
         print_json([_as_json(state) for state in found])
         return
     if not found:
-        talk(f"no pipelines in {root}; make one with: ottla pipeline init NAME")
+        echo_err(f"no pipelines in {root}; create one with: ottla pipeline init NAME")
         return
     rows = [
         [state.name, state.now(), str(len(state.flows)), _time(state.started_ms), _rows(state), state.path]
@@ -51,17 +51,17 @@ def list_command(output_format: str, root: Path) -> None:
 @root_option
 @guarded
 def status_command(name: str, output_format: str, root: Path) -> None:
-    """Show how far the flows of a pipeline (its name, or its path) are."""
+    """Show the progress of a pipeline's flows; NAME may be its path."""
     state = find_state(name, root)
     if output_format == "json":
         print_json(_as_json(state))
         return
     where = f"process {state.pid} on {state.host}" if state.now() in ALIVE else "not running"
-    talk(f"{state.name}: {state.now()}, {where}, as of {_time(state.updated_ms)}")
+    echo_err(f"{state.name}: {state.now()}, {where}, as of {_time(state.updated_ms)}")
     if state.now() == DIED:
-        talk(f"its process ended without a word; to go on where it was: ottla pipeline run {state.path}")
+        echo_err(f"its process died; to resume: ottla pipeline run {state.path}")
     if state.error:
-        talk(state.error)
+        echo_err(state.error)
     print_table(COLUMNS, [cells(FlowProgress(**flow)) for flow in state.flows], right=NUMBERS)
 
 
@@ -73,15 +73,15 @@ def status_command(name: str, output_format: str, root: Path) -> None:
     default=90.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the end.",
+    help="How long to wait for it to end.",
 )
 @root_option
 @guarded
 def stop_command(name: str, timeout: float, root: Path) -> None:
-    """Stop a pipeline (its name, or its path): it finishes its batches and ends."""
+    """Stop a pipeline after its current batches; NAME may be its path."""
     state = find_state(name, root)
     if state.now() not in ALIVE:
-        talk(f"{state.name} does not run: {state.now()}")
+        echo_err(f"{state.name} is not running: {state.now()}")
         return
     if not state.is_here():
         raise Problem(f"{state.name} runs on {state.host}", f"stop it there: kill {state.pid}")
@@ -90,21 +90,21 @@ def stop_command(name: str, timeout: float, root: Path) -> None:
     while state.is_here():
         if time.monotonic() >= deadline:
             raise Problem(
-                f"{state.name} has not ended after {timeout:g} s; its batch is still running",
-                f"wait longer with --timeout, or end it: kill -9 {state.pid}; the next run repeats the batch",
+                f"{state.name} has not ended after {timeout:g} s: a batch is still running",
+                f"wait longer with --timeout, or kill it: kill -9 {state.pid}; the next run redoes it",
             )
         time.sleep(POLL_INTERVAL_S)
-    talk(f"{state.name}: stopped")
+    echo_err(f"{state.name}: stopped")
 
 
 def find_state(name: str, root: Path) -> State:
-    """Return the state of a pipeline by its name or path; refuse unknown ones with the near name."""
+    """Return the state of a pipeline by name or path; raise Problem with similar names if it is unknown."""
     found = {state.name: state for state in all_states(root)}
     if name not in found and Path(name).exists():
         name = open_project(Path(name)).name
     if name not in found:
         raise PipelineProblem(
-            f"no pipeline {name!r} was ever run in {root}",
+            f"no pipeline {name!r} was run in {root}",
             *did_you_mean(name, found),
             "list them: ottla pipeline list",
         )

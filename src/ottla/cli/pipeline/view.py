@@ -1,4 +1,4 @@
-"""What one sees while a pipeline runs: a live table on a terminal, JSON lines in a pipe."""
+"""The progress of a running pipeline: a live table on a terminal, JSON lines in a pipe."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 
 if TYPE_CHECKING:
-    from ottla.spark.pipelines.progress import FlowProgress
+    from ottla.spark.pipelines.run.progress import FlowProgress
 
 COLUMNS = ("flow", "into", "state", "batch", "rows", "rows/s", "batch time", "lag")
 NUMBERS = COLUMNS[3:]
@@ -33,31 +33,31 @@ def cells(flow: FlowProgress) -> list[str]:
 
 
 class JsonLines:
-    """One JSON line on standard output for every batch; words on standard error."""
+    """One JSON line on standard output for every batch; messages on standard error."""
 
     def batch(self, progress: FlowProgress) -> None:
         """Print a batch."""
         click.echo(json.dumps(progress.as_json()))
         sys.stdout.flush()
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
-        """Print nothing: batches say it all."""
+    def update(self, flows: Sequence[FlowProgress]) -> None:
+        """Print nothing: every batch has its line."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Say it."""
-        talk(text)
+        echo_err(text)
 
 
 class LiveTable:
-    """A table on standard error that changes in its place."""
+    """A live table on standard error."""
 
     def __init__(self) -> None:
         self._live: Any = None
 
     def batch(self, progress: FlowProgress) -> None:
-        """Show nothing: the next look has it."""
+        """Show nothing: the next refresh does."""
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
+    def update(self, flows: Sequence[FlowProgress]) -> None:
         """Show all flows."""
         from rich.console import Console
         from rich.live import Live
@@ -67,10 +67,10 @@ class LiveTable:
             self._live.start()
         self._live.update(_table(flows), refresh=True)
 
-    def say(self, text: str) -> None:
-        """Say it, above the table."""
+    def message(self, text: str) -> None:
+        """Print a message above the table."""
         if self._live is None:
-            talk(text)
+            echo_err(text)
         else:
             self._live.console.print(text, highlight=False, markup=False)
 
@@ -81,7 +81,7 @@ class LiveTable:
 
 
 class CopyBar:
-    """A bar on standard error for a copy: rows, rate, and how much is left where that is known."""
+    """A progress bar on standard error for a copy: rows, rate, and the remaining rows if known."""
 
     def __init__(self, what: str) -> None:
         from rich.console import Console
@@ -99,15 +99,15 @@ class CopyBar:
         self._task = self._bar.add_task(what, total=None, rate=0.0)
 
     def batch(self, progress: FlowProgress) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         total = None if progress.lag is None else progress.rows + progress.lag
         self._bar.update(self._task, completed=progress.rows, total=total, rate=progress.rows_per_second)
 
-    def look(self, flows: Sequence[FlowProgress]) -> None:
-        """Show nothing: batches say it all."""
+    def update(self, flows: Sequence[FlowProgress]) -> None:
+        """Show nothing: batches do."""
 
-    def say(self, text: str) -> None:
-        """Say it, above the bar."""
+    def message(self, text: str) -> None:
+        """Print a message above the bar."""
         self._bar.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:

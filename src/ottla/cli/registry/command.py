@@ -13,7 +13,7 @@ from ottla.cli.registry.schemas import compat, schema, subject
 from ottla.cli.registry.settings import config, mode
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 
 DEFAULT_LISTEN = "127.0.0.1:8081"
@@ -112,7 +112,7 @@ async def _serve(options: object) -> int:
         async with RegistryServer(options) as server:
             click.echo(f"ready: schema registry at {server.url}")
             await stopped.wait()
-            talk("stopping")
+            echo_err("stopping")
     except WrongTopic as error:
         raise Problem(str(error)) from None
     except OSError as error:

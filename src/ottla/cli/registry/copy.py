@@ -17,7 +17,7 @@ import click
 
 from ottla.cli.registry.client import RegistryProblem, ask, path_of, url_option
 from ottla.cli.support.options import format_option
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.problems import Problem
 
 PAGE = 1_000
@@ -46,7 +46,7 @@ def export_command(file: str | None, prefix: str | None, deleted: bool, url: str
                 out.write(json.dumps({"subject": name, "config": config}) + "\n")
         for each in schemas:
             out.write(json.dumps({key: each[key] for key in KEPT if key in each}) + "\n")
-    talk(f"exported {count(len(schemas), 'schema')} of {count(len(subjects), 'subject')}")
+    echo_err(f"exported {count(len(schemas), 'schema')} of {count(len(subjects), 'subject')}")
 
 
 def _all_schemas(url: str, prefix: str | None, deleted: bool) -> Iterator[dict[str, Any]]:
@@ -93,7 +93,7 @@ def import_command(file: str | None, force: bool, output_format: str, url: str) 
     if output_format == "json":
         print_json({"schemas": imported})
     else:
-        talk(f"imported {count(imported, 'schema')}")
+        echo_err(f"imported {count(imported, 'schema')}")
 
 
 def _read(file: str | None) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import click
 
 from ottla.cli.registry.client import ask, path_of, url_option
 from ottla.cli.support.options import confirm, format_option
-from ottla.cli.support.output import count, print_json, print_table, talk
+from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problems import Problem
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -52,7 +52,7 @@ def list_subjects(prefix: str | None, deleted: bool, output_format: str, url: st
         return
     for name in found:
         click.echo(name)
-    talk(count(len(found), "subject"))
+    echo_err(count(len(found), "subject"))
 
 
 @subject.command("describe", short_help="Show the versions of a subject.")
@@ -87,7 +87,7 @@ def describe_subject(name: str, deleted: bool, output_format: str, url: str) -> 
         for each in found
     ]
     print_table(("version", "id", "type", "state", "schema"), rows, right=("version", "id"))
-    talk(f"compatibility {config.get('compatibilityLevel')}, mode {mode.get('mode')}")
+    echo_err(f"compatibility {config.get('compatibilityLevel')}, mode {mode.get('mode')}")
 
 
 @subject.command("delete")
@@ -119,7 +119,7 @@ def delete_subject(
         chosen = (
             found[-1:] if version == "latest" else [each for each in found if version in (None, str(each))]
         )
-        talk(f"would delete {count(len(chosen), 'version')}: {', '.join(map(str, chosen))}")
+        echo_err(f"would delete {count(len(chosen), 'version')}: {', '.join(map(str, chosen))}")
         return
     confirm(f"Delete {what}{' for good' if permanent else ''}?", yes)
     path = ("subjects", name) if version is None else ("subjects", name, "versions", version)
@@ -128,7 +128,7 @@ def delete_subject(
         print_json(found)
     else:
         versions = found if isinstance(found, list) else [found]
-        talk(f"deleted {count(len(versions), 'version')}: {', '.join(map(str, versions))}")
+        echo_err(f"deleted {count(len(versions), 'version')}: {', '.join(map(str, versions))}")
 
 
 def _file_options(command: Any) -> Any:
@@ -179,7 +179,7 @@ def register(
         print_json(found)
     else:
         click.echo(found["id"])
-        talk(f"{name} version {found.get('version', '?')} has id {found['id']}")
+        echo_err(f"{name} version {found.get('version', '?')} has id {found['id']}")
 
 
 @schema.command("get")

@@ -8,7 +8,7 @@ import click
 
 from ottla.cli.registry.client import ask, path_of, url_option
 from ottla.cli.support.options import format_option, key_values
-from ottla.cli.support.output import print_json, talk
+from ottla.cli.support.output import echo_err, print_json
 
 HELP = {"help_option_names": ["-h", "--help"]}
 LEVELS = (
@@ -106,7 +106,7 @@ def delete_config(name: str | None, output_format: str, url: str) -> None:
     ottla registry config delete orders-value
     """
     _show(ask(url, "DELETE", _path("config", name)), output_format)
-    talk(f"the config of {name or 'all'} is removed")
+    echo_err(f"the config of {name or 'all'} is removed")
 
 
 @mode.command("get")
@@ -149,4 +149,4 @@ def delete_mode(name: str | None, output_format: str, url: str) -> None:
     ottla registry mode delete orders-value
     """
     _show(ask(url, "DELETE", _path("mode", name)), output_format)
-    talk(f"the mode of {name or 'all'} is removed")
+    echo_err(f"the mode of {name or 'all'} is removed")

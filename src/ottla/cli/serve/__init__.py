@@ -1,1 +1,1 @@
-"""Serve ."""
+"""`ottla serve`. Reading order: command, cluster."""

@@ -1,8 +1,8 @@
 """`ottla serve -n 3`: a whole cluster on this machine, in one terminal.
 
-One ZooKeeper and n brokers, each a process of its own as on machines of their own, all ended by one Ctrl-C:
-the brokers first, then ZooKeeper. A broker that crashes is started again after a while; one that was stopped
-on purpose (exit code 0) is not. What they say on standard error comes out here, with the name of who said it.
+One ZooKeeper and n brokers, each in a process of its own, all ended by one Ctrl-C: the brokers first, then
+ZooKeeper. A broker that crashes is restarted after a delay; one that was stopped (exit code 0) is not. Their
+standard error is printed here, prefixed with their names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from ottla.broker.zookeeper_server import ZooKeeperFailed, ZooKeeperServer
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.start_problems import could_not_start
 from ottla.common.config.metrics_keys import AUTO as METRICS_AUTO
@@ -33,7 +33,7 @@ from ottla.common.processes import die_with_parent
 READY_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 60.0
 RESTART_AFTER_S = 10.0
-"""Longer than a session by default: that others lead in place of a broker can be seen."""
+"""Longer than a session by default, so that the failover to other leaders can be seen."""
 MAX_REPLICAS = 3
 
 
@@ -50,18 +50,20 @@ class ClusterPlan:
     file: Path | None
     log_level: str
     log_format: str = TEXT
-    """`text`, which is told apart by names, or `json`, which tells by itself who speaks."""
+    """`text`, which gets the broker's name as a prefix, or `json`, which contains it."""
     metrics: str = METRICS_AUTO
-    """`ottla.metrics.listen` of the first broker; the others have the ports after it."""
+    """`ottla.metrics.listen` of the first broker; the others use the ports after it."""
     first_id: int = 1
-    """The node id of the first broker; the others have those after it."""
+    """The node id of the first broker; the others use those after it."""
 
     def name(self, number: int) -> str:
-        """Return the name of one broker, counted from 1: that of its data, and of its log lines."""
+        """Return the name of a broker, counted from 1, for its data directory and log lines."""
         return f"broker-{self.first_id + number - 1}"
 
     def arguments(self, number: int, zookeeper: str, free_port: int = 0) -> list[str]:
-        """Return the command line of one broker; `free_port` is what it got before if it takes any."""
+        """Return the command line of a broker; `free_port` is its port before a restart if it uses any
+        free one.
+        """
         port = self.port + number - 1 if self.port else free_port
         node_id = str(self.first_id + number - 1)
         replicas = str(min(self.brokers, MAX_REPLICAS))
@@ -74,7 +76,7 @@ class ClusterPlan:
             arguments += ["--config", str(self.file)]
         for key, value in {**defaults, **self.settings}.items():
             if key == "ottla.metrics.listen":
-                continue  # said above, for each broker
+                continue  # set above, for each broker
             if key == "broker.rack":
                 racks = value.split(",")
                 value = racks[(number - 1) % len(racks)].strip()
@@ -83,18 +85,18 @@ class ClusterPlan:
 
 
 def metrics_of(place: str, number: int) -> str:
-    """Return where broker `number` serves its metrics, given where the first one does."""
+    """Return the metrics address of broker `number`, given that of the first one."""
     place = place.strip()
     if place in (OFF, METRICS_AUTO):
         return place if place == OFF else f"{METRICS_AUTO}:{METRICS_PORT + number - 1}"
     host, colon, port = place.rpartition(":")
     if not colon or not port.isdigit() or port == "0":
-        return place  # any free port; or the broker says what is wrong with it
+        return place  # any free port; or the broker reports that it is invalid
     return f"{host}:{int(port) + number - 1}"
 
 
 class _Child:
-    """One broker process, and what it says."""
+    """One broker process, and its output."""
 
     def __init__(self, number: int, name: str, process: asyncio.subprocess.Process, log_format: str) -> None:
         self.number = number
@@ -105,16 +107,16 @@ class _Child:
         self.listening = asyncio.create_task(self._listen(), name=f"listen to {name}")
 
     async def _listen(self) -> None:
-        """Pass on what the broker says, until it ends; its `ready` line is kept for us."""
+        """Forward the broker's output until it ends; its `ready` line is consumed here."""
         await asyncio.gather(self._read_stdout(), self._read_stderr())
         code = await self.process.wait()
         if not self.address.done():
             self.address.set_exception(Problem(f"{self.name} ended with exit code {code}, see above"))
-            self.address.exception()  # seen, even if nobody asks
+            self.address.exception()  # mark the exception as retrieved
 
     @property
     def port(self) -> int:
-        """Return where it listens, 0 if it never did."""
+        """Return its port, 0 if it never listened."""
         if not self.address.done() or self.address.exception() is not None:
             return 0
         return int(self.address.result().rpartition(":")[2])
@@ -130,8 +132,8 @@ class _Child:
         assert self.process.stderr is not None
         async for line in self.process.stderr:
             text = line.decode(errors="replace").rstrip()
-            is_json = self._speaks_json and text.startswith("{")  # it says by itself who speaks
-            talk(text if is_json else f"{self.name} | {text}")
+            is_json = self._speaks_json and text.startswith("{")  # JSON lines contain the broker's name
+            echo_err(text if is_json else f"{self.name} | {text}")
 
 
 def run_cluster(plan: ClusterPlan, *, ephemeral: bool) -> int:
@@ -154,10 +156,10 @@ async def _run(plan: ClusterPlan) -> int:
         zookeeper = plan.zookeeper or await _start_zookeeper(plan, stack)
         children: list[_Child] = []
         stack.push_async_callback(_stop, children)
-        for number in range(1, plan.brokers + 1):  # one by one, so that those that started are stopped
+        for number in range(1, plan.brokers + 1):  # one by one, so that those that have started are stopped
             children.append(await _start_broker(number, plan, zookeeper))  # noqa: PERF401
-        await _until_ready(children, zookeeper, stopping)
-        await _until_stopped(children, plan, zookeeper, stopping)
+        await _wait_until_ready(children, zookeeper, stopping)
+        await _wait_until_stopped(children, plan, zookeeper, stopping)
     return 0
 
 
@@ -178,14 +180,14 @@ async def _start_broker(number: int, plan: ClusterPlan, zookeeper: str, free_por
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is ours, and we stop them in order
+        start_new_session=True,  # Ctrl-C is handled here: we stop them in order
         preexec_fn=die_with_parent,
         limit=1 << 20,
     )
     return _Child(number, plan.name(number), process, plan.log_format)
 
 
-async def _until_ready(children: Sequence[_Child], zookeeper: str, stopping: asyncio.Event) -> None:
+async def _wait_until_ready(children: Sequence[_Child], zookeeper: str, stopping: asyncio.Event) -> None:
     starting = asyncio.gather(*(child.address for child in children))
     waiting = asyncio.ensure_future(stopping.wait())
     either: list[asyncio.Future[Any]] = [starting, waiting]
@@ -200,15 +202,15 @@ async def _until_ready(children: Sequence[_Child], zookeeper: str, stopping: asy
         waiting.cancel()
         starting.cancel()
     for child, address in zip(children, addresses, strict=True):
-        talk(f"{child.name} listens on {address}, process {child.process.pid}")
-    talk(f"ZooKeeper is at {zookeeper}. Ctrl-C stops everything.")
+        echo_err(f"{child.name} listens on {address}, process {child.process.pid}")
+    echo_err(f"ZooKeeper is at {zookeeper}. Ctrl-C stops everything.")
     click.echo(f"ready {' '.join(addresses)}")
 
 
-async def _until_stopped(
+async def _wait_until_stopped(
     children: list[_Child], plan: ClusterPlan, zookeeper: str, stopping: asyncio.Event
 ) -> None:
-    """Wait for a signal, and start brokers again that crash. The others go on: that is a cluster."""
+    """Wait for a signal, and restart brokers that crash."""
     keeping = asyncio.gather(
         *(_keep_running(index, children, plan, zookeeper) for index in range(len(children)))
     )
@@ -227,23 +229,23 @@ async def _until_stopped(
 
 
 async def _keep_running(index: int, children: list[_Child], plan: ClusterPlan, zookeeper: str) -> None:
-    """Start a broker again whenever it crashes, at the same address; return when it was stopped."""
+    """Restart a broker whenever it crashes, at the same address; return when it was stopped."""
     port = 0
     while True:
         child = children[index]
         code = await child.process.wait()
         port = child.port or port
         if code == 0:
-            talk(f"{child.name} was stopped; the others go on")
+            echo_err(f"{child.name} was stopped; the others keep running")
             return
-        talk(f"{child.name} has ended with exit code {code}; it is started again in {RESTART_AFTER_S:g} s")
+        echo_err(f"{child.name} ended with exit code {code}; restarting it in {RESTART_AFTER_S:g} s")
         await asyncio.sleep(RESTART_AFTER_S)
         children[index] = again = await _start_broker(child.number, plan, zookeeper, port)
-        talk(f"{again.name} is started again, process {again.process.pid}")
+        echo_err(f"{again.name} was restarted, process {again.process.pid}")
 
 
 async def _stop(children: Sequence[_Child]) -> None:
-    """Stop the brokers, all at once; those that take too long are killed."""
+    """Stop all brokers at once; kill those that take too long."""
     for child in children:
         with suppress(ProcessLookupError):
             child.process.terminate()
@@ -260,7 +262,7 @@ async def _stop(children: Sequence[_Child]) -> None:
 
 
 def _free_port() -> int:
-    """Return a port for ZooKeeper that nobody has; only our brokers need to know it."""
+    """Return a free port for ZooKeeper; only our brokers need to know it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,8 +1,7 @@
 """`ottla serve`: run a broker.
 
-The options are short names for Kafka's own keys: each becomes one entry of the raw configuration
-that the broker is built from. A key may come from one place above another: the file, then `--set`
-and the named options, which must not contradict each other.
+The options are short names for Kafka's keys: each becomes one entry of the raw configuration that the broker
+is built from. `--set` and the named options override the file; they must not contradict each other.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from ottla.common.listeners import Address
 
 
-# What `ottla serve` says when it is ready: a line for programs, and a banner for people.
+# The output when the broker is ready: a line for programs, and a banner for people.
 
 
 def announce(addresses: BrokerAddresses) -> None:
-    """Print the `ready` line that scripts wait for and, on a terminal, where everything is."""
+    """Print the `ready` line that scripts wait for and, on a terminal, the addresses."""
     if is_terminal(sys.stderr):
         _print_banner(addresses)
     click.echo(f"ready {' '.join(str(address) for _, address in addresses.listeners)}")
@@ -37,7 +36,7 @@ def announce(addresses: BrokerAddresses) -> None:
 
 
 def reachable(address: Address) -> Address:
-    """Return where a browser on this machine finds what listens on `address`."""
+    """Return the address that a browser on this machine can use for `address`."""
     return address._replace(host="127.0.0.1") if address.host in ("", "0.0.0.0", "::") else address
 
 
@@ -81,27 +80,27 @@ MAX_BROKERS = 20
     "--data",
     metavar="DIR",
     type=click.Path(file_okay=False),
-    help=f"Where the data is.  [default: {DEFAULT_DATA}]",
+    help=f"The data directory.  [default: {DEFAULT_DATA}]",
 )
 @click.option(
     "-l",
     "--listen",
     multiple=True,
     metavar="HOST:PORT",
-    help=f"Where to listen; repeatable. Port 0 takes a free one.  [default: {DEFAULT_LISTEN}]",
+    help=f"The listen address; repeatable. Port 0 uses a free one.  [default: {DEFAULT_LISTEN}]",
 )
 @click.option(
     "-a",
     "--advertise",
     multiple=True,
     metavar="HOST:PORT",
-    help="The address that clients are told, one for each --listen.  [default: as --listen]",
+    help="The advertised address, one for each --listen.  [default: as --listen]",
 )
 @click.option(
     "--node-id",
     type=click.IntRange(0),
     metavar="N",
-    help="The number of this broker, with -n of the first one.  [default: 1]",
+    help="The node id of this broker, with -n of the first one.  [default: 1]",
 )
 @click.option(
     "-c",
@@ -117,39 +116,39 @@ MAX_BROKERS = 20
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="A key of Kafka's; wins over the file; repeatable.",
+    help="A Kafka config key; overrides the file; repeatable.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="How much to say on standard error.",
+    help="The log level on standard error.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(FORMATS),
     default=AUTO,
-    help="How log lines look.  [default: text on a terminal, else json]",
+    help="The format of log lines.  [default: text on a terminal, else json]",
 )
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Where /metrics, /healthz and /readyz are, or off.  [default: port 9644, if it is free]",
+    help="The address of /metrics, /healthz and /readyz, or off.  [default: port 9644, if it is free]",
 )
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT",
-    help="The ZooKeeper of the cluster to be part of; several with commas.  [default: stand alone]",
+    help="The ZooKeeper of the cluster to join; several with commas.  [default: single broker]",
 )
 @click.option(
     "-n",
     "brokers",
     type=click.IntRange(1, MAX_BROKERS),
     metavar="N",
-    help="Run a whole cluster of N brokers here, with a ZooKeeper unless --zookeeper names one.",
+    help="Run a cluster of N brokers here, with a ZooKeeper unless --zookeeper names one.",
 )
-@click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory, gone at the end.")
+@click.option("--ephemeral", is_flag=True, help="Use a temporary data directory.")
 def serve(
     data: str | None,
     listen: tuple[str, ...],
@@ -166,7 +165,7 @@ def serve(
 ) -> int:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    Prints one line that begins with `ready` to standard output when it accepts requests.
+    Prints one line that starts with `ready` to standard output when it accepts requests.
 
     \b
     ottla serve
@@ -288,7 +287,7 @@ def raw_config(
             named["listener.security.protocol.map"] = protocols + "".join(extra)
     if advertise:
         if len(advertise) > max(1, len(listen)):
-            raise click.UsageError("there are more --advertise than --listen")
+            raise click.UsageError("there are more --advertise than --listen options")
         named["advertised.listeners"] = _listeners("--advertise", advertise)
     options = {"log.dirs": "--data", "node.id": "--node-id", "listeners": "--listen"}
     for key, option in {
@@ -302,12 +301,12 @@ def raw_config(
 
 
 def misconfigured(error: ConfigError) -> Problem:
-    """Return the words for a configuration that is refused."""
+    """Return the error message for a rejected configuration."""
     hints = []
     if error.key == "advertised.listeners":
-        hints.append("say how clients reach this machine: --advertise HOST:PORT")
+        hints.append("set an address that clients can reach: --advertise HOST:PORT")
     elif (file := click.get_current_context().params.get("file")) is not None:
-        hints.append(f"check all of it:  ottla config validate {file}")
+        hints.append(f"validate all of it:  ottla config validate {file}")
     else:
         hints.append("every key, its values and its default:  docs/configuration.md")
     return Problem(str(error), *hints, kind=BAD_CONFIG)

@@ -1,4 +1,4 @@
-"""What the shell offers when Tab is pressed: topics, groups and profiles, asked for quickly or not at all."""
+"""Shell completion of topics, groups and profiles; nothing if the broker does not answer quickly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT_MS = 1_000
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the topics that begin like that; internal ones only if they are asked for by name."""
+    """Return the topics with this prefix; internal ones only if the prefix names them."""
 
     async def ask(cluster: Cluster) -> Iterable[str]:
         found = await cluster.refresh(None)
@@ -24,7 +24,7 @@ def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the groups that begin like that."""
+    """Return the groups with this prefix."""
 
     async def ask(cluster: Cluster) -> Iterable[str]:
         from ottla.client.admin.groups import Groups
@@ -35,7 +35,7 @@ def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the profiles that begin like that."""
+    """Return the profiles with this prefix."""
     from ottla.cli.support.problems import Problem
     from ottla.cli.support.profiles import profiles_file, read_profiles
 
@@ -49,7 +49,7 @@ def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def _asked(
     ctx: click.Context, ask: Callable[[Cluster], Awaitable[Iterable[str]]], incomplete: str
 ) -> list[str]:
-    """Return what a broker says; nothing if none answers in time: Tab is not the place for an error."""
+    """Return the broker's answer; nothing if there is none in time: completion must not print errors."""
     import asyncio
 
     from ottla.cli.support.session import options_of

@@ -1,4 +1,4 @@
-"""The words for what a cluster's ACLs do not allow: who may not, what it is about, who can change that."""
+"""Messages for authorization errors: which user, which resource, how to allow it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.errors import KafkaError
 
 
 class _Resource(NamedTuple):
-    """A kind of thing that one may have rights on: in words, and for kafka-acls.sh."""
+    """A resource type: as text, and as an option of kafka-acls.sh."""
 
     words: str
     option: str
@@ -47,26 +47,27 @@ _OPERATIONS = {
     "bench": ("Create", "Write", "Read"),
     "demo": ("Create", "Write", "Read"),
 }
-"""What a command needs, where it is more than to look; most rights include the right to look."""
+"""The operation that a command needs, if it is more than Describe; most operations imply Describe."""
 _TO_LOOK = ("Describe",)
 _NAME = re.compile(r"[\w.-]{1,249}")
 
 
 def user() -> str | None:
-    """Return as whom this command logs in, if it does."""
+    """Return the user name of this command, if it logs in."""
     return client_settings().get("sasl.username")
 
 
 def visible() -> str:
-    """Return what to say after `no topics`: a user is not told of those that it may not see."""
+    """Return the text after `no topics`: brokers hide resources that a user may not see."""
     return f" that {name} may see" if (name := user()) else " yet"
 
 
 def not_allowed(error: KafkaError, topic: str | None = None) -> Problem:
-    """Return the words for a refusal. `topic` is the one that the command is about."""
+    """Return the message for an authorization error. `topic` is the topic of the command."""
     code = error.code
     if code == ErrorCode.cluster_authorization_failed and topic is not None and _command() == "produce":
-        # An idempotent producer asks the cluster for an id, and gets one who may write to any topic.
+        # InitProducerId without a transactional id needs Write on any topic, or IdempotentWrite on the
+        # cluster.
         code = ErrorCode.topic_authorization_failed
     resource = _RESOURCES[code]
     about_topic = code == ErrorCode.topic_authorization_failed and topic is not None
@@ -75,18 +76,18 @@ def not_allowed(error: KafkaError, topic: str | None = None) -> Problem:
     operations = " ".join(f"--operation {each}" for each in _operations())
     words = resource.words.format(name or "that it needs")
     return Problem(
-        f"{who or 'you'} may not do this with {words}: the ACLs of the cluster do not allow it",
-        "an administrator can allow it, with Kafka's own tool:",
+        f"{who or 'this client'} is not authorized for {words}: the ACLs of the cluster do not allow it",
+        "an administrator can allow it with Kafka's tool:",
         f"  kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:{who or 'NAME'} "
         f"{operations} {resource.option.format(name or 'NAME')}",
-        "or log in as somebody else:  -X sasl.username=NAME -X sasl.password=SECRET, or --profile NAME",
-        f"see which cluster it is:  ottla doctor{same_cluster()}",
+        "or log in as another user:  -X sasl.username=NAME -X sasl.password=SECRET, or --profile NAME",
+        f"check the connection:  ottla doctor{same_cluster()}",
         kind=NOT_AUTHORISED,
     )
 
 
 def _named(said: str) -> str | None:
-    """Return the name in what a broker or the client said: all of it, or what stands before a colon."""
+    """Return the resource name in an error message: all of it, or the part before a colon."""
     name = said.partition(":")[0]
     return name if _NAME.fullmatch(name) else None
 
@@ -96,6 +97,6 @@ def _operations() -> tuple[str, ...]:
 
 
 def _command() -> str:
-    """Return the command that runs: `topic create`."""
+    """Return the running command: `topic create`."""
     context = click.get_current_context(silent=True)
     return "" if context is None else context.command_path.partition(" ")[2]

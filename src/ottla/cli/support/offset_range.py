@@ -1,11 +1,11 @@
-"""Where to begin reading, and where to stop: the values of `consume --offset`.
+"""Where to start and to stop reading: the values of `consume --offset`.
 
-start, end     the first record there is; what comes from now on
+start, end     the first record; new records only
 42             that offset (of one partition)
--10            the last ten of each partition
+-10            the last ten records of each partition
 @1700000000000, @2026-11-15, @2026-11-15T13:00:00+01:00
-               the first record at or after that time: milliseconds, or ISO 8601 (UTC unless it says)
-0=42,3=17      an offset for each of some partitions: what Ctrl-C leaves to go on with
+               the first record at or after that time: milliseconds, or ISO 8601 (UTC by default)
+0=42,3=17      an offset for each of some partitions: printed by Ctrl-C, to resume
 a:b            from one of them to just before another: 10:20, -100:end, @2026-11-15:@2026-11-16
 """
 
@@ -29,7 +29,7 @@ _EACH = re.compile(r"\d{1,9}=\d{1,18}(,\d{1,9}=\d{1,18})*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: exactly one of the fields is set."""
+    """Where to start: exactly one of the fields is set."""
 
     at_offset: int | None = None
     last: int | None = None
@@ -40,7 +40,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where to begin and before what to stop; None: never."""
+    """Where to start and before what to stop; None: never."""
 
     start: Start
     stop: Start | None = None
@@ -51,15 +51,15 @@ FROM_END = Start(last=0)
 
 
 def parse_span(text: str) -> Span:
-    """Return what `--offset TEXT` means; ValueError says what it may be."""
+    """Return the meaning of `--offset TEXT`; ValueError says what is allowed."""
     first, stop = _halves(text.strip())
     if stop is None:
         return Span(parse_start(first))
     start, end = parse_start(first or "start"), parse_start(stop or "end")
     if start.each or end.each:
-        raise ValueError(f"{text!r}: offsets of single partitions have no end")
+        raise ValueError(f"{text!r}: P=N cannot be part of a range")
     if start.at_offset is not None and end.at_offset is not None and end.at_offset < start.at_offset:
-        raise ValueError(f"{text!r} ends before it begins")
+        raise ValueError(f"{text!r} ends before it starts")
     return Span(start, end)
 
 
@@ -73,7 +73,7 @@ def _halves(text: str) -> tuple[str, str | None]:
 
 
 def parse_start(text: str) -> Start:
-    """Return what one place means; ValueError says what it may be."""
+    """Return the meaning of one position; ValueError says what is allowed."""
     word = text.strip()
     if word in ("start", "beginning", "earliest"):
         return FROM_START
@@ -87,7 +87,7 @@ def parse_start(text: str) -> Start:
     digits = word.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or int(digits) >= 2**63:
         raise ValueError(
-            f"{text!r} is no offset: write start, end, N, -N (the last N), @TIME, or FROM:TO of these"
+            f"{text!r} is not an offset: write start, end, N, -N (the last N), @TIME, or FROM:TO of these"
         )
     return Start(last=int(digits)) if word.startswith("-") else Start(at_offset=int(digits))
 
@@ -95,7 +95,7 @@ def parse_start(text: str) -> Start:
 async def positions(
     cluster: Cluster, start: Start, ranges: dict[TopicPartition, Range]
 ) -> dict[TopicPartition, int]:
-    """Return the offset to begin at in each partition, given where each starts and ends."""
+    """Return the start offset of each partition, given its range."""
     if start.at_time_ms is not None:
         found = await list_offsets(cluster, dict.fromkeys(ranges, start.at_time_ms))
         return {
@@ -113,19 +113,19 @@ async def positions(
 async def ends(
     cluster: Cluster, stop: Start, ranges: dict[TopicPartition, Range]
 ) -> dict[TopicPartition, int]:
-    """Return the offset before which to stop in each partition; it may be one that does not exist yet."""
+    """Return the offset before which to stop in each partition; it may not exist yet."""
     if stop.at_offset is not None and stop is not FROM_START:
         return dict.fromkeys(ranges, stop.at_offset)
     return await positions(cluster, stop, ranges)
 
 
 def check_fits(start: Start, partitions: Sequence[TopicPartition]) -> None:
-    """Refuse one offset for several partitions: it would mean something else in each of them."""
+    """Reject one offset for several partitions: it has a different meaning in each."""
     if start.at_offset is not None and start is not FROM_START and len(partitions) > 1:
         topic = partitions[0].topic
         raise Problem(
-            f"an offset belongs to one partition, and {topic} has {len(partitions)}",
-            f"say which one:  ottla consume {topic} --partition 0 --offset {start.at_offset}",
+            f"an offset belongs to one partition, but {topic} has {len(partitions)}",
+            f"name one:  ottla consume {topic} --partition 0 --offset {start.at_offset}",
         )
 
 
@@ -135,20 +135,20 @@ def _checked(partition: TopicPartition, offset: int, first: int, end: int) -> in
     holds = f"it holds {first} to {end - 1}" if end > first else f"it is empty, the next offset is {end}"
     raise Problem(
         f"{partition} has no offset {offset}: {holds}",
-        "read what there is: --offset start",
+        "read from the first record: --offset start",
         kind=NO_SUCH_OFFSET,
     )
 
 
 def parse_time_ms(text: str) -> int:
-    """Return a moment as milliseconds since 1970; ValueError says how to write one."""
+    """Return a time as milliseconds since 1970; ValueError says how to write one."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time: write milliseconds since 1970 or a date such as 2026-11-15T13:00:00"
+            f"{text!r} is not a time: write milliseconds since 1970 or a date such as 2026-11-15T13:00:00"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

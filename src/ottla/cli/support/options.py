@@ -23,11 +23,11 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 TYPED_PROFILE = "ottla.typed_profile"
 SETTINGS = "ottla.settings"
-"""Where a command's context keeps the options of the client: those of the profile, the file and `-X`."""
+"""Where a command's context keeps the client settings: of the profile, the file and `-X`."""
 
 
 def bootstrap_option(command: Command) -> Command:
-    """Add what says which cluster to talk to, and how: `-b`, `--profile`, `--command-config` and `-X`."""
+    """Add the options that select the cluster: `-b`, `--profile`, `--command-config` and `-X`."""
     for option in (
         click.option(
             "-X",
@@ -36,7 +36,7 @@ def bootstrap_option(command: Command) -> Command:
             metavar="KEY=VALUE",
             callback=_take_extra,
             expose_value=False,
-            help="An option of the client, as Kafka spells it; repeatable.",
+            help="A client option in Kafka's spelling; repeatable.",
         ),
         click.option(
             "--command-config",
@@ -46,7 +46,7 @@ def bootstrap_option(command: Command) -> Command:
             expose_value=False,
             is_eager=True,
             hidden=True,
-            help="A .properties file of such options, as for Kafka's tools.",
+            help="A .properties file of client options, as for Kafka's tools.",
         ),
         click.option(
             "--profile",
@@ -56,7 +56,7 @@ def bootstrap_option(command: Command) -> Command:
             expose_value=False,
             is_eager=True,
             shell_complete=profile_names,
-            help=f"A cluster of your profiles (or ${PROFILE_VARIABLE}).",
+            help=f"A profile (or ${PROFILE_VARIABLE}).",
         ),
         click.option(
             "-b",
@@ -74,13 +74,13 @@ def bootstrap_option(command: Command) -> Command:
 
 
 def client_settings() -> dict[str, str]:
-    """Return the options of the client that this command was given, by Kafka's names."""
+    """Return the client settings of this command, by Kafka's names."""
     context = click.get_current_context(silent=True)
     return dict(context.meta.get(SETTINGS, {})) if context is not None else {}
 
 
 def same_cluster() -> str:
-    """Return the words that make another command talk to the same cluster: those that were typed for this."""
+    """Return the options that make another command use the same cluster, as typed for this one."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
@@ -121,7 +121,7 @@ def _take_extra(ctx: click.Context, param: click.Parameter, texts: tuple[str, ..
 
 
 def _bootstrap(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    """Return the address: what was typed, the profile that was typed, then the environment's."""
+    """Return the address: as typed, of the typed profile, or of the environment."""
     profile = _settings(ctx).get(BOOTSTRAP_KEY)
     is_typed = ctx.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
     profile_is_typed = ctx.get_parameter_source("profile") is ParameterSource.COMMANDLINE
@@ -131,7 +131,7 @@ def _bootstrap(ctx: click.Context, param: click.Parameter, given: str | None) ->
 
 
 def batch_options(command: Command) -> Command:
-    """Add how batches are sent: `--acks` and `--compression`."""
+    """Add the producer options `--acks` and `--compression`."""
     for option in (
         click.option(
             "-z",
@@ -139,14 +139,14 @@ def batch_options(command: Command) -> Command:
             type=click.Choice(CODECS),
             default="none",
             show_default=True,
-            help="How batches are compressed.",
+            help="The compression codec.",
         ),
         click.option(
             "--acks",
             type=click.Choice(ACKS),
             default="all",
             show_default=True,
-            help="Which replicas must have it.",
+            help="Which replicas must acknowledge.",
         ),
     ):
         command = option(command)
@@ -154,13 +154,13 @@ def batch_options(command: Command) -> Command:
 
 
 def format_option(command: Command) -> Command:
-    """Add `--format table|json`: for people or for programs."""
+    """Add `--format table|json`."""
     option = click.option(
         "--format",
         "output_format",
         type=click.Choice(["table", "json"]),
         default="table",
-        help="For people (default), or for programs.",
+        help="Text (default), or JSON.",
     )
     return option(command)
 
@@ -168,7 +168,7 @@ def format_option(command: Command) -> Command:
 def named_argument(
     name: str, spelled: str, metavar: str, complete: Any = None
 ) -> Callable[[Command], Command]:
-    """Add an argument that may also be written as an option, as Kafka's tools do (`--topic orders`)."""
+    """Add an argument that may also be given as an option, as for Kafka's tools (`--topic orders`)."""
 
     def take(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -178,7 +178,7 @@ def named_argument(
         named = ctx.meta.get(f"ottla.named.{name}")
         if named is not None and value is not None:
             if "values" not in [each.name for each in ctx.command.params]:
-                raise click.UsageError(f"{value!r} is one too many: {spelled} names {named}", ctx)
+                raise click.UsageError(f"unexpected {value!r}: {spelled} already names {named}", ctx)
             ctx.meta["ottla.first_value"] = value
         found = named if named is not None else value
         if found is None and not ctx.resilient_parsing:
@@ -197,7 +197,7 @@ def named_argument(
             is_eager=True,
             expose_value=False,
             callback=take,
-            help=f"The same as {metavar}, as Kafka's tools spell it.",
+            help=f"Same as {metavar}, in the spelling of Kafka's tools.",
         )(command)
 
     return add
@@ -218,14 +218,14 @@ def key_values(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...
 
 
 def is_terminal(stream: Any) -> bool:
-    """Return whether a person is at the other end of a standard stream."""
+    """Return whether a standard stream is a terminal."""
     return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask, unless `yes` has been said; end the command if the answer is no, or if there is nobody to ask."""
+    """Ask for confirmation, unless `yes`; abort if the answer is no, or without a terminal."""
     if yes:
         return
     if not is_terminal(sys.stdin):
-        raise click.UsageError(f"{question} Nobody can be asked here: say --yes")
+        raise click.UsageError(f"{question} There is no terminal to ask for confirmation: use --yes")
     click.confirm(question, abort=True, err=True)

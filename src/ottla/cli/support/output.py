@@ -1,4 +1,4 @@
-"""What commands print on standard output: tables for people, JSON for programs."""
+"""Output of commands: tables, JSON, and messages on standard error."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
-    """Print rows under headings; columns named in `right` hold numbers.
+    """Print rows under headings; columns named in `right` contain numbers.
 
-    On a terminal, cells that do not fit are wrapped. In a pipe nothing is wrapped or cut: one row,
-    one line.
+    On a terminal, cells that do not fit are wrapped. In a pipe nothing is wrapped or cut: one row, one line.
     """
     numeric = set(right)
     if is_terminal(sys.stdout):
@@ -52,9 +51,9 @@ def _print_wrapped(columns: Sequence[str], rows: Iterable[Sequence[str]], numeri
 
 
 def write_bytes(data: bytes) -> None:
-    """Write data to standard output and see it off.
+    """Write all data to standard output, and flush.
 
-    With PYTHONUNBUFFERED the stream is the bare file, which may take only a part of it at once.
+    With PYTHONUNBUFFERED the stream is the raw file, which may write only a part of it at once.
     """
     stream = sys.stdout.buffer
     rest = memoryview(data)
@@ -63,8 +62,8 @@ def write_bytes(data: bytes) -> None:
     stream.flush()
 
 
-def talk(message: str) -> None:
-    """Say something to the person, on standard error."""
+def echo_err(message: str) -> None:
+    """Print a message to standard error."""
     click.echo(message, err=True)
 
 

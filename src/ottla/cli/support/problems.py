@@ -1,4 +1,4 @@
-"""What went wrong, in words: what happened, why, and what to type next."""
+"""Error messages: what happened, why, and what to type next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.cli.support.problem_kinds import NO_PACKAGE, USAGE, Kind
 
 
 class Problem(click.ClickException):
-    """A user's mistake or a broker's refusal; printed as an `error:` line and indented hints."""
+    """A user error or a broker's error; printed as an `error:` line and indented hints."""
 
     def __init__(self, what: str, *hints: str, kind: Kind | None = None) -> None:
         super().__init__(what)
@@ -28,7 +28,7 @@ class Problem(click.ClickException):
 
 
 class Interrupted(click.exceptions.Abort):
-    """Ctrl-C was pressed; says how to go on."""
+    """Ctrl-C was pressed; `how` says how to resume."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)
@@ -46,7 +46,7 @@ def show(what: str, hints: tuple[str, ...] = (), file: IO[Any] | None = None) ->
 
 
 def _fitted(text: str, out: IO[Any], first: int) -> str:
-    """Return a text in lines that fit the terminal, after `first` columns of something else."""
+    """Wrap a text to the width of the terminal, after `first` columns of something else."""
     if not out.isatty():
         return text
     width = shutil.get_terminal_size().columns
@@ -62,7 +62,7 @@ def _fitted(text: str, out: IO[Any], first: int) -> str:
 
 
 def missing_package(package: str, extra: str, *hints: str) -> Problem:
-    """Return the words for a package that is not part of the lean installation."""
+    """Return the message for a package that is not installed."""
     return Problem(
         f"this needs the package {package}, which is not installed",
         f"install it:  pip install 'ottla[{extra}]'",
@@ -72,7 +72,7 @@ def missing_package(package: str, extra: str, *hints: str) -> Problem:
 
 
 def show_usage(error: click.UsageError) -> None:
-    """Print a mistake in the command line itself, and where to read about it."""
+    """Print a usage error, and how to get help."""
     message = error.format_message().rstrip(".")
     what = message[0].lower() + message[1:] if message[:2].istitle() or message[:1].isupper() else message
     see = f"see:  {error.ctx.command_path} --help  ({USAGE.code})" if error.ctx is not None else USAGE.code

@@ -34,7 +34,7 @@ Profile = dict[str, str]
 
 
 def profiles_file(environment: Mapping[str, str] | None = None) -> Path:
-    """Return where the profiles are, whether the file exists or not."""
+    """Return the path of the profiles file, whether it exists or not."""
     given = os.environ if environment is None else environment
     if given.get(FILE_VARIABLE):
         return Path(given[FILE_VARIABLE])
@@ -51,14 +51,14 @@ def read_profiles(path: Path) -> tuple[dict[str, Profile], str | None]:
     except FileNotFoundError:
         return {}, None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Problem(f"{path} cannot be read as profiles: {error}", kind=BAD_PROFILE) from None
+        raise Problem(f"cannot read the profiles in {path}: {error}", kind=BAD_PROFILE) from None
     default = content.pop("default", None)
     strange = [name for name, value in content.items() if not isinstance(value, dict)]
     if strange:
         raise Problem(f"{path}: {strange[0]} is not a profile; they begin with [NAME]", kind=BAD_PROFILE)
     profiles = {name: dict(_flattened(value)) for name, value in content.items()}
     if default is not None and default not in profiles:
-        raise Problem(f"{path}: the default is {default!r}, and there is no such profile", kind=BAD_PROFILE)
+        raise Problem(f"{path}: the default profile {default!r} does not exist", kind=BAD_PROFILE)
     return profiles, default
 
 
@@ -75,7 +75,7 @@ def find_profile(name: str | None) -> Profile:
 
 
 def _flattened(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the keys with dots that TOML has taken for tables in tables."""
+    """Return the dotted keys that TOML has parsed as nested tables."""
     found: list[tuple[str, str]] = []
     for key, value in table.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How far long work is: a bar with rate and remaining time for a person, nothing in a pipe or a log."""
+"""Progress of long work: a bar with rate and remaining time on a terminal, nothing in a pipe or a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_EVERY_S = 0.1
 
 
 class Update(Protocol):
-    """Says how far it is: `done` of the total; `count` is what the rate is of, if that is something else."""
+    """Updates the progress: `done` of the total; `count` is what the rate is of, if that differs."""
 
     def __call__(self, done: float, count: int | None = None) -> None:
         """Take note of it."""
@@ -24,7 +24,7 @@ class Update(Protocol):
 def progress(
     what: str, total: float | None, *, unit: str = "records", quiet: bool = False
 ) -> Iterator[Update]:
-    """Show progress on standard error if a person watches it; yield what to tell about it.
+    """Show progress on standard error if it is a terminal; yield the update function.
 
     Without a total there is a count and a rate, with one a bar and the remaining time as well.
     """

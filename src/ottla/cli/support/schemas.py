@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.registry.client import DEFAULT_URL, URL_VARIABLE
-from ottla.cli.support.output import talk
+from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.records import Formatter, JsonText, NewRecord
 from ottla.client.consumer import ConsumerRecord
@@ -27,7 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaWishes:
+class SchemaSettings:
     """What the options say about schemas."""
 
     url: str
@@ -42,7 +42,7 @@ class SchemaWishes:
 
 
 def schema_options(*, writes: bool) -> Callable[[Command], Command]:
-    """Add `--registry`, `--value-format`, `--value-schema` and the same for keys; see `schema_wishes`."""
+    """Add `--registry`, `--value-format`, `--value-schema` and the same for keys; see `schema_settings`."""
     schema_help = (
         "The schema of the {}s: a file (.avsc, .json, .proto; it is registered), an id, or a subject.  "
         "[default: the latest of TOPIC-{}]"
@@ -93,7 +93,7 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return value
 
 
-def schema_wishes() -> SchemaWishes:
+def schema_settings() -> SchemaSettings:
     """Return what the options of the running command say."""
     meta = click.get_current_context().meta
 
@@ -102,7 +102,7 @@ def schema_wishes() -> SchemaWishes:
 
     formats = {field: given(f"{field}_format") for field in ("key", "value")}
     schemas = {field: given(f"{field}_schema") for field in ("key", "value")}
-    return SchemaWishes(given("registry") or DEFAULT_URL, formats, schemas, given("framing") or "prefix")
+    return SchemaSettings(given("registry") or DEFAULT_URL, formats, schemas, given("framing") or "prefix")
 
 
 # Writing.
@@ -111,10 +111,10 @@ def schema_wishes() -> SchemaWishes:
 class Encoder:
     """Encodes the JSON of a record's key and value."""
 
-    def __init__(self, topic: str, wishes: SchemaWishes) -> None:
+    def __init__(self, topic: str, settings: SchemaSettings) -> None:
         self._topic = topic
-        self.fields = wishes.fields
-        self._serializers = {field: _serializer(wishes, field) for field in self.fields}
+        self.fields = settings.fields
+        self._serializers = {field: _serializer(settings, field) for field in self.fields}
 
     def encode(self, record: NewRecord) -> NewRecord:
         """Return a record as it is sent; ValueError says what is wrong with it."""
@@ -135,24 +135,24 @@ def _parsed(field: str, text: bytes) -> Any:
         raise ValueError(f"the {field} is not JSON: {error}") from None
 
 
-def _serializer(wishes: SchemaWishes, field: str) -> RegistrySerializer:
+def _serializer(settings: SchemaSettings, field: str) -> RegistrySerializer:
     from ottla.registry.serdes import RegistryClient, RegistrySerializer, SerdeError
 
-    kind, schema = wishes.formats[field], wishes.schemas[field]
+    kind, schema = settings.formats[field], settings.schemas[field]
     try:
-        client = RegistryClient(wishes.url)
+        client = RegistryClient(settings.url)
         if schema is None:
-            return RegistrySerializer(client, framing=wishes.framing)
+            return RegistrySerializer(client, framing=settings.framing)
         if schema.isdecimal():
-            return RegistrySerializer(client, use_schema_id=int(schema), framing=wishes.framing)
+            return RegistrySerializer(client, use_schema_id=int(schema), framing=settings.framing)
         file = Path(schema)
         if not file.is_file():
             if file.suffix in SUFFIXES:
                 raise Problem(f"there is no file {schema}")
-            return RegistrySerializer(client, subject_name=lambda *_: schema, framing=wishes.framing)
+            return RegistrySerializer(client, subject_name=lambda *_: schema, framing=settings.framing)
         kind = SUFFIXES.get(file.suffix, "avro") if kind in (None, "registry") else kind
         text = file.read_text(encoding="utf-8")
-        return RegistrySerializer(client, text, schema_type=TYPES[str(kind)], framing=wishes.framing)
+        return RegistrySerializer(client, text, schema_type=TYPES[str(kind)], framing=settings.framing)
     except SerdeError as error:
         raise Problem(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -162,11 +162,11 @@ def _serializer(wishes: SchemaWishes, field: str) -> RegistrySerializer:
 # Reading.
 
 
-def decoding(write: Formatter, wishes: SchemaWishes) -> Formatter:
+def decoding(write: Formatter, settings: SchemaSettings) -> Formatter:
     """Return what decodes a record, then writes it; what cannot be decoded is written as it is."""
-    if not wishes.fields:
+    if not settings.fields:
         return write
-    deserializers = {field: _deserializer(wishes, field) for field in wishes.fields}
+    deserializers = {field: _deserializer(settings, field) for field in settings.fields}
 
     def decode_and_write(record: ConsumerRecord) -> bytes:
         changes: dict[str, Any] = {}
@@ -189,11 +189,11 @@ def _decoded(deserializer: RegistryDeserializer, record: ConsumerRecord, field: 
     except RegistryUnavailable as error:
         raise Problem(str(error), f"name another one with --registry URL or {URL_VARIABLE}") from None
     except SerdeError as error:
-        talk(f"{record.topic}-{record.partition} at offset {record.offset}, {field} not decoded: {error}")
+        echo_err(f"{record.topic}-{record.partition} at offset {record.offset}, {field} not decoded: {error}")
         return data
 
 
-def _deserializer(wishes: SchemaWishes, field: str) -> RegistryDeserializer:
+def _deserializer(settings: SchemaSettings, field: str) -> RegistryDeserializer:
     from ottla.registry.serdes import (
         AvroDeserializer,
         JsonSchemaDeserializer,
@@ -203,13 +203,13 @@ def _deserializer(wishes: SchemaWishes, field: str) -> RegistryDeserializer:
     )
 
     kinds = {"avro": AvroDeserializer, "json": JsonSchemaDeserializer, "protobuf": ProtobufDeserializer}
-    kind, schema = wishes.formats[field], wishes.schemas[field]
+    kind, schema = settings.formats[field], settings.schemas[field]
     try:
         text = None if schema is None else Path(schema).read_text(encoding="utf-8")
         if text is not None and kind not in (None, "avro"):
             raise click.UsageError(f"--{field}-schema is for Avro: records are read into it")
         chosen = AvroDeserializer if text is not None else kinds.get(str(kind), RegistryDeserializer)
-        return chosen(wishes.url, reader_schema=text)
+        return chosen(settings.url, reader_schema=text)
     except SerdeError as error:
         raise Problem(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:

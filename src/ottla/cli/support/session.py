@@ -1,4 +1,4 @@
-"""Connect, run one command, and turn what goes wrong into words."""
+"""Connect, run one command, and turn errors into messages."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ from ottla.client.errors import (
     TimedOut,
     TlsFailed,
 )
-from ottla.client.options import ConfigError, Options
 from ottla.client.producer import ProducerOptions
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.options import Options
 from ottla.common.near_names import did_you_mean
 from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
 from ottla.wire.address import Address, parse_addresses
@@ -53,11 +54,11 @@ AnyOptions = TypeVar("AnyOptions", bound=ClientOptions)
 
 TIMEOUT_MS = 30_000
 HINTS = {
-    ErrorCode.topic_already_exists: "look at it: ottla topic describe {topic}",
+    ErrorCode.topic_already_exists: "see: ottla topic describe {topic}",
     ErrorCode.invalid_topic_exception: "a name has 1 to 249 letters, digits, dots, dashes or underscores",
     ErrorCode.message_too_large: "allow larger ones: ottla topic alter {topic} --set max.message.bytes=N",
     ErrorCode.topic_deletion_disabled: "the broker must be started with --set delete.topic.enable=true",
-    ErrorCode.not_enough_replicas: "see which replicas are in sync: ottla topic describe {topic}",
+    ErrorCode.not_enough_replicas: "see the in-sync replicas: ottla topic describe {topic}",
     ErrorCode.unknown_topic_id: "it was deleted while it was being read: ottla topic list",
     ErrorCode.inconsistent_topic_id: "it was deleted and created again while it was being read",
 }
@@ -85,7 +86,7 @@ CLIENT_KINDS: dict[type[ClientError], Kind] = {
 
 
 def options_of(bootstrap: str, *, patience_ms: int = TIMEOUT_MS) -> ClientOptions:
-    """Return how to connect, by the address and this command's settings; UsageError if they do not fit."""
+    """Return the client options of this command; raise UsageError if they are invalid."""
     try:
         parse_addresses(bootstrap)
     except ValueError as error:
@@ -100,7 +101,7 @@ def options_of(bootstrap: str, *, patience_ms: int = TIMEOUT_MS) -> ClientOption
 
 
 def settings_for(kind: type[AnyOptions], **defaults: object) -> AnyOptions:
-    """Return those of this command's settings (`-X`, the profile) that `kind` has, over some defaults."""
+    """Return those settings of this command (`-X`, the profile) that `kind` has, over some defaults."""
     fitting: dict[str, object] = {}
     for key, value in client_settings().items():
         if key == BOOTSTRAP_KEY:
@@ -108,7 +109,7 @@ def settings_for(kind: type[AnyOptions], **defaults: object) -> AnyOptions:
         if _knows(kind, key):
             fitting[key] = value
         elif not any(_knows(other, key) for other in (ProducerOptions, ConsumerOptions)):
-            fitting[key] = value  # nobody knows it: let it be refused, with the nearest name
+            fitting[key] = value  # no client has it: let it be rejected, with a similar name
     given = {key.replace(".", "_") for key in fitting}
     rest = {key: value for key, value in defaults.items() if key not in given}
     try:
@@ -118,8 +119,8 @@ def settings_for(kind: type[AnyOptions], **defaults: object) -> AnyOptions:
 
 
 def connection_settings() -> dict[str, str]:
-    """Return those of this command's settings that every client has, for clients in other processes."""
-    settings_for(ClientOptions)  # refuses what does not fit
+    """Return those settings of this command that every client has, for clients in other processes."""
+    settings_for(ClientOptions)  # rejects invalid ones
     settings = client_settings()
     return {key: settings[key] for key in settings if key != BOOTSTRAP_KEY and _knows(ClientOptions, key)}
 
@@ -127,7 +128,7 @@ def connection_settings() -> dict[str, str]:
 def _knows(kind: type[Options], key: str) -> bool:
     name = key.replace(".", "_")
     declared = kind.declared()
-    return name in declared or name in kind.REFUSED or any(name in each.also for each in declared.values())
+    return name in declared or name in kind.REFUSED or any(name in each.aliases for each in declared.values())
 
 
 def run(
@@ -135,7 +136,7 @@ def run(
 ) -> Result:
     """Run `command` with a connected cluster; raise Problem for whatever it fails with.
 
-    `topic` is the one that the command is about, for hints.
+    `topic` is the topic of the command, for hints.
     """
     options = options_of(bootstrap)
 
@@ -151,9 +152,9 @@ def run(
     except ConfigError as error:
         raise click.UsageError(f"{error} (in -X, the profile or --command-config)") from None
     except ClientError as error:
-        raise unanswered(error) from None
+        raise no_response(error) from None
     except KafkaError as error:
-        raise refused(error, topic) from None
+        raise error_response(error, topic) from None
 
 
 def run_service(service: Callable[[], Awaitable[int]]) -> int:
@@ -164,17 +165,17 @@ def run_service(service: Callable[[], Awaitable[int]]) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_awaited(service))
     except ClientError as error:
-        raise unanswered(error) from None
+        raise no_response(error) from None
     except KafkaError as error:
-        raise refused(error) from None
+        raise error_response(error) from None
 
 
 async def _awaited(service: Callable[[], Awaitable[int]]) -> int:
     return await service()
 
 
-def refused(error: KafkaError, topic: str | None = None) -> Problem:
-    """Return the words for an error code that a broker answered with."""
+def error_response(error: KafkaError, topic: str | None = None) -> Problem:
+    """Return the message for an error code of a broker."""
     if error.code in not_authorized.CODES:
         return not_authorized.not_allowed(error, topic)
     said = str(error)
@@ -187,30 +188,30 @@ def refused(error: KafkaError, topic: str | None = None) -> Problem:
 
 
 async def _unknown_topic(cluster: Cluster, topic: str, error: KafkaError) -> Problem:
-    """Return the words for a topic that is not there, with the names that are near."""
+    """Return the message for an unknown topic, with similar names."""
     known = sorted(await cluster.refresh(None))
     if topic in known:
-        return refused(error, topic)
+        return error_response(error, topic)
     hints = did_you_mean(topic, known)
     hints.append("list them:  ottla topic list" if known else "there are no topics yet")
     hints.append(f"create it:  ottla topic create {topic}")
     return Problem(f"there is no topic {topic!r}", *hints, kind=UNKNOWN_TOPIC)
 
 
-def unanswered(error: ClientError) -> Problem:
-    """Return the words for an answer that did not come, or could not be understood."""
+def no_response(error: ClientError) -> Problem:
+    """Return the message for a missing or invalid response."""
     cause = error.__cause__ if isinstance(error, TimedOut) else None
     for each in (error, cause):
         if isinstance(each, BrokerUnreachable):
             return _unreachable(each)
     if isinstance(cause, KafkaStorageError):
-        return Problem(str(error), "see how much room is left where the data is:  df -h DIR", kind=DISK_FULL)
+        return Problem(str(error), "see the free space of the data directory:  df -h DIR", kind=DISK_FULL)
     hints = {
         NotKafka: "is that the port of a Kafka listener? Ottla's is 9092 by default",
-        ConnectionLost: "look into the broker's log, or try again",
-        TlsFailed: "see each step: ottla doctor -b HOST:PORT -X security.protocol=SSL ...",
+        ConnectionLost: "see the broker's log, or try again",
+        TlsFailed: "check each step: ottla doctor -b HOST:PORT -X security.protocol=SSL ...",
         AuthenticationFailed: "check -X sasl.mechanism, sasl.username and sasl.password, or the profile",
-        NoLeader: "see what is missing: ottla cluster health",
+        NoLeader: "see missing brokers and leaders: ottla cluster health",
     }
     hint = next((text for kind, text in hints.items() if isinstance(error, kind)), None)
     found = next((each for kind, each in CLIENT_KINDS.items() if isinstance(error, kind)), None)
@@ -221,12 +222,12 @@ def _unreachable(error: BrokerUnreachable) -> Problem:
     where = ", ".join(map(str, error.addresses))
     if error.advertised_by is not None:
         return Problem(
-            f"{error.advertised_by} says it is at {where}, but does not answer there ({error.reason})",
-            "it must advertise an address that can be reached from here:",
+            f"{error.advertised_by} advertises {where}, which cannot be reached ({error.reason})",
+            "it must advertise an address that this machine can reach:",
             "  ottla serve --advertise HOST:PORT",
             kind=ADVERTISED,
         )
-    hints = [f"name another one with -b HOST:PORT or {BOOTSTRAP_VARIABLE}"]
+    hints = [f"use another one with -b HOST:PORT or {BOOTSTRAP_VARIABLE}"]
     if any(_is_local(address) for address in error.addresses):
         hints.insert(0, "start one with: ottla serve")
     return Problem(f"no broker at {where}: {error.reason}", *hints, kind=NO_BROKER)
@@ -240,7 +241,7 @@ def _is_local(address: Address) -> bool:
 
 
 def _in_words(error: KafkaError) -> str:
-    """Return what the error means, from its class, as one sentence without a full stop."""
+    """Return the meaning of an error, from its class, as one sentence without a full stop."""
     sentence = (type(error).__doc__ or "").strip().splitlines()[0].rstrip(".")
     name = error.code.name
     return f"{sentence[0].lower()}{sentence[1:]}" + ("" if name in sentence else f" ({name})")

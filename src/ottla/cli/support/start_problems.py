@@ -1,4 +1,4 @@
-"""Why a broker, or a ZooKeeper, did not start: which kind of problem it is, by what caused it."""
+"""Classify why a broker, or a ZooKeeper, did not start."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def could_not_start(error: Exception) -> Problem:
-    """Return the words for a start that failed, with the code of its kind."""
+    """Return the message for a failed start, with its error code."""
     what, _, hint = str(error).partition(". ")
     return Problem(what, *filter(None, (hint,)), kind=_kind_of(error))
 
 
 def java_missing(error: BaseException) -> Kind | None:
-    """Return the kind of problem if what went wrong is that there is no Java; else None."""
+    """Return the kind of problem if there is no Java; else None."""
     return NO_JAVA if any(isinstance(each, JavaNotFound) for each in _causes(error)) else None
 
 
@@ -49,7 +49,7 @@ def _kind_of(error: Exception) -> Kind | None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what it came from; there is an end to it."""
+    """Yield an error and its causes, up to a limit."""
     for _ in range(8):
         if error is None:
             return

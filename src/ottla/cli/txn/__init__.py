@@ -1,1 +1,1 @@
-"""Txn ."""
+"""`ottla txn`. Reading order: command, view, abort."""

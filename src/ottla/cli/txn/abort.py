@@ -1,4 +1,4 @@
-"""`ottla txn abort`: end a transaction by its id, or one that hangs by the place where it begins."""
+"""`ottla txn abort`: abort a transaction by its id, or a hanging one by its partition and start offset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, format_option, is_terminal
-from ottla.cli.support.output import print_json, talk
+from ottla.cli.support.output import echo_err, print_json
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, topic_option
 from ottla.cli.support.problem_kinds import UNKNOWN_TRANSACTION
 from ottla.cli.support.problems import Problem
@@ -26,8 +26,10 @@ NAMED = 20
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@topic_option("For one that hangs: its partition, TOPIC:P.")
-@click.option("--start-offset", type=click.IntRange(0), metavar="N", help="For one that hangs: its begin.")
+@topic_option("Of a hanging transaction: its partition, TOPIC:P.")
+@click.option(
+    "--start-offset", type=click.IntRange(0), metavar="N", help="Of a hanging transaction: its first offset."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be aborted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @format_option
@@ -41,10 +43,10 @@ def abort(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Abort transactions, and fence their producers. On a terminal, asks first.
+    """Abort transactions, and fence their producers. Asks for confirmation on a terminal.
 
-    By id, the coordinator aborts what is open, also what is prepared. One that hangs has no coordinator:
-    name its partition and where it begins, as `ottla txn hanging` shows them.
+    By id, the coordinator aborts the open transaction, even if it is prepared. A hanging transaction is
+    unknown to its coordinator: name its partition and start offset, as `ottla txn hanging` shows them.
 
     \b
     ottla txn abort billing-3
@@ -68,7 +70,7 @@ def abort(
 
 
 async def described(transactions: Transactions, transactional_id: str) -> TransactionDescription:
-    """Return a transactional id; if nobody knows it, raise Problem with the names that are near."""
+    """Return a transactional id; if it is unknown, raise Problem with similar names."""
     try:
         return await transactions.describe(transactional_id)
     except TransactionalIdNotFound:
@@ -89,25 +91,25 @@ async def _abort_ids(
     if opened:
         _confirm(", ".join(each.transactional_id for each in opened), dry_run or yes)
     for each in found:
-        if each not in opened:  # its producer is left alone: it may be about to begin the next one
-            talk(f"{each.transactional_id} ({each.state}): no transaction is open, nothing to abort")
+        if each not in opened:  # its producer is not fenced: it may be about to begin the next one
+            echo_err(f"{each.transactional_id} ({each.state}): no open transaction, nothing to abort")
             continue
         if not dry_run:
             await transactions.abort(each.transactional_id)
-        talk(f"{each.transactional_id} ({state_of(each)}): {_done(dry_run)}")
+        echo_err(f"{each.transactional_id} ({state_of(each)}): {_done(dry_run)}")
     return [{**described_as_json(each), "aborted": each in opened and not dry_run} for each in found]
 
 
 def _check_undecided(found: TransactionDescription) -> None:
-    """Raise Problem if it is too late: there is no way back from a decision."""
+    """Raise Problem if the transaction is already decided."""
     decision = DECIDED.get(found.state)
     if decision is None:
         return
     waiting = ", ".join(map(str, sorted(found.partitions)[:NAMED]))
     raise Problem(
-        f"{found.transactional_id} is being {decision} already ({found.state}), which nothing can stop",
-        f"its end has still to be written to {waiting or 'its log'}",
-        "if that takes long, see who is missing:  ottla cluster health",
+        f"{found.transactional_id} is already being {decision} ({found.state}), which cannot be stopped",
+        f"its markers are still to be written to {waiting or 'its log'}",
+        "if that takes long, see missing brokers:  ottla cluster health",
     )
 
 
@@ -118,24 +120,26 @@ async def _abort_hanging(
     hit = next((each for each in opened if each.start_offset == offset), None)
     if hit is None:
         others = ", ".join(str(each.start_offset) for each in opened)
-        hint = f"those that are begin at {others}" if others else "none is open there at all"
-        raise Problem(f"no transaction is open in {partition} from offset {offset} on", hint)
+        hint = f"open transactions start at {others}" if others else "none is open there"
+        raise Problem(f"no transaction is open in {partition} from offset {offset}", hint)
     await _check_hanging(transactions, hit)
     _confirm(f"the transaction of producer {hit.producer_id} in {partition}", dry_run or yes)
     if not dry_run:
         await transactions.abort_in(hit)
-    talk(f"{partition}, offset {offset}, producer {hit.producer_id}: {_done(dry_run)}")
+    echo_err(f"{partition}, offset {offset}, producer {hit.producer_id}: {_done(dry_run)}")
     return {**open_as_json(hit), "aborted": not dry_run}
 
 
 async def _check_hanging(transactions: Transactions, opened: OpenTransaction) -> None:
-    """Raise Problem if a coordinator knows it: aborted here only, it could be committed elsewhere."""
+    """Raise Problem if a coordinator knows it: aborted in one partition only, it could be committed in
+    others.
+    """
     for listed in await transactions.list(producer_ids=[opened.producer_id]):
         found = await described(transactions, listed.transactional_id)
         if found.knows(opened):
             whose = f"{found.transactional_id} ({state_of(found)})"
             raise Problem(
-                f"that transaction does not hang: it is the one of {whose}",
+                f"that transaction is not hanging: it belongs to {whose}",
                 f"abort it as a whole:  ottla txn abort {found.transactional_id}",
             )
 
@@ -143,13 +147,13 @@ async def _check_hanging(transactions: Transactions, opened: OpenTransaction) ->
 async def _one_partition(cluster: Cluster, topics: Choice) -> TopicPartition:
     found = await chosen_partitions(cluster, topics)
     if len(found) != 1:
-        raise Problem("a transaction hangs in one partition", "name it: --topic TOPIC:PARTITION")
+        raise Problem("a hanging transaction is in one partition", "name it: --topic TOPIC:PARTITION")
     return found[0]
 
 
 def _confirm(what: str, is_sure: bool) -> None:
     if not is_sure and is_terminal(sys.stdin) and not click.confirm(f"Abort {what}?", err=True):
-        talk("nothing aborted")
+        echo_err("nothing aborted")
         raise click.exceptions.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""`ottla txn`: list, describe and abort transactions; find those that hang."""
+"""`ottla txn`: list, describe and abort transactions; find hanging ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from ottla.cli.support import session
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option
-from ottla.cli.support.output import count, print_json, talk
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, topic_option
 from ottla.cli.support.problems import Problem
 from ottla.cli.txn.abort import abort, described
@@ -36,18 +36,18 @@ from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import InvalidRegularExpression
 
-# `ottla txn spark`: the transactions that Spark queries have left open, and their end.
+# `ottla txn spark`: show and end the transactions that Spark queries have left open.
 
 
-@click.command("spark", short_help="Show, or end, what Spark queries left open.")
+@click.command("spark", short_help="Show, or end, open transactions of Spark queries.")
 @click.option("--query", "query_id", metavar="ID", help="Only of this query.")
-@click.option("--end", is_flag=True, help="End them: commit what is decided, abort the rest.")
+@click.option("--end", is_flag=True, help="End them: commit those that are decided, abort the others.")
 @format_option
 @bootstrap_option
 def spark_transactions(query_id: str | None, end: bool, output_format: str, bootstrap: str) -> None:
-    """Show the transactions that Spark queries have left open; end those of a query that stays away.
+    """Show the open transactions of Spark queries; end those of a query that will not run again.
 
-    A query that runs, or is started again, ends them itself: use --end only if it will not come back.
+    A query that runs, or is started again, ends them itself: use --end only if it will not.
 
     \b
     ottla txn spark
@@ -81,19 +81,19 @@ def spark_transactions(query_id: str | None, end: bool, output_format: str, boot
         print_json(found)
         return
     if not found:
-        talk("no transaction of a Spark query is open")
+        echo_err("no Spark query has an open transaction")
     for each in found:
         verb = "was" if end else "to be"
         outcome = "committed" if each["end"] == "commit" else "aborted"
         click.echo(f"{each['transactional_id']}  {verb} {outcome}")
     if found and not end:
-        talk("the query ends them when it runs again; if it will not: ottla txn spark --end")
+        echo_err("the query ends them when it runs again; if it will not: ottla txn spark --end")
 
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 NAMED = 20
 OLDER_THAN = "15m"
-"""What no transaction of a living producer exceeds, with Kafka's transaction.max.timeout.ms."""
+"""The maximum duration of a live producer's transaction: Kafka's default of transaction.max.timeout.ms."""
 STATES = (
     "Empty",
     "Ongoing",
@@ -120,7 +120,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def txn() -> None:
-    """List, describe and abort transactions; find those that hang."""
+    """List, describe and abort transactions; find hanging ones."""
 
 
 txn.add_command(abort)
@@ -137,8 +137,10 @@ txn.add_command(spark_transactions)
     help=f"Only in this state; repeatable: {', '.join(STATES)}.",
 )
 @click.option("--longer-than", type=Time(), help="Only those that have been running longer.")
-@click.option("--match", "pattern", metavar="REGEX", help="Only ids that this matches as a whole.")
-@click.option("--prefix", metavar="TEXT", help="Only ids that begin like this.")
+@click.option(
+    "--match", "pattern", metavar="REGEX", help="Only ids that match this regular expression as a whole."
+)
+@click.option("--prefix", metavar="TEXT", help="Only ids with this prefix.")
 @format_option
 @bootstrap_option
 def list_transactions(
@@ -164,10 +166,8 @@ def list_transactions(
         try:
             return await Transactions(cluster).list(states, longer_than_ms=longer_than, pattern=pattern)
         except InvalidRegularExpression:
-            hint = "ids that begin alike are found by --prefix"
-            raise Problem(
-                f"--match: {pattern!r} is not a regular expression that brokers know", hint
-            ) from None
+            hint = "to match a prefix, use --prefix"
+            raise Problem(f"--match: {pattern!r} is not a valid regular expression", hint) from None
 
     found = session.run(bootstrap, command)
     if output_format == "json":
@@ -175,7 +175,9 @@ def list_transactions(
     elif found:
         print_listed(found)
     else:
-        talk("no such transactions" if states or pattern or longer_than else f"no transactions{visible()}")
+        echo_err(
+            "no such transactions" if states or pattern or longer_than else f"no transactions{visible()}"
+        )
 
 
 @txn.command(short_help="Show a transactional id and its transaction.")
@@ -198,20 +200,20 @@ def describe(ids: tuple[str, ...], output_format: str, bootstrap: str) -> None:
 
 
 @txn.command(short_help="Find transactions that no coordinator knows.")
-@topic_option("Look there only; repeatable. Else in all topics.")
+@topic_option("Only this topic; repeatable.  [default: all topics]")
 @click.option(
     "--older-than",
     type=Time(),
     default=OLDER_THAN,
     show_default=True,
-    help="Only those whose last record is older: a younger one may be about to be added.",
+    help="Only those whose last record is older: younger ones may be about to be added.",
 )
 @format_option
 @bootstrap_option
 def hanging(topics: Choice, older_than: int, output_format: str, bootstrap: str) -> None:
-    """Find transactions that are open in a partition and that no coordinator knows.
+    """Find hanging transactions: open in a partition, and unknown to their coordinator.
 
-    They hold back all who read committed records. To end one:
+    They block read_committed consumers. To end one:
 
     \b
     ottla txn abort --topic TOPIC:PARTITION --start-offset N
@@ -228,7 +230,7 @@ def hanging(topics: Choice, older_than: int, output_format: str, bootstrap: str)
     elif found:
         print_open(found, _now_ms())
     else:
-        talk("no transaction hangs")
+        echo_err("no transaction hangs")
 
 
 async def _everywhere(cluster: Cluster) -> list[TopicPartition]:
@@ -236,19 +238,19 @@ async def _everywhere(cluster: Cluster) -> list[TopicPartition]:
     return [
         TopicPartition(name, index)
         for name in sorted(topics)
-        if name != TRANSACTION_STATE_TOPIC  # which is written without transactions
+        if name != TRANSACTION_STATE_TOPIC  # which has no transactions
         for index in topics[name].partitions
     ]
 
 
 async def _led(cluster: Cluster, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """Return those that have a leader, who can be asked; name the others."""
+    """Return the partitions with a leader to ask; print the others."""
     topics = await cluster.refresh(list({at.topic for at in partitions}))
     led = [at for at in partitions if topics[at.topic].partitions[at.partition].leader >= 0]
     missing = [str(at) for at in partitions if at not in led]
     if missing:
         names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
-        talk(f"{count(len(missing), 'partition')} without a leader cannot be looked at: {names}")
+        echo_err(f"{count(len(missing), 'partition')} without a leader cannot be checked: {names}")
     return led
 
 

@@ -1,4 +1,4 @@
-"""Transactions as `ottla txn` shows them, for people and for programs."""
+"""Transactions as `ottla txn` shows them, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_listed(found: Iterable[ListedTransaction]) -> None:
 
 
 def listed_as_json(found: ListedTransaction) -> dict[str, object]:
-    """Return a transactional id for programs."""
+    """Return a transactional id as JSON."""
     return {
         "transactional_id": found.transactional_id,
         "state": found.state,
@@ -41,7 +41,7 @@ def listed_as_json(found: ListedTransaction) -> dict[str, object]:
 
 
 def print_described(found: TransactionDescription, now_ms: int) -> None:
-    """Print all about a transactional id."""
+    """Print a transactional id with its transaction."""
     limit = "no timeout" if found.is_prepared else f"timeout {duration(found.timeout_ms / 1000)}"
     begin = "no transaction yet"
     if found.start_ms is not None:
@@ -57,7 +57,7 @@ def print_described(found: TransactionDescription, now_ms: int) -> None:
 
 
 def described_as_json(found: TransactionDescription) -> dict[str, object]:
-    """Return all about a transactional id for programs."""
+    """Return a transactional id with its transaction as JSON."""
     return {
         "transactional_id": found.transactional_id,
         "state": found.state,
@@ -72,7 +72,7 @@ def described_as_json(found: TransactionDescription) -> dict[str, object]:
 
 
 def print_open(found: Iterable[OpenTransaction], now_ms: int) -> None:
-    """Print one line for each transaction that is open in a partition."""
+    """Print one line per open transaction in a partition."""
     rows = [
         [
             each.partition.topic,
@@ -88,7 +88,7 @@ def print_open(found: Iterable[OpenTransaction], now_ms: int) -> None:
 
 
 def open_as_json(found: OpenTransaction) -> dict[str, object]:
-    """Return a transaction that is open in a partition for programs."""
+    """Return an open transaction in a partition as JSON."""
     return {
         "topic": found.partition.topic,
         "partition": found.partition.partition,

@@ -1,15 +1,18 @@
-"""The admin clients: topics, configs, groups, brokers, transactions; to look at, and to change.
+"""The admin clients: describe and change topics, configs, groups, brokers and transactions.
 
-    async_admin.py     `AsyncAdmin`, the core
-    sync_admin.py      `Admin`, its twin without asyncio
+Reading order:
 
-What they ask is next door, by subject: topic_admin, config_admin, records_admin, groups, group_members,
-cluster_admin, log_directories, transactions, partition_producers.
+    async_admin, sync_admin, options   the public classes
+    topic_admin, config_admin          topics, partitions and records; configs
+    groups, group_types, lag           groups and their offsets; their lag in records and seconds
+    cluster_admin                      brokers, log directories, reassignments
+    moves, reassignment_planner        moves replicas; plans where to
+    transactions                       open transactions and producers
 """
 
 from __future__ import annotations
 
-from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.async_admin import AdminOptions, AsyncAdmin
 from ottla.client.admin.cluster_admin import (
     BrokerInfo,
     ClusterInfo,
@@ -21,7 +24,6 @@ from ottla.client.admin.cluster_admin import (
 from ottla.client.admin.config_admin import ConfigEntry, ConfigSource
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, GroupMember, ListedGroup
 from ottla.client.admin.lag import Measured
-from ottla.client.admin.options import AdminOptions
 from ottla.client.admin.sync_admin import Admin
 from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.client.admin.transactions import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +20,6 @@ from ottla.client.admin.cluster_admin import (
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
 from ottla.client.admin.groups import Groups, remove_members
 from ottla.client.admin.lag import Measured, measure
-from ottla.client.admin.options import AdminOptions
 from ottla.client.admin.topic_admin import TopicAdmin, delete_records
 from ottla.client.admin.transactions import (
     ListedTransaction,
@@ -29,6 +29,7 @@ from ottla.client.admin.transactions import (
     Transactions,
     describe_producers,
 )
+from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock, SystemClock
@@ -36,17 +37,22 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 
 
+@dataclass(frozen=True)
+class AdminOptions(ClientOptions):
+    """The options of the admin clients: those that all clients share."""
+
+
 class AsyncAdmin(TopicAdmin):
-    """Looks at a cluster and changes it: topics, configs, groups, brokers, transactions.
+    """Describes and changes a cluster: topics, configs, groups, brokers, transactions.
 
         async with AsyncAdmin("localhost:9092") as admin:
             await admin.create_topic("orders", partitions=6, configs={"retention.ms": "86400000"})
             print(await admin.group_lag("billing"))
 
-    What a broker refuses is raised as the error of its code (`TopicAlreadyExists`, ...); methods that change
-    many things at once return the error of each. Calls are repeated while brokers are away
-    and while leaders, coordinators and the controller move, for `default_api_timeout_ms`: then TimedOut says
-    why. No broker has to be up yet when it is made.
+    Error codes of brokers are raised as classes (`TopicAlreadyExists`, ...); methods that change several
+    things return the error of each. Calls are retried while brokers are unreachable and while leaders,
+    coordinators and the controller move, for `default_api_timeout_ms`; then TimedOut names the reason. No
+    broker needs to be up when it is created.
     """
 
     @accepts(AdminOptions)
@@ -55,7 +61,7 @@ class AsyncAdmin(TopicAdmin):
 
     @classmethod
     def with_options(cls, options: AdminOptions) -> Self:
-        """Return a client with options that have been read."""
+        """Return a client with these options."""
         admin = cls.__new__(cls)
         admin._set_up(options)
         return admin
@@ -75,9 +81,9 @@ class AsyncAdmin(TopicAdmin):
         await self.close()
 
     async def start(self) -> None:
-        """Connect to the cluster; if no broker is up, the first call waits for one.
+        """Connect to the cluster; if no broker is up, the first call retries.
 
-        Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
+        Raises permanent errors: AuthenticationFailed, TlsFailed and the like.
         """
         await self.cluster.start_lazily()
 
@@ -88,7 +94,7 @@ class AsyncAdmin(TopicAdmin):
     # Records.
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before these offsets (-1: all that are committed); return where each starts."""
+        """Delete the records before these offsets (-1: the high watermark); return the new start offsets."""
         return await delete_records(self.cluster, before)
 
     # Groups.
@@ -102,11 +108,11 @@ class AsyncAdmin(TopicAdmin):
         return await Groups(self.cluster).describe(group_id)
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return every offset that a group has committed; none if it does not exist."""
+        """Return the committed offsets of a group; none if it does not exist."""
         return await Groups(self.cluster).committed(group_id)
 
     async def group_lag(self, group_id: str) -> dict[TopicPartition, Measured]:
-        """Return how far behind a group is, in records and seconds, in each partition it has committed."""
+        """Return the lag of a group, in records and seconds, in each partition with a committed offset."""
 
         async def attempt() -> dict[TopicPartition, Measured]:
             committed = await self.group_offsets(group_id)
@@ -118,11 +124,11 @@ class AsyncAdmin(TopicAdmin):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Set the offsets of a group without members; UnknownMemberId if it has some."""
+        """Reset the offsets of a group without members; raise UnknownMemberId if it has some."""
         await Groups(self.cluster).commit(group_id, offsets)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets of topics that the group does not subscribe to any more."""
+        """Delete committed offsets of topics that the group is not subscribed to."""
         await Groups(self.cluster).delete_offsets(group_id, partitions)
 
     async def delete_group(self, group_id: str) -> None:
@@ -132,39 +138,39 @@ class AsyncAdmin(TopicAdmin):
     async def remove_group_members(
         self, group_id: str, member_ids: Iterable[str] = (), *, instance_ids: Iterable[str] = ()
     ) -> dict[str, KafkaError | None]:
-        """Take members out of a classic group, static ones by instance id; return why each could not be."""
+        """Remove members from a classic group, static ones by instance id; return the error of each."""
         return await remove_members(self.cluster, group_id, member_ids, instance_ids)
 
     # The cluster.
 
     async def describe_cluster(self) -> ClusterInfo:
-        """Return the brokers, the controller, the partitions and the running reassignments."""
+        """Return the brokers, the controller, the partitions and the ongoing reassignments."""
         return await ClusterAdmin(self.cluster).describe()
 
     async def describe_partitions(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionDescription]:
-        """Return the partitions of topics, with those that may lead though they are not in sync."""
+        """Return the partitions of topics, with their eligible leader replicas (KIP-966)."""
         return await describe_partitions(self.cluster, topics)
 
     async def describe_log_dirs(self, node_ids: Iterable[int] | None = None) -> dict[int, list[LogDirectory]]:
-        """Return what these brokers, or all, keep in their log directories, with sizes."""
+        """Return the log directories of these brokers, or of all, with the sizes of their replicas."""
         return await describe_log_dirs(self.cluster, node_ids)
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Outcomes:
-        """Elect preferred leaders (None: of all partitions); with `unclean` any live replica."""
+        """Elect preferred leaders (None: of all partitions); with `unclean`, any replica if there is none."""
         return await ClusterAdmin(self.cluster).elect_leaders(partitions, unclean=unclean)
 
     async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Begin to move partitions to these brokers, the preferred leader first; None cancels a move."""
+        """Start to reassign partitions to these brokers, the preferred leader first; None cancels it."""
         return await ClusterAdmin(self.cluster).reassign(targets)
 
     async def list_reassignments(self) -> dict[TopicPartition, MoveInfo]:
-        """Return the partitions that are on their way to other brokers."""
+        """Return the ongoing reassignments."""
         return await ClusterAdmin(self.cluster).moves()
 
     async def unregister_broker(self, node_id: int) -> None:
-        """Let the cluster forget a broker that is gone."""
+        """Unregister a broker that is gone for good."""
         await ClusterAdmin(self.cluster).unregister(node_id)
 
     async def features(self) -> dict[str, int]:
@@ -182,27 +188,27 @@ class AsyncAdmin(TopicAdmin):
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[ListedTransaction]:
-        """Return the transactional ids that pass all filters; which are prepared is said of each."""
+        """Return the transactional ids that match all filters, and whether each is prepared."""
         return await Transactions(self.cluster).list(
             states, producer_ids, longer_than_ms=longer_than_ms, pattern=pattern
         )
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """Return all about a transactional id; raise TransactionalIdNotFound if it does not exist."""
+        """Describe a transactional id; raise TransactionalIdNotFound if it does not exist."""
         return await Transactions(self.cluster).describe(transactional_id)
 
     async def abort_transaction(self, transactional_id: str) -> None:
-        """Abort what is open under a transactional id, also what is prepared, and fence its producer."""
+        """Abort the open or prepared transaction of a transactional id, and fence its producer."""
         await Transactions(self.cluster).abort(transactional_id)
 
     async def open_transactions(self, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
-        """Return the transactions that are open in partitions, as their leaders see it."""
+        """Return the open transactions of partitions, from their leaders."""
         return list(await Transactions(self.cluster).open_in(partitions))
 
     async def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, older_than_ms: int = 900_000
     ) -> list[OpenTransaction]:
-        """Return the transactions that are open in partitions, old, and known to no coordinator."""
+        """Return the hanging transactions of partitions: old, and unknown to any coordinator."""
         wanted = list(partitions)
 
         async def attempt() -> list[OpenTransaction]:
@@ -214,11 +220,11 @@ class AsyncAdmin(TopicAdmin):
         return await self.cluster.retrying(attempt, what="hanging transactions were not searched for")
 
     async def abort_open_transaction(self, opened: OpenTransaction) -> None:
-        """Write an abort marker for a transaction that hangs: that no coordinator will end."""
+        """Write an abort marker for a hanging transaction, which no coordinator will end."""
         await Transactions(self.cluster).abort_in(opened)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[PartitionProducer]]:
-        """Return the producers that the leaders of partitions remember."""
+        """Return the producer states of partitions, from their leaders."""
         return await describe_producers(self.cluster, partitions)

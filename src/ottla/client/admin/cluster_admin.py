@@ -1,4 +1,4 @@
-"""Brokers, leaders and replicas: what an operator of a cluster looks at and changes."""
+"""Brokers, leaders, replicas and reassignments."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
 from ottla.protocol.types import BrokerId, TopicName, i8, i32
 from ottla.wire.address import Address
-
-# What brokers keep on their disks, and which replicas may lead.
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +230,7 @@ class ClusterAdmin:
         self.cluster = cluster
 
     async def describe(self) -> ClusterInfo:
-        """Return the brokers, the partitions and the moves under way."""
+        """Return the brokers, the partitions and the ongoing reassignments."""
         return await self.cluster.retrying(self._describe, what="the cluster was not described")
 
     async def _describe(self) -> ClusterInfo:
@@ -260,7 +258,7 @@ class ClusterAdmin:
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
     ) -> Outcomes:
-        """Elect preferred leaders (None: of all partitions); with `unclean` anyone, where nobody leads."""
+        """Elect preferred leaders (None: of all partitions); with `unclean`, any replica if there is none."""
         wanted = None
         if partitions is not None:
             wanted = tuple(
@@ -280,7 +278,7 @@ class ClusterAdmin:
         }
 
     async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Begin to move partitions to these brokers; None cancels a move."""
+        """Start to reassign partitions to these brokers; None cancels it."""
         topics: dict[str, list[ReassignablePartition]] = {}
         for at, target in targets.items():
             brokers = None if target is None else tuple(BrokerId(each) for each in target)
@@ -304,7 +302,7 @@ class ClusterAdmin:
         }
 
     async def moves(self) -> dict[TopicPartition, MoveInfo]:
-        """Return the partitions that are on their way to other brokers."""
+        """Return the ongoing reassignments."""
         request = ListPartitionReassignmentsRequest(timeout=self.cluster.broker_timeout, topics=None)
         response = await self._ask_controller(
             request, ListPartitionReassignmentsResponse, "the moves under way were not told"
@@ -345,7 +343,7 @@ class ClusterAdmin:
         }
 
     async def unregister(self, node_id: int) -> None:
-        """Let the cluster forget a broker that is gone."""
+        """Unregister a broker that is gone for good."""
         request = UnregisterBrokerRequest(broker_id=BrokerId(node_id))
         is_lost = False
 

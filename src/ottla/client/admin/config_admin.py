@@ -71,14 +71,14 @@ class ConfigAdmin:
     async def broker_configs(
         self, node_id: int | None = None, *, documentation: bool = False
     ) -> list[ConfigEntry]:
-        """Return every config of a broker, or (None) those that were set for all brokers while they ran."""
+        """Return every config of a broker, or (None) the dynamic cluster-wide defaults."""
         if node_id is None:
             return await self._configs(self.cluster.any_broker, _BROKER, "", documentation)
         connect = partial(self.cluster.broker, node_id)
         return await self._configs(connect, _BROKER, str(node_id), documentation)
 
     async def topics_config(self, key: str, topics: Sequence[str]) -> dict[str, str]:
-        """Return the value of one config for each of many topics; those that are gone are left out."""
+        """Return one config of many topics, without topics that do not exist."""
         found: dict[str, str] = {}
         for first in range(0, len(topics), _TOPICS_PER_REQUEST):
             request = DescribeConfigsRequest(
@@ -104,7 +104,7 @@ class ConfigAdmin:
         unset: Sequence[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Set some configs of a topic and put others back to their defaults; leave the rest alone."""
+        """Set some configs of a topic and reset others to their defaults; leave the rest unchanged."""
         await self._alter_configs(_TOPIC, name, set_to or {}, unset, validate_only)
 
     async def alter_broker_configs(
@@ -115,7 +115,7 @@ class ConfigAdmin:
         unset: Sequence[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Set some configs of one broker, or (None) of all, while they run; reset others to defaults."""
+        """Set dynamic configs of one broker, or (None) of all; reset others to their defaults."""
         name = "" if node_id is None else str(node_id)
         await self._alter_configs(_BROKER, name, set_to or {}, unset, validate_only)
 

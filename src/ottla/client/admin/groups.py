@@ -1,4 +1,4 @@
-"""Consumer groups from outside: who is in them, how far they have read; moving and deleting them.
+"""Groups: describe their members and offsets, reset offsets, remove members, delete groups.
 
 Everything about one group is asked of its coordinator, which is looked up first. A question is repeated
 until the coordinator has been found; so is a change, because a coordinator that is not the right one, or
@@ -43,15 +43,13 @@ from ottla.protocol.errors import GroupIdNotFound, InvalidRequest, KafkaError
 from ottla.protocol.types import GroupId, TopicName, i32, i64
 from ottla.wire.connection import Connection
 
-# Taking members out of a group from outside.
-
 _REASON = "removed by an operator"
 
 
 async def remove_members(
     cluster: Cluster, group_id: str, member_ids: Iterable[str], instance_ids: Iterable[str]
 ) -> dict[str, KafkaError | None]:
-    """Let members leave, by member id or by the instance id of static ones; return why each could not."""
+    """Remove members by member id, or by instance id if they are static; return the error of each."""
     members = [MemberIdentity(member_id=each, reason=_REASON) for each in member_ids]
     members += [MemberIdentity(member_id="", group_instance_id=each, reason=_REASON) for each in instance_ids]
     request = LeaveGroupRequest(group_id=GroupId(group_id), members=tuple(members))
@@ -108,7 +106,7 @@ class Groups:
         return await self._ask(group_id, lambda node_id, connection: _describe(connection, node_id, group_id))
 
     async def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return every offset that the group has committed; none if it does not exist."""
+        """Return the committed offsets of a group; none if it does not exist."""
         return await self._ask(group_id, lambda _, connection: _committed(connection, group_id))
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
@@ -142,7 +140,7 @@ class Groups:
         await self._ask(group_id, attempt)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets of topics that the group does not subscribe to any more."""
+        """Delete committed offsets of topics that the group is not subscribed to."""
         topics: dict[str, list[OffsetDeleteRequestPartition]] = defaultdict(list)
         for topic, partition in partitions:
             topics[topic].append(OffsetDeleteRequestPartition(partition_index=i32(partition)))

@@ -1,4 +1,4 @@
-"""How far groups are behind, in records and in seconds, from standard requests only.
+"""The lag of groups, in records and in seconds, from standard requests only.
 
 Kafka has no request for the age of a record. So the one record that a group reads next is fetched, or
 rather its batch: a Fetch of one byte answers with one whole batch. Groups that are caught up cost nothing.

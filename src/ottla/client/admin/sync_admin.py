@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.async_admin import AdminOptions, AsyncAdmin
 from ottla.client.admin.cluster_admin import (
     ClusterInfo,
     LogDirectory,
@@ -19,7 +19,6 @@ from ottla.client.admin.cluster_admin import (
 from ottla.client.admin.config_admin import ConfigEntry
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
 from ottla.client.admin.lag import Measured
-from ottla.client.admin.options import AdminOptions
 from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.client.admin.transactions import (
     ListedTransaction,
@@ -34,20 +33,18 @@ from ottla.client.signatures import accepts
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 
-# The admin client without asyncio: what it can do with topics, configs and records.
-
 
 class Admin:
-    """Looks at a cluster and changes it: topics, configs, groups, brokers, transactions.
+    """Describes and changes a cluster: topics, configs, groups, brokers, transactions.
 
         with Admin("localhost:9092") as admin:
             admin.create_topic("orders", partitions=6, configs={"retention.ms": "86400000"})
             print(admin.group_lag("billing"))
 
-    What a broker refuses is raised as the error of its code (`TopicAlreadyExists`, ...); methods that change
-    many things at once return the error of each. Calls are repeated while brokers are away
-    and while leaders, coordinators and the controller move, for `default_api_timeout_ms`: then TimedOut says
-    why. No broker has to be up yet when it is made. Threads may share it.
+    Error codes of brokers are raised as classes (`TopicAlreadyExists`, ...); methods that change several
+    things return the error of each. Calls are retried while brokers are unreachable and while leaders,
+    coordinators and the controller move, for `default_api_timeout_ms`; then TimedOut names the reason. No
+    broker needs to be up when it is created. Threads may share it.
     """
 
     _bridge: EventLoopThread
@@ -70,7 +67,7 @@ class Admin:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTime]:
-        """Return, for each partition, the offset that its timestamp asks for.
+        """Return the offset of a timestamp for each partition.
 
         The timestamp is in milliseconds, for the first record at or after it (offset -1 if there is none);
         or EARLIEST (-2), or LATEST (-1).
@@ -100,15 +97,15 @@ class Admin:
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics; return what became of each, or why it was refused."""
+        """Create topics; return each, or its error."""
         return self._bridge.run(self._async.create_topics(topics, validate_only=validate_only))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and everything in it."""
+        """Delete a topic and its records."""
         self._bridge.run(self._async.delete_topic(name))
 
     def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Delete topics and everything in them; return why each was refused, or None."""
+        """Delete topics and their records; return the error of each, or None."""
         return self._bridge.run(self._async.delete_topics(names))
 
     def create_partitions(
@@ -119,7 +116,7 @@ class Admin:
         replicas: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Grow a topic to `total` partitions; `replicas` says which brokers hold each new one."""
+        """Increase a topic to `total` partitions; `replicas` places each new one on brokers."""
         self._bridge.run(
             self._async.create_partitions(name, total, replicas=replicas, validate_only=validate_only)
         )
@@ -131,11 +128,11 @@ class Admin:
         return self._bridge.run(self._async.topic_configs(name, documentation=documentation))
 
     def broker_configs(self, node_id: int | None = None, *, documentation: bool = False) -> list[ConfigEntry]:
-        """Return every config of a broker, or (None) those that were set for all brokers while they ran."""
+        """Return every config of a broker, or (None) the dynamic cluster-wide defaults."""
         return self._bridge.run(self._async.broker_configs(node_id, documentation=documentation))
 
     def topics_config(self, key: str, topics: Sequence[str]) -> dict[str, str]:
-        """Return the value of one config for each of many topics; those that are gone are left out."""
+        """Return one config of many topics, without topics that do not exist."""
         return self._bridge.run(self._async.topics_config(key, topics))
 
     def alter_topic_configs(
@@ -146,7 +143,7 @@ class Admin:
         unset: Sequence[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Set some configs of a topic and put others back to their defaults; leave the rest alone."""
+        """Set some configs of a topic and reset others to their defaults; leave the rest unchanged."""
         self._bridge.run(
             self._async.alter_topic_configs(name, set_to=set_to, unset=unset, validate_only=validate_only)
         )
@@ -159,7 +156,7 @@ class Admin:
         unset: Sequence[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Set some configs of one broker, or (None) of all, while they run; reset others to defaults."""
+        """Set dynamic configs of one broker, or (None) of all; reset others to their defaults."""
         self._bridge.run(
             self._async.alter_broker_configs(node_id, set_to=set_to, unset=unset, validate_only=validate_only)
         )
@@ -167,7 +164,7 @@ class Admin:
     # Records.
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before these offsets (-1: all that are committed); return where each starts."""
+        """Delete the records before these offsets (-1: the high watermark); return the new start offsets."""
         return self._bridge.run(self._async.delete_records(before))
 
     @accepts(AdminOptions)
@@ -190,7 +187,7 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """Disconnect, and end the thread."""
+        """Disconnect, and stop the thread."""
         if self._finalizer.detach() is None:
             return  # it is closed
         try:
@@ -209,21 +206,21 @@ class Admin:
         return self._bridge.run(self._async.describe_group(group_id))
 
     def group_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return every offset that a group has committed; none if it does not exist."""
+        """Return the committed offsets of a group; none if it does not exist."""
         return self._bridge.run(self._async.group_offsets(group_id))
 
     def group_lag(self, group_id: str) -> dict[TopicPartition, Measured]:
-        """Return the lag of a group, in records and seconds, for each partition that it has committed."""
+        """Return the lag of a group, in records and seconds, in each partition with a committed offset."""
         return self._bridge.run(self._async.group_lag(group_id))
 
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Set the offsets of a group without members; UnknownMemberId if it has some."""
+        """Reset the offsets of a group without members; raise UnknownMemberId if it has some."""
         self._bridge.run(self._async.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete offsets of topics that the group does not subscribe to any more."""
+        """Delete committed offsets of topics that the group is not subscribed to."""
         self._bridge.run(self._async.delete_group_offsets(group_id, partitions))
 
     def delete_group(self, group_id: str) -> None:
@@ -233,7 +230,7 @@ class Admin:
     def remove_group_members(
         self, group_id: str, member_ids: Iterable[str] = (), *, instance_ids: Iterable[str] = ()
     ) -> dict[str, KafkaError | None]:
-        """Take members out of a classic group, static ones by instance id; return why each could not be."""
+        """Remove members from a classic group, static ones by instance id; return the error of each."""
         return self._bridge.run(
             self._async.remove_group_members(group_id, member_ids, instance_ids=instance_ids)
         )
@@ -241,33 +238,33 @@ class Admin:
     # The cluster.
 
     def describe_cluster(self) -> ClusterInfo:
-        """Return the brokers, the controller, the partitions and the running reassignments."""
+        """Return the brokers, the controller, the partitions and the ongoing reassignments."""
         return self._bridge.run(self._async.describe_cluster())
 
     def describe_partitions(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionDescription]:
-        """Return the partitions of topics, with those that may lead though they are not in sync."""
+        """Return the partitions of topics, with their eligible leader replicas (KIP-966)."""
         return self._bridge.run(self._async.describe_partitions(topics))
 
     def describe_log_dirs(self, node_ids: Iterable[int] | None = None) -> dict[int, list[LogDirectory]]:
-        """Return what these brokers, or all, keep in their log directories, with sizes."""
+        """Return the log directories of these brokers, or of all, with the sizes of their replicas."""
         return self._bridge.run(self._async.describe_log_dirs(node_ids))
 
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Outcomes:
-        """Elect preferred leaders (None: of all partitions); with `unclean` any live replica."""
+        """Elect preferred leaders (None: of all partitions); with `unclean`, any replica if there is none."""
         return self._bridge.run(self._async.elect_leaders(partitions, unclean=unclean))
 
     def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Begin to move partitions to these brokers, the preferred leader first; None cancels a move."""
+        """Start to reassign partitions to these brokers, the preferred leader first; None cancels it."""
         return self._bridge.run(self._async.reassign(targets))
 
     def list_reassignments(self) -> dict[TopicPartition, MoveInfo]:
-        """Return the partitions that are being reassigned."""
+        """Return the ongoing reassignments."""
         return self._bridge.run(self._async.list_reassignments())
 
     def unregister_broker(self, node_id: int) -> None:
-        """Unregister a broker that has stopped."""
+        """Unregister a broker that is gone for good."""
         self._bridge.run(self._async.unregister_broker(node_id))
 
     def features(self) -> dict[str, int]:
@@ -284,7 +281,7 @@ class Admin:
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[ListedTransaction]:
-        """Return the transactional ids that pass all filters; which are prepared is said of each."""
+        """Return the transactional ids that match all filters, and whether each is prepared."""
         return self._bridge.run(
             self._async.list_transactions(
                 states, producer_ids, longer_than_ms=longer_than_ms, pattern=pattern
@@ -292,21 +289,21 @@ class Admin:
         )
 
     def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """Return all about a transactional id; raise TransactionalIdNotFound if it does not exist."""
+        """Describe a transactional id; raise TransactionalIdNotFound if it does not exist."""
         return self._bridge.run(self._async.describe_transaction(transactional_id))
 
     def abort_transaction(self, transactional_id: str) -> None:
-        """Abort what is open under a transactional id, also what is prepared, and fence its producer."""
+        """Abort the open or prepared transaction of a transactional id, and fence its producer."""
         self._bridge.run(self._async.abort_transaction(transactional_id))
 
     def open_transactions(self, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
-        """Return the transactions that are open in partitions, as their leaders see it."""
+        """Return the open transactions of partitions, from their leaders."""
         return self._bridge.run(self._async.open_transactions(partitions))
 
     def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, older_than_ms: int = 900_000
     ) -> list[OpenTransaction]:
-        """Return the transactions that are open in partitions, old, and known to no coordinator."""
+        """Return the hanging transactions of partitions: old, and unknown to any coordinator."""
         return self._bridge.run(self._async.hanging_transactions(partitions, older_than_ms=older_than_ms))
 
     def abort_open_transaction(self, opened: OpenTransaction) -> None:
@@ -316,7 +313,7 @@ class Admin:
     def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[PartitionProducer]]:
-        """Return the producers that the leaders of partitions remember."""
+        """Return the producer states of partitions, from their leaders."""
         return self._bridge.run(self._async.describe_producers(partitions))
 
 
@@ -327,7 +324,7 @@ async def _started(options: AdminOptions) -> AsyncAdmin:
 
 
 def _forgotten(bridge: EventLoopThread) -> None:
-    """End the thread of an admin client that nobody closed."""
+    """Stop the thread of an admin client that was not closed."""
     warnings.warn("an admin client was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)
     if bridge.is_here:
         bridge.post(bridge.close)

@@ -1,4 +1,4 @@
-"""Topics, partitions and the records in them: what an operator changes.
+"""Topics, partitions and deletion of records.
 
 Changes are asked for once, as config_admin.py explains.
 """
@@ -32,11 +32,9 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, NotController
 from ottla.protocol.types import BrokerId, TopicName, i16, i32, i64
 
-# Deleting the oldest records of partitions.
-
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete the records before these offsets (-1: all that are committed); return where each starts now.
+    """Delete the records before these offsets (-1: the high watermark); return the new start offsets.
 
     Doing it twice does no harm, so it is repeated while leaders move.
     """
@@ -101,6 +99,8 @@ class CreatedTopic:
     topic_id: uuid.UUID | None
     partition_count: int
     replication_factor: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """All of its configs, defaults included; empty where the broker does not say."""
 
 
 class TopicAdmin(ConfigAdmin):
@@ -127,7 +127,7 @@ class TopicAdmin(ConfigAdmin):
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTime]:
-        """Return, for each partition, the offset that its timestamp asks for.
+        """Return the offset of a timestamp for each partition.
 
         The timestamp is in milliseconds, for the first record at or after it (offset -1 if there is none);
         or EARLIEST (-2), or LATEST (-1).
@@ -150,7 +150,7 @@ class TopicAdmin(ConfigAdmin):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics; return what became of each, or why it was refused."""
+        """Create topics; return each, or its error."""
         request = CreateTopicsRequest(
             topics=tuple(map(_creatable, topics)),
             timeout=self.cluster.broker_timeout,
@@ -164,18 +164,18 @@ class TopicAdmin(ConfigAdmin):
             return {
                 each.name: error_for(each.error_code, _creation_error(each, is_lost))
                 if each.error_code
-                else CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
+                else _created(each)
                 for each in response.topics
             }
 
         return await self._change(attempt, "the topics were not created")
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic and everything in it."""
+        """Delete a topic and its records."""
         _only(await self.delete_topics([name]))
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Delete topics and everything in them; return why each was refused, or None."""
+        """Delete topics and their records; return the error of each, or None."""
         request = DeleteTopicsRequest(
             topic_names=tuple(map(TopicName, names)), timeout=self.cluster.broker_timeout
         )
@@ -204,7 +204,7 @@ class TopicAdmin(ConfigAdmin):
         replicas: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Grow a topic to `total` partitions; `replicas` says which brokers hold each new one."""
+        """Increase a topic to `total` partitions; `replicas` places each new one on brokers."""
         new = tuple(
             CreatePartitionsAssignment(broker_ids=tuple(map(BrokerId, each))) for each in replicas or ()
         )
@@ -237,6 +237,13 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             for index, brokers in enumerate(topic.replicas)
         ),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()),
+    )
+
+
+def _created(result: CreatableTopicResult) -> CreatedTopic:
+    configs = {each.name: each.value for each in result.configs or () if each.value is not None}
+    return CreatedTopic(
+        result.name, result.topic_id, result.num_partitions, result.replication_factor, configs
     )
 
 

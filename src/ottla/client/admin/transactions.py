@@ -1,4 +1,4 @@
-"""Transactions from outside: which there are, which hang, and how to end them.
+"""Transactions: list and describe them, find hanging ones, abort them.
 
 A transaction has two sides. Its coordinator knows the transactional id and what has been decided; the
 partitions know which producers have written records that are neither committed nor aborted. One that is
@@ -30,8 +30,6 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.types import ProducerId, TopicName, TransactionalId, i8, i16, i32, i64
 from ottla.wire.connection import Connection, milliseconds
 
-# What partitions remember of the producers that wrote to them.
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionProducer:
@@ -48,7 +46,7 @@ class PartitionProducer:
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[PartitionProducer]]:
-    """Return the producers that the leaders of partitions remember."""
+    """Return the producer states of partitions, from their leaders."""
     found = {}
     for partition in partitions:
 
@@ -156,7 +154,7 @@ class Transactions:
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[ListedTransaction]:
-        """Return the transactional ids that pass all filters; every broker knows some."""
+        """Return the transactional ids that match all filters, from all brokers."""
 
         def request(states: Iterable[str]) -> ListTransactionsRequest:
             return ListTransactionsRequest(
@@ -184,7 +182,7 @@ class Transactions:
         return await self.cluster.retrying(attempt)
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
-        """Return all about a transactional id; raise TransactionalIdNotFound if nobody knows it."""
+        """Describe a transactional id; raise TransactionalIdNotFound if it does not exist."""
         request = DescribeTransactionsRequest(transactional_ids=(TransactionalId(transactional_id),))
 
         async def ask(node_id: int, connection: Connection) -> TransactionDescription:
@@ -209,7 +207,7 @@ class Transactions:
         return await self._ask(transactional_id, ask)
 
     async def abort(self, transactional_id: str) -> None:
-        """Abort what is open under a transactional id, also what is prepared, and fence its producer."""
+        """Abort the open or prepared transaction of a transactional id, and fence its producer."""
         request = InitProducerIdRequest(
             transactional_id=TransactionalId(transactional_id), transaction_timeout=milliseconds(_TIMEOUT_MS)
         )
@@ -221,7 +219,7 @@ class Transactions:
         await self._ask(transactional_id, ask, also=_BUSY)
 
     async def open_in(self, partitions: Iterable[TopicPartition]) -> tuple[OpenTransaction, ...]:
-        """Return the transactions that are open in partitions, as their leaders see it."""
+        """Return the open transactions of partitions, from their leaders."""
         found: tuple[OpenTransaction, ...] = ()
         for partition in partitions:
             found += await self.cluster.retrying(partial(self._open_in, partition))
@@ -230,7 +228,7 @@ class Transactions:
     async def hanging(
         self, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int
     ) -> tuple[OpenTransaction, ...]:
-        """Return the transactions that are open in partitions, old, and known to no coordinator."""
+        """Return the hanging transactions of partitions: old, and unknown to any coordinator."""
         opened = [
             each for each in await self.open_in(partitions) if now_ms - each.last_timestamp_ms > older_than_ms
         ]

@@ -1,15 +1,15 @@
-"""The consumer: reads records, alone or together with a group; for asyncio and without.
+"""The consumer: reads records, alone or in a group; for asyncio and synchronous.
 
-async_consumer, sync_consumer  the two faces
-options, record, listener      what users write and get
-core                           what both faces stand on, and queries: what they ask of it
-partition_state, assignment    what is known of each partition: plain memory
-fetcher, fetch_session         requests, one under way to each broker; fetch_answers: what comes back
-leaders, positions             who is to be asked, and from which offset on
-visible, collector, arrow      from what was fetched to what is handed out
-membership, classic, modern    being in a group; turns, rebalances: what that does to the consumer
-assignors, sticky              who reads what, in a classic group
-commits                        the group's offsets
+Reading order:
+
+    async_consumer, sync_consumer   the public classes
+    options                         consumer options
+    core                            the consumer behind both: start, stop, and the calls for records
+    direct, wakeups                 records taken in the caller's thread; waking the calls that wait
+    assignment, subscription        the assigned partitions; the topics that are subscribed to
+    dedicated_connections           connections for requests that the broker answers late
+    fetching/                       from Fetch requests to records
+    membership/                     the group: committed offsets, the two membership protocols, rebalances
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HOMES = {
     "RebalanceListener": "ottla.client.consumer.membership.listener",
     "WrongUse": "ottla.client.consumer.membership.listener",
 }
-"""Where each name comes from: who needs only the options should not load all the rest."""
+"""The module of each name; loaded on first use, so that the options can be imported alone."""
 
 __all__ = sorted(_HOMES)
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

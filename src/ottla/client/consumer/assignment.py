@@ -1,7 +1,7 @@
-"""The partitions that a consumer reads now, and which of them have something to hand out.
+"""The assigned partitions, and the queue of those that have fetched records.
 
-All of it is plain memory. Whoever touches it holds `lock`: the asyncio side and, in the synchronous
-consumer, the threads that iterate over records.
+All of it is plain memory, guarded by `lock`: the event loop and, in the synchronous consumer, the threads
+that iterate over records use it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Assignment:
 
     def __init__(self, on_filled: Callable[[], None]) -> None:
         self._on_filled = on_filled
-        """Called when a partition has something to hand out."""
+        """Called when a partition has fetched records."""
         self.lock = threading.RLock()
         self.states: dict[TopicPartition, PartitionState] = {}
         self.version = 0
-        """Counted up when partitions come or go."""
-        self._filled: deque[PartitionState] = deque()
-        self._in_line: set[PartitionState] = set()
+        """Incremented when partitions are assigned or revoked."""
+        self._ready: deque[PartitionState] = deque()
+        self._is_ready: set[PartitionState] = set()
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(tuple(self.states.values()))
@@ -45,25 +45,25 @@ class Assignment:
 
     @property
     def fetched_bytes(self) -> int:
-        """How much waits to be decoded."""
+        """The size of the batches that wait to be decoded."""
         return sum(state.fetched_bytes for state in self.states.values())
 
     def replace(self, partitions: Iterable[TopicPartition], need: Need) -> None:
-        """Read exactly these; what was read already goes on from where it is."""
+        """Assign exactly these partitions; those that were assigned before keep their position."""
         with self.lock:
             wanted = sorted(set(partitions))
             old = self.states
             self.states = {each: old.get(each) or PartitionState(each, need) for each in wanted}
             for partition in old.keys() - self.states.keys():
                 old[partition].drop_fetched()
-            self._filled = deque(state for state in self._filled if state.partition in self.states)
-            self._in_line = set(self._filled)
+            self._ready = deque(state for state in self._ready if state.partition in self.states)
+            self._is_ready = set(self._ready)
             self.version += 1
 
     def consumed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions behind what was handed out, as far as they are known."""
+        """Return the positions after the returned records, where they are known."""
         with self.lock:
             return {
                 state.partition: OffsetAndMetadata(state.position, "", state.epoch)
@@ -73,33 +73,33 @@ class Assignment:
                 and (partitions is None or state.partition in partitions)
             }
 
-    def line_up(self, state: PartitionState) -> None:
-        """Let a partition that has something wait for its turn to hand it out."""
+    def enqueue_ready(self, state: PartitionState) -> None:
+        """Append a partition that has fetched records to the queue."""
         with self.lock:
-            if state not in self._in_line and self.states.get(state.partition) is state:
-                self._in_line.add(state)
-                self._filled.append(state)
+            if state not in self._is_ready and self.states.get(state.partition) is state:
+                self._is_ready.add(state)
+                self._ready.append(state)
         self._on_filled()
 
-    def first_in_line(self) -> PartitionState | None:
-        """Return whose turn it is; those that have nothing or are paused leave the line."""
-        while self._filled:
-            state = self._filled[0]
+    def first_ready(self) -> PartitionState | None:
+        """Return the first partition of the queue; remove those that are empty or paused."""
+        while self._ready:
+            state = self._ready[0]
             if state.has_records and not state.is_paused:
                 return state
-            self._in_line.discard(self._filled.popleft())
+            self._is_ready.discard(self._ready.popleft())
         return None
 
-    def next_turn(self) -> None:
-        """Let the first in line go to its end, or home if it has nothing left."""
-        if self._filled:
-            state = self._filled.popleft()
+    def rotate_ready(self) -> None:
+        """Move the first partition of the queue to its end; remove it if it is empty."""
+        if self._ready:
+            state = self._ready.popleft()
             if state.has_records:
-                self._filled.append(state)
+                self._ready.append(state)
             else:
-                self._in_line.discard(state)
+                self._is_ready.discard(state)
 
     @property
-    def line_length(self) -> int:
-        """How many partitions have something to hand out."""
-        return len(self._filled)
+    def ready_count(self) -> int:
+        """The number of partitions in the queue."""
+        return len(self._ready)

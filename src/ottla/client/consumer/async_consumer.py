@@ -234,7 +234,7 @@ class AsyncConsumer:
             state = assignment[partition]
             state.is_paused = False
             if state.has_records:
-                assignment.line_up(state)
+                assignment.enqueue_ready(state)
         self._core.wake()
 
     def paused(self) -> frozenset[TopicPartition]:

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.direct import WaitingThreads
 from ottla.client.consumer.fetching.collector import Collector
 from ottla.client.consumer.fetching.fetcher import Fetcher
 from ottla.client.consumer.fetching.leaders import Leaders
@@ -31,7 +30,7 @@ from ottla.client.consumer.membership.group import LEAVE_TIMEOUT_S, Group
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse, call_here
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
-from ottla.client.consumer.wakeups import WakeupEvent
+from ottla.client.consumer.waiting import WaitingThreads, WakeupEvent
 from ottla.client.errors import ClientClosed
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
@@ -114,7 +113,7 @@ class ConsumerCore:
         self._spawn("fetcher", self.fetcher.run())
         self._spawn("positions", self.positions.run())
         if self.group is not None:
-            self.group.queue.start_clock()
+            self.group.queue.start_timer()
         if self.options.topics:
             self.subscribe(self.options.topics)
 
@@ -248,7 +247,7 @@ class ConsumerCore:
         self._has_returned_records = False
         deadline = None if timeout_s is None else self.loop.time() + timeout_s
         try:
-            has_other_work = self.collector.is_held or self.group is not None or self.assignment.line_length
+            has_other_work = self.collector.is_held or self.group is not None or self.assignment.ready_count
             if has_other_work and not await self._before_poll(deadline):
                 return found
             found = take()
@@ -271,7 +270,7 @@ class ConsumerCore:
             self.group.before_poll()
             if self.group.steps.is_pending and not await self._run_rebalance_steps(self.group, deadline):
                 return False
-        if self.assignment.line_length:
+        if self.assignment.ready_count:
             await asyncio.sleep(0)  # let the fetcher run, even if the application polls in a tight loop
         return True
 
@@ -339,7 +338,7 @@ class ConsumerCore:
 
     def _taken(self, needs_position: bool) -> None:
         """Wake the fetcher if it stopped for lack of buffer space or of a position."""
-        if not (needs_position or self.fetcher.is_short_of_room):
+        if not (needs_position or self.fetcher.is_out_of_space):
             return
         if threading.get_ident() == self._thread:
             self.wake()

@@ -1,7 +1,7 @@
 """Connections for requests that the broker answers late.
 
-A broker deals with the requests of a connection one after the other. A fetch may wait for records, and
-joining a group for the other members; whatever else is to be asked must not stand behind them.
+A broker serves the requests of a connection in order. A Fetch waits for records, and a JoinGroup for the
+other members; other requests must not queue behind them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from ottla.wire.connection_pool import ConnectionPool
 
 
 class DedicatedConnections:
-    """One more connection to each broker, for one purpose."""
+    """A second connection to each broker, for one kind of request."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._connections = ConnectionPool(cluster.options.pool())
 
     def open_to(self, node_id: int) -> Connection | None:
-        """Return the connection to a broker if it can be used at once."""
+        """Return the connection to a broker if it is open."""
         broker = self._cluster.brokers.get(node_id)
         return None if broker is None else self._connections.get_open(broker.address)
 
     async def to(self, node_id: int) -> Connection:
-        """Return the connection to a broker; open it if need be."""
+        """Return the connection to a broker; open it if necessary."""
         if node_id not in self._cluster.brokers:
             await self._cluster.refresh([])
         if node_id not in self._cluster.brokers:

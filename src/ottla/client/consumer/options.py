@@ -9,8 +9,19 @@ from typing import Any, ClassVar
 
 from ottla.client.client_options import ClientOptions
 from ottla.client.consumer.fetching.record import Deserializer
-from ottla.client.options import ConfigError, function, one_of, option, text, whole, words, yes_or_no
-from ottla.common.config.types import at_least
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.options import option
+from ottla.common.config.types import (
+    FUNCTION,
+    TEXT,
+    TRUE_OR_FALSE,
+    WHOLE,
+    WORDS,
+    Kind,
+    at_least,
+    choice,
+    read_words,
+)
 
 CLASSIC, CONSUMER = "classic", "consumer"
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
@@ -53,10 +64,10 @@ def duration_ms(reset: str) -> int | None:
 
 
 def _assignors(value: Any) -> tuple[str, ...]:
-    names = tuple(_JAVA_ASSIGNORS.get(each, each) for each in words(value))
+    names = tuple(_JAVA_ASSIGNORS.get(each, each) for each in read_words(value))
     if not names:
         raise ValueError(f"must name at least one of {', '.join(ASSIGNOR_NAMES)}")
-    return tuple(map(one_of(*ASSIGNOR_NAMES), names))
+    return tuple(map(choice(*ASSIGNOR_NAMES).parse, names))
 
 
 @dataclass(frozen=True)
@@ -64,84 +75,84 @@ class ConsumerOptions(ClientOptions):
     """What a consumer reads, with whom, and how much at a time."""
 
     _: KW_ONLY
-    topics: Sequence[str] | str = option((), words, "Topics to subscribe to from the start.")
-    group_id: str | None = option(None, text, "The group that shares the work, and keeps the offsets.")
+    topics: Sequence[str] | str = option((), WORDS, "Topics to subscribe to from the start.")
+    group_id: str | None = option(None, TEXT, "The group that shares the work, and keeps the offsets.")
     group_instance_id: str | None = option(
-        None, text, "A name of its own in the group: coming back within the session is no rebalance."
+        None, TEXT, "A name of its own in the group: coming back within the session is no rebalance."
     )
     group_protocol: str = option(
         CLASSIC,
-        one_of(CLASSIC, CONSUMER),
+        choice(CLASSIC, CONSUMER),
         "classic: the members deal partitions out; consumer: the broker does (KIP-848).",
     )
     group_remote_assignor: str | None = option(
         None,
-        text,
+        TEXT,
         "With group_protocol consumer: how the broker deals partitions out; by default, as it likes.",
     )
     partition_assignment_strategy: Sequence[str] | str = option(
         ("range", "cooperative-sticky"),
-        _assignors,
+        Kind("assignors", 0, _assignors),
         f"With group_protocol classic, in order of preference: {', '.join(ASSIGNOR_NAMES)}.",
     )
     session_timeout_ms: int = option(
-        45_000, whole, "The group gives up a member that is silent for this long.", check=at_least(1)
+        45_000, WHOLE, "The group gives up a member that is silent for this long.", check=at_least(1)
     )
     heartbeat_interval_ms: int = option(
-        3_000, whole, "How often to tell the group that we are here.", check=at_least(1)
+        3_000, WHOLE, "How often to tell the group that we are here.", check=at_least(1)
     )
     max_poll_interval_ms: int = option(
         300_000,
-        whole,
+        WHOLE,
         "A member that does not ask for records for this long gives up its share.",
         check=at_least(1),
     )
     auto_offset_reset: str = option(
         "latest",
-        _reset,
+        Kind("reset", 0, _reset),
         "Where to begin without an offset: earliest, latest, none (an error), by_duration:P...",
     )
     enable_auto_commit: bool = option(
-        True, yes_or_no, "Whether what has been handed out, and dealt with since, is committed by itself."
+        True, TRUE_OR_FALSE, "Whether what has been handed out, and dealt with since, is committed by itself."
     )
-    auto_commit_interval_ms: int = option(5_000, whole, "How often.", check=at_least(1))
+    auto_commit_interval_ms: int = option(5_000, WHOLE, "How often.", check=at_least(1))
     isolation_level: str = option(
         READ_UNCOMMITTED,
-        one_of(READ_UNCOMMITTED, READ_COMMITTED),
+        choice(READ_UNCOMMITTED, READ_COMMITTED),
         "Whether records of open and aborted transactions are seen (read_uncommitted) or not.",
     )
     max_poll_records: int = option(
-        500, whole, "How many records one call returns at most, unless it says otherwise.", check=at_least(1)
+        500, WHOLE, "How many records one call returns at most, unless it says otherwise.", check=at_least(1)
     )
-    fetch_min_bytes: int = option(1, whole, "A broker waits until it has this much.", check=at_least(0))
+    fetch_min_bytes: int = option(1, WHOLE, "A broker waits until it has this much.", check=at_least(0))
     fetch_max_wait_ms: int = option(
-        500, whole, "But no longer than this.", check=at_least(0), also=("fetch_wait_max_ms",)
+        500, WHOLE, "But no longer than this.", check=at_least(0), aliases=("fetch_wait_max_ms",)
     )
     fetch_max_bytes: int = option(
-        52_428_800, whole, "The most that one broker sends at once.", check=at_least(1)
+        52_428_800, WHOLE, "The most that one broker sends at once.", check=at_least(1)
     )
     max_partition_fetch_bytes: int = option(
         1_048_576,
-        whole,
+        WHOLE,
         "The most of one partition at once; a larger batch comes whole.",
         check=at_least(1),
-        also=("fetch_message_max_bytes",),
+        aliases=("fetch_message_max_bytes",),
     )
     prefetch_max_bytes: int = option(
-        67_108_864, whole, "How much may wait, fetched, to be handed out.", check=at_least(0)
+        67_108_864, WHOLE, "How much may wait, fetched, to be handed out.", check=at_least(0)
     )
-    check_crcs: bool = option(True, yes_or_no, "Whether the checksums of batches are checked.")
+    check_crcs: bool = option(True, TRUE_OR_FALSE, "Whether the checksums of batches are checked.")
     client_rack: str = option(
-        "", text, "Where this client is: a replica in the same rack is read, if brokers allow."
+        "", TEXT, "Where this client is: a replica in the same rack is read, if brokers allow."
     )
     allow_auto_create_topics: bool = option(
-        False, yes_or_no, "Whether subscribing to a topic may create it, if the broker does that."
+        False, TRUE_OR_FALSE, "Whether subscribing to a topic may create it, if the broker does that."
     )
     key_deserializer: Deserializer | None = option(  # noqa: RUF009
-        None, function, "Makes something of the bytes of keys."
+        None, FUNCTION, "Makes something of the bytes of keys."
     )
     value_deserializer: Deserializer | None = option(  # noqa: RUF009
-        None, function, "Makes something of the bytes of values."
+        None, FUNCTION, "Makes something of the bytes of values."
     )
 
     REFUSED: ClassVar = {

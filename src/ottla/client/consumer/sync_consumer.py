@@ -15,11 +15,11 @@ from typing import Any, Self, TypeVar
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.consumer.async_consumer import AsyncConsumer, no_record
 from ottla.client.consumer.core import Records
-from ottla.client.consumer.direct import take_here
 from ottla.client.consumer.fetching.record import ConsumerRecord
 from ottla.client.consumer.membership.commits import CommitCallback
 from ottla.client.consumer.membership.listener import RebalanceListener
 from ottla.client.consumer.options import ConsumerOptions
+from ottla.client.consumer.waiting import take_here
 from ottla.client.errors import ClientClosed
 from ottla.client.event_loop_thread import EventLoopThread
 from ottla.client.metadata import PartitionInfo

@@ -1,17 +1,18 @@
-"""The producer: records gather in batches per partition, a background sender ships them.
+"""The producer: collects records in batches per partition, which a background sender sends.
 
-options         what can be set
-intake          from what a sender gave to a record in a queue
-partitioners, topics    which partition it goes to
-batch           records that travel together, and the promise of their offsets
-partition_queue the batches of a partition: order, numbers, when the next may leave
-accumulator     all the queues, in a buffer of bounded size
-lane            the way to one broker
-verdicts        what a broker's answer means for a batch
-sender          lanes, leaders, retries, expiry
-transactions    all or nothing, over many partitions, offsets included
-core            the parts put together
-async_producer, sync_producer   the two faces
+Reading order:
+
+    async_producer, sync_producer   the public classes
+    options, interceptors, stats    options; hooks around each record; counters
+    core                            the parts put together
+    record_preparer, partitioners   serializes a record and chooses its partition
+    batch, partition_queue          a batch and its futures; the batches of a partition in order
+    accumulator                     all queues, in a buffer of bounded size
+    leaders                         keeps the leaders of partitions up to date
+    sender, broker_sender           sends batches, one `BrokerSender` per broker; expiry and retries
+    retry_decision                  what a broker's error means for a batch
+    transactions, transaction_calls the transaction's states; the requests to its coordinator
+    background_commits              ends transactions while the next one begins
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _HOMES = {
     "ProducerRecord": "ottla.client.producer.interceptors",
     "RecordMetadata": "ottla.client.producer.batch",
 }
-"""Where each name comes from: who needs only the options should not load all the rest."""
+"""The module of each name; loaded on first use, so that the options can be imported alone."""
 
 __all__ = sorted(_HOMES)
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -1,8 +1,8 @@
-"""Where records wait to be sent: a queue of batches per partition, in a buffer of bounded size.
+"""The records that wait to be sent: a queue of batches per partition, in a buffer of bounded size.
 
-Records are added by whoever sends them, in any thread; batches are taken by the lanes to the brokers, on
-the producer's loop. A lock stands between the two. When the buffer is full, senders wait, first come,
-first served, until batches are settled; they always are: no batch outlives its delivery timeout.
+Records are added in any thread; batches are taken by the `BrokerSender`s, on the producer's loop. A lock
+guards the queues. When the buffer is full, callers of `send` wait, first come, first served, until batches
+are completed, at the latest by their delivery timeout.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.records.record_encoder import NewRecord
 
 Wake = Callable[[], bool]
-"""Wakes somebody who waits for room; returns whether there still was anybody."""
+"""Wakes a caller that waits for buffer space; returns False if it no longer waits."""
 
 
 class Accumulator:
-    """The records that are not yet delivered."""
+    """The records that are not delivered yet."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Accumulator:
         self.encodes_full = False
         """Whether a full batch is encoded by the thread that filled it, and not by the loop."""
         self.unsettled: dict[Batch, None] = {}
-        """Every batch that somebody may wait for, oldest first."""
+        """The batches that are not completed, oldest first."""
         self._active: dict[PartitionQueue, None] = {}
         self._batch_bytes = batch_bytes
         self._linger_s = linger_s
@@ -52,7 +52,7 @@ class Accumulator:
         self._waiting: deque[tuple[int, Wake]] = deque()
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """Return the queue of a partition; the first time, a new one."""
+        """Return the queue of a partition; create it if necessary."""
         with self._lock:
             queue = self.queues.get(partition)
             if queue is None:
@@ -70,10 +70,10 @@ class Accumulator:
         callback: Callback | None = None,
         has_waited: bool = False,
     ) -> Delivery | None:
-        """Add a record; return its delivery, or None if there is no room.
+        """Add a record; return its delivery, or None if the buffer is full.
 
-        Who has waited for room goes before those who have not. The first record of a batch has place 0:
-        then the sender has to be told.
+        Callers that have waited go before those that have not. The first record of a batch has place 0:
+        then the sender must be woken.
         """
         self._lock.acquire()  # not `with`, which costs as much as the rest
         try:
@@ -96,7 +96,7 @@ class Accumulator:
             self._lock.release()
 
     def append_encoded(self, queue: PartitionQueue, encoded: bytearray, count: int) -> Batch:
-        """Add a whole batch that is encoded already; whoever does that looks after the buffer himself."""
+        """Add an encoded batch, without counting it against the buffer."""
         with self._lock:
             if self._closed_by is not None:
                 raise self._closed_by
@@ -110,7 +110,7 @@ class Accumulator:
             return batch
 
     def when_room(self, size_bytes: int, wake: Wake, has_waited: bool = False) -> None:
-        """Call `wake` when there may be room for so many bytes; who has waited before is called first."""
+        """Call `wake` when there may be space for so many bytes; callers that waited before go first."""
         with self._lock:
             if has_waited:
                 self._waiting.appendleft((size_bytes, wake))
@@ -119,7 +119,7 @@ class Accumulator:
         self.wake_waiting()
 
     def wake_waiting(self) -> None:
-        """Call those who wait for room, as many as there is room for."""
+        """Wake waiting callers, as many as there is space for."""
         promised_bytes = 0
         while True:
             with self._lock:
@@ -133,9 +133,9 @@ class Accumulator:
     def take(
         self, leader: int, now: float, max_bytes: int, may_send: Callable[[TopicPartition], bool]
     ) -> tuple[list[Batch], float | None]:
-        """Take what can be sent to a broker in one request: of each partition at most one batch.
+        """Take the batches of one request to a broker: at most one of each partition.
 
-        Return also when there may be more, as far as that is a question of time.
+        Return also when the next batch becomes ready, if that depends on time only.
         """
         taken: list[Batch] = []
         next_at: float | None = None
@@ -162,7 +162,7 @@ class Accumulator:
         return taken, next_at
 
     def waiting_for_identity(self, leader: int, now: float) -> list[PartitionQueue]:
-        """Return the queues that could send something to a broker if they had a producer id."""
+        """Return the queues of a broker that wait for a producer id."""
         with self._lock:
             return [
                 queue
@@ -174,13 +174,13 @@ class Accumulator:
             ]
 
     def put_back(self, queue: PartitionQueue, *batches: Batch) -> None:
-        """Let batches that were taken be sent again, each in its old place."""
+        """Put taken batches back, each in its old place."""
         with self._lock:
             queue.put_back(*batches)
             self._active[queue] = None
 
     def settle(self, batch: Batch) -> None:
-        """Forget a settled batch and give back its place in the buffer."""
+        """Remove a completed batch and free its buffer space."""
         with self._lock:
             if batch not in self.unsettled:  # a part of one that was split
                 return
@@ -190,7 +190,7 @@ class Accumulator:
             self.wake_waiting()
 
     def expire(self, before: float) -> list[tuple[PartitionQueue, Batch]]:
-        """Take out the batches that were begun before a time; those under way are left where they are."""
+        """Remove the batches that were started before a time, except those in flight."""
         expired = []
         with self._lock:
             for queue in self.queues.values():
@@ -206,7 +206,7 @@ class Accumulator:
         return expired
 
     def drop_unsent(self, queue: PartitionQueue) -> list[Batch]:
-        """Take out of a queue everything that is not under way."""
+        """Remove all batches of a queue that are not in flight."""
         with self._lock:
             dropped = list(queue.unsent)
             queue.unsent.clear()
@@ -215,14 +215,14 @@ class Accumulator:
         return dropped
 
     def seal(self) -> list[Batch]:
-        """Let everything be sent without lingering; return what is not settled yet."""
+        """Send everything without lingering; return the batches that are not completed."""
         with self._lock:
             for queue in self._active:
                 queue.seal()
             return list(self.unsettled)
 
     def hold_back(self) -> list[Batch]:
-        """Let what is there be sent without lingering, and nothing that comes later; return what is there."""
+        """Send the current batches without lingering, but no later ones; return them."""
         with self._lock:
             self._is_holding_back = True
             for queue in self.queues.values():
@@ -232,26 +232,26 @@ class Accumulator:
             return list(self.unsettled)
 
     def hold_back_no_more(self) -> None:
-        """Let everything be sent again."""
+        """Allow later batches to be sent again."""
         with self._lock:
             self._is_holding_back = False
             for queue in self.queues.values():
                 queue.held_after = None
 
     def close(self, error: Exception) -> list[Batch]:
-        """Take no more records, with this error; return what is not settled."""
+        """Reject further records with this error; return the batches that are not completed."""
         with self._lock:
             self._closed_by = self._closed_by or error
             return list(self.unsettled)
 
     def has_any_for(self, leader: int) -> bool:
-        """Return whether anything waits to be sent to a broker."""
+        """Return whether batches wait for a broker."""
         if not self._active:
             return False
         with self._lock:
             return any(queue.leader == leader for queue in self._active)
 
     def active(self) -> list[PartitionQueue]:
-        """Return the queues that have something to send."""
+        """Return the queues that have batches."""
         with self._lock:
             return list(self._active)

@@ -17,28 +17,28 @@ from ottla.client.producer.batch import Callback, Delivery, RecordMetadata
 from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.record_preparer import HeadersGiven, Prepared
-from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.sender import SenderStats
 from ottla.client.producer.transaction_calls import PreparedTransaction, State
 from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock
 
 RECORDS_PER_TURN = 128
-"""With every so many records of a batch, and the first, it is asked whether the sender needs its turn."""
+"""After so many records of a batch, and after the first, check whether to yield to the sender."""
 
 
 class AsyncProducer:
-    """Sends records; they gather in batches, which a background task ships.
+    """Sends records, in batches, from a background task.
 
         async with AsyncProducer("localhost:9092") as producer:
             delivery = await producer.send("orders", b"42", key=b"customer-7")
-            metadata = await delivery                    # or not: the record is on its way
+            metadata = await delivery                    # optional: it is sent anyway
             print(metadata.partition, metadata.offset)
 
     `send` returns as soon as the record is queued, and waits only while the buffer is full. Order holds
-    within a partition; with acks='all' (the default) the producer is idempotent, so a retried
-    record is stored once. Errors are reported: awaiting the delivery raises, and an error that was not
-    retrieved raises from the next `flush` or `close`.
+    within a partition; with acks='all' (the default) the producer is idempotent, so retries store a record
+    once. Failures are never silent: awaiting the delivery raises, and a failure that was not observed is
+    raised from the next `flush` or `close`.
     """
 
     @accepts(ProducerOptions)
@@ -50,7 +50,7 @@ class AsyncProducer:
 
     @classmethod
     def on(cls, cluster: Cluster, options: ProducerOptions | None = None, clock: Clock | None = None) -> Self:
-        """Return a producer that shares a cluster's connections, and leaves them open when it is closed."""
+        """Return a producer that uses the connections of a cluster, and does not close them."""
         producer = cls.__new__(cls)
         producer.options = options or ProducerOptions()
         producer._cluster = cluster
@@ -78,7 +78,7 @@ class AsyncProducer:
     async def start(self) -> None:
         """Connect to the cluster; if no broker is up, retry in the background.
 
-        Raises what does not pass by itself: AuthenticationFailed, TlsFailed and the like.
+        Raises permanent errors: AuthenticationFailed, TlsFailed and the like.
         """
         if self._running is None:
             core = ProducerCore(self.options, self._cluster, self._clock)
@@ -86,10 +86,10 @@ class AsyncProducer:
             self._running = core
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver everything that was sent, then disconnect; nothing is lost that can be delivered.
+        """Deliver all records that were sent, then disconnect.
 
-        It takes as long as the delivery timeout at most, or `timeout_s`: what is then left fails with
-        ClientClosed, and TimedOut is raised. An error that was not retrieved is raised too.
+        It takes at most the delivery timeout, or `timeout_s`: records that are left then fail with
+        ClientClosed, and TimedOut is raised. A failure that was not observed is raised too.
         """
         if self._running is not None:
             await self._running.close(timeout_s)
@@ -105,11 +105,11 @@ class AsyncProducer:
         headers: HeadersGiven = (),
         on_delivery: Callback | None = None,
     ) -> Delivery:
-        """Queue a record; wait only while the buffer is full, or for a topic that is not known yet.
+        """Queue a record; wait only while the buffer is full, or for the metadata of a new topic.
 
-        Returns an awaitable that gives the record's metadata when it is stored, and raises if it cannot
-        be. `on_delivery` is called then too, with the metadata or the error. `key` and `value` are bytes,
-        or whatever the serializers take; a value of None deletes the key in a compacted topic.
+        Returns a future: await it for the record's metadata, or the error. `on_delivery` is called with the
+        same two. `key` and `value` are bytes, or what the serializers accept; a value of None deletes the
+        key in a compacted topic.
         """
         core = self._running or self._core
         if core.needs_check:
@@ -129,64 +129,64 @@ class AsyncProducer:
     async def send_and_wait(
         self, topic: str, value: Any = None, key: Any = None, **more: Any
     ) -> RecordMetadata:
-        """Send a record and wait until it is stored; takes what `send` takes."""
+        """Send a record and wait until it is stored; the parameters are those of `send`."""
         return await (await self.send(topic, value, key, **more))
 
     async def flush(self) -> None:
-        """Send what is queued without lingering, and wait until it is stored or has failed.
+        """Send all queued records without lingering, and wait until they are stored or have failed.
 
-        Raises the first error that was not retrieved: no delivery of its batch was awaited, and
-        none has a callback.
+        Raises the first failure that was not observed: no delivery of its batch was awaited, and none has a
+        callback.
         """
         await self._core.flush()
 
     async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Take over the transactional id: fence its previous producer and abort that one's open transaction.
+        """Acquire the transactional id: its previous producer is fenced, and an open transaction aborted.
 
-        With `keep_prepared`, a transaction that was prepared is left as it is, and returned: compare it
-        with what was to be committed, then commit or abort it. `begin_transaction` calls this if need be.
+        With `keep_prepared`, a prepared transaction is kept and returned: compare it with your own record
+        of it, then commit or abort it. `begin_transaction` calls this if necessary.
         """
         return await self._transactions.init(keep_prepared=keep_prepared)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction: what is sent until `commit_transaction` becomes visible together."""
+        """Begin a transaction: records sent until `commit_transaction` become visible together."""
         await self._transactions.begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """Commit a group's offsets, the next to be read, together with the records.
+        """Commit a group's offsets (of the next records to read) in the transaction.
 
-        `group_metadata` is the consumer's `group_metadata()`, so that a consumer that has lost its
-        partitions is refused; or just the group's id.
+        `group_metadata` is the consumer's `group_metadata()`, which fences a consumer that has lost its
+        partitions; or just the group id.
         """
         await self._transactions.send_offsets(offsets, group_metadata)
 
     async def commit_transaction(self) -> None:
-        """Deliver what was sent, then commit; repeat it if the answer does not come.
+        """Deliver all records, then commit; call it again after TimedOut.
 
-        Raises TransactionFailed if something could not be delivered: then abort, and begin anew.
+        Raises TransactionFailed if a record could not be delivered: abort, and begin a new transaction.
         """
         await self._transactions.commit()
 
     async def commit_in_background(self) -> asyncio.Future[None]:
-        """Commit, but return at once, with a future to await: the next transaction may begin already.
+        """Commit in the background and return a future to await: the next transaction may begin at once.
 
-        What is sent in the next one is kept here until the commit is answered, so that nothing stands still
-        in the meantime. If the commit fails, the next one has failed too. One may be in flight: whatever else
-        is asked of the transactions waits for it.
+        Records of the next transaction are queued until the commit has completed. If the commit fails, the
+        next transaction has failed too. One commit may be in the background: other transaction calls wait
+        for it.
         """
         return await self._transactions.commit_in_background()
 
     async def abort_transaction(self) -> None:
-        """Abort the transaction: `read_committed` consumers see nothing of it."""
+        """Abort the transaction: `read_committed` consumers see none of it."""
         await self._transactions.abort()
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Deliver what was sent, then promise that the transaction can be committed, however late.
+        """Deliver all records and prepare the transaction (two-phase commit): it no longer times out.
 
         Needs `transaction_two_phase_commit_enable`. The producer may end now: another one with the same
-        transactional id takes over with `init_transactions(keep_prepared=True)`.
+        transactional id continues with `init_transactions(keep_prepared=True)`.
         """
         return await self._transactions.prepare()
 
@@ -212,7 +212,7 @@ class AsyncProducer:
                 await self.abort_transaction()
             except Exception as late:
                 if self._transactions.is_fenced and isinstance(error, TransactionFailed):
-                    raise late from error  # that is why it failed
+                    raise late from error  # the cause of the failure
                 error.add_note(f"beside that, the transaction could not be aborted: {late}")
 
     @property
@@ -227,12 +227,12 @@ class AsyncProducer:
         return await self._core.partitions_for(topic)
 
     def stats(self) -> SenderStats:
-        """Return the counters of what was sent; they keep counting."""
+        """Return the live counters of records, batches, requests and retries."""
         return self._core.sender.stats
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes of records are not settled yet."""
+        """The size of the records that are not delivered yet."""
         return self._core.accumulator.buffered_bytes
 
     @property
@@ -258,7 +258,7 @@ class AsyncProducer:
                 async with asyncio.timeout_at(deadline):
                     await room
             except (asyncio.CancelledError, TimeoutError) as error:
-                core.accumulator.wake_waiting()  # it was our turn, perhaps: let the next one have it
+                core.accumulator.wake_waiting()  # perhaps the space was for us: wake the next one
                 if isinstance(error, TimeoutError):
                     raise no_room(core) from None
                 raise

@@ -1,13 +1,12 @@
-"""Commits in the background: the next transaction gathers its records while the last one is being committed.
+"""Commits in the background: the next transaction collects records while the last one is being committed.
 
-A commit waits for acks, and then for the answer to EndTxn; in that time a producer could do nothing. After
-`commit_in_background` the next transaction may begin at once. Its records are held back in their queues: they
-get their numbers, and are sent, when the commit is answered and the producer knows who it is from then on.
-There is never more than one commit under way: whatever else is asked for (another commit, an abort, offsets)
-waits for it.
+A commit waits for acks, and then for the response to EndTxn. After `commit_in_background` the next
+transaction may begin at once. Its records wait in their queues: they are numbered and sent when the commit
+has completed and the producer knows its new epoch. There is at most one commit in the background: other
+calls (another commit, an abort, offsets) wait for it.
 
-If the commit fails, the transaction that has begun after it has failed too, and can only be aborted. That is
-so as well if the answer was lost: a commit of the next transaction must not be taken for one of the last.
+If the commit fails, or its response is lost, the transaction that began after it has failed too and can only
+be aborted: its commit must not be mistaken for the commit of the last one.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class BackgroundCommits(Transactions):
         super().__init__(cluster, options, sender, deliver)
         self._accumulator = accumulator
         self._commit: asyncio.Task[None] | None = None
-        """What is under way in the background."""
+        """The commit in the background."""
         self._late_failure: Exception | None = None
         """Why a record was not stored that was sent before the commit, or after it."""
         self._turn = _TurnAfter(self._committed)
@@ -65,7 +64,7 @@ class BackgroundCommits(Transactions):
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction takes records now."""
+        """Whether records can be sent in a transaction now."""
         return self.is_ahead or self._state is State.OPEN
 
     async def begin(self) -> None:
@@ -86,7 +85,7 @@ class BackgroundCommits(Transactions):
         return self.is_ahead or super().joins(partition)
 
     def batch_failed(self, error: Exception) -> None:
-        """Take note that records could not be stored."""
+        """Fail the transaction because a record could not be stored."""
         if self._commit is None:
             super().batch_failed(error)
         elif self._late_failure is None:
@@ -94,7 +93,7 @@ class BackgroundCommits(Transactions):
             self._sender.drop_everything(TransactionFailed(f"another record of it was not stored: {error}"))
 
     async def commit_in_background(self) -> asyncio.Future[None]:
-        """Commit, but return at once, with a future of the commit."""
+        """Commit in the background and return its future."""
         async with self._turn:
             self._require(State.OPEN)
             if not self._is_implicit:  # what is still to be added to it, is added now or never
@@ -112,7 +111,7 @@ class BackgroundCommits(Transactions):
         await super().leave()
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel the commit in the background."""
         if self._commit is not None:
             self._commit.cancel()
 
@@ -163,7 +162,7 @@ class BackgroundCommits(Transactions):
 
 
 class _TurnAfter(asyncio.Lock):
-    """One call after the other, and after what is under way in the background."""
+    """Serializes the calls, after the commit in the background."""
 
     def __init__(self, others: Callable[[], Awaitable[None]]) -> None:
         super().__init__()

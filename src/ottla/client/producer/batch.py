@@ -1,4 +1,4 @@
-"""A batch on its way to one partition, and what the senders of its records hold until it is delivered.
+"""A batch of records for one partition, and the futures of its records.
 
 A batch is open while records are added, sealed when it is taken to be sent (then it is encoded), and
 settled when its fate is known: stored, or failed for good. What is waited for is the batch: a record's
@@ -24,11 +24,11 @@ MAX_SEQUENCE = 2**31 - 1
 MAX_DECOMPRESSED_BYTES = 512 * 1024 * 1024
 
 Callback = Callable[["RecordMetadata | None", "Exception | None"], object]
-"""Is told of a record's delivery: its metadata, or what went wrong."""
+"""Called with the metadata of a stored record, or the error."""
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored."""
+    """The partition, offset and timestamp of a stored record."""
 
     topic: str
     partition: int
@@ -44,14 +44,14 @@ class RecordMetadata(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What an idempotent producer signs its batches with; each partition counts its epochs for itself."""
+    """Producer id and epoch of an idempotent producer; each partition has its own epoch."""
 
     producer_id: int = -1
     producer_epoch: int = -1
 
 
 class Batch:
-    """Records that travel together."""
+    """The records of one batch."""
 
     __slots__ = (
         "attempts",
@@ -86,9 +86,9 @@ class Batch:
         self.records: list[NewRecord] = []
         self.count = 0
         self.size_bytes = 0
-        """Of its records, uncompressed, rounded up; what it takes of the buffer."""
+        """The uncompressed size of its records, rounded up: its buffer space."""
         self.is_flushed = False
-        """Whether somebody waits for it, so that it must not linger."""
+        """Whether it is sent without lingering."""
         self.encoded: bytearray | None = None
         self.identity = Identity()
         self.base_sequence = -1
@@ -96,24 +96,24 @@ class Batch:
         self.order = (0, 0)
         """Its place in its partition; parts of a batch that was split share the first number."""
         self.children: list[Batch] = []
-        """What it was split into, because the broker found it too large."""
+        """The parts that it was split into after MESSAGE_TOO_LARGE."""
         self.parent: Batch | None = None
         self.attempts = 0
         self.retry_at = 0.0
         self.may_be_stored = False
-        """Whether an attempt was sent whose answer never came."""
+        """Whether the response of an attempt was lost."""
         self.last_error: Exception | None = None
         self.is_settled = False
         self.error: Exception | None = None
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.is_observed = False
-        """Whether anybody has asked, or will be told, what became of it."""
+        """Whether its outcome was observed: awaited, or passed to a callback."""
         self.callbacks: list[tuple[int, int, Callback]] | None = None
         self.waiters: list[Callable[[], object]] | None = None
 
     def add(self, record: NewRecord, size_bytes: int, callback: Callback | None = None) -> Delivery:
-        """Append a record, of whose delivery somebody may want to be told."""
+        """Append a record, with an optional delivery callback."""
         place = self.count
         self.records.append(record)
         self.count = place + 1
@@ -151,7 +151,7 @@ class Batch:
     def settle(
         self, *, base_offset: int = -1, log_append_time_ms: int = -1, error: Exception | None = None
     ) -> None:
-        """Say what became of the batch, once, and tell those who wait; the last part settles the whole."""
+        """Complete the batch, once, and its futures; the last part of a split one completes the whole."""
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.error = error
@@ -166,7 +166,7 @@ class Batch:
             whole.settle(error=next((part.error for part in whole.children if part.error), None))
 
     def when_settled(self, wake: Callable[[], object]) -> None:
-        """Call `wake` when the batch is settled, at once if it is; from any thread, perhaps twice."""
+        """Call `wake` when the batch is completed, at once if it is; from any thread, perhaps twice."""
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(wake)
@@ -174,7 +174,7 @@ class Batch:
             wake()
 
     async def settled(self) -> None:
-        """Wait until the batch is settled; on the producer's loop, or on any other."""
+        """Wait until the batch is completed, on any event loop."""
         if not self.is_settled:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
@@ -182,13 +182,13 @@ class Batch:
             await future
 
     def metadata(self, place: int, timestamp: int) -> RecordMetadata:
-        """Return where one of its records is stored."""
+        """Return the metadata of one of its records."""
         offset = self.base_offset + place if self.base_offset >= 0 else -1
         when = self.log_append_time_ms if self.log_append_time_ms >= 0 else timestamp
         return RecordMetadata(self.partition.topic, self.partition.partition, offset, when)
 
     def split(self) -> list[Batch]:
-        """Return two batches with the records of this one; it is settled when both are."""
+        """Return two batches with the records of this one; it is completed when both are."""
         records = [(each.timestamp, each.key, each.value, each.headers) for each in self._decoded()]
         half = (len(records) + 1) // 2
         for place, some in ((0, records[:half]), (half, records[half:])):
@@ -206,7 +206,7 @@ class Batch:
         return self.children
 
     def locate(self, place: int) -> tuple[Batch, int]:
-        """Return the batch that a record travels in, and its place there: another one after a split."""
+        """Return the batch of a record, and its place in it: another one after a split."""
         batch = self
         while batch.children:
             first, second = batch.children
@@ -219,7 +219,7 @@ class Batch:
 
 
 class Delivery:
-    """What the sender of a record holds: await it for the record's metadata, or ask later."""
+    """The future of a record: await it, or call `result()`, for the record's metadata."""
 
     __slots__ = ("batch", "place", "timestamp")
 
@@ -240,16 +240,16 @@ class Delivery:
         return self.batch.partition
 
     def done(self) -> bool:
-        """Return whether the record's fate is known."""
+        """Return whether the record is stored or has failed."""
         return self.batch.is_settled
 
     def exception(self) -> Exception | None:
-        """Return what went wrong, if anything did so far."""
+        """Return the error, if it has failed."""
         self.batch.is_observed = True
         return self.batch.locate(self.place)[0].error
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait in this thread, for so many seconds, until the record is delivered; raise what went wrong.
+        """Wait in this thread until the record is stored, and return its metadata; raise its error.
 
         For the synchronous producer: in a coroutine, await the delivery instead.
         """
@@ -263,7 +263,7 @@ class Delivery:
         return self._outcome()
 
     get = result
-    """What kafka-python calls it."""
+    """The same under kafka-python's name."""
 
     def _outcome(self) -> RecordMetadata:
         batch, place = self.batch.locate(self.place)
@@ -273,11 +273,11 @@ class Delivery:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, thread: int, future: asyncio.Future[None]) -> None:
-    """Wake who waits: at once on the loop that we are on, else through the thread of that loop."""
+    """Wake a waiting task: directly on this loop, else through its own loop."""
     if threading.get_ident() == thread:
         _finish(future)
     else:
-        with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # that loop is closed
             loop.call_soon_threadsafe(_finish, future)
 
 

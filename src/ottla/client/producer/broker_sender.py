@@ -1,10 +1,10 @@
-"""The way to one broker: takes what can be sent, sends it, and hands the answers on.
+"""Sends batches to one broker, and passes the responses on to the `Sender`.
 
-When it is woken (there are records, there is an answer, a time has come) it sends requests until nothing is
-ready or enough are under way. As a rule that needs no waiting, and is done by a plain function in the next
-turn of the loop: a lone record has left before a task would have been woken. What does need waiting (a
-connection, a producer id, room in the socket, compression in a thread) is left to the lane's task, and as
-long as that is at work it alone sends, so that the order is kept.
+When it is woken (by records, a response or a timer) it sends requests until nothing is ready or
+max_in_flight_requests_per_connection are in flight. Usually that needs no waiting and is done by a plain
+function in the next iteration of the loop, sooner than a task would run. What needs waiting (a connection, a
+producer id, a full socket, compression in a thread) is left to the task; while the task is at work it alone
+sends, so that the order is kept.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ class BrokerSender:
         self._options = sender.options
         self._loop = asyncio.get_running_loop()
         self._work = asyncio.Event()
-        """Set while there is something for the task."""
+        """Set while there is work for the task."""
         self._is_woken = False
         self._is_stopped = False
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = 0.0
-        self._under_way = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._in_flight = 0
         self._failures = 0
 
     def wake(self) -> None:
-        """Look for something to send, soon; if the task is at work, when it is done."""
+        """Send soon what is ready; if the task is at work, when it is done."""
         if not self._is_woken:
             self._is_woken = True
             if not self._work.is_set():
-                self._loop.call_soon(self.look)
+                self._loop.call_soon(self.send_now)
 
-    def look(self) -> None:
-        """Send what can be sent without waiting; leave the rest to the task."""
+    def send_now(self) -> None:
+        """Send what needs no waiting; leave the rest to the task."""
         if self._work.is_set():
             return
         self._is_woken = False
@@ -88,14 +88,14 @@ class BrokerSender:
 
     @property
     def _has_room(self) -> bool:
-        return self._under_way < self._options.max_in_flight_requests_per_connection
+        return self._in_flight < self._options.max_in_flight_requests_per_connection
 
     async def run(self) -> None:
-        """Do what needs waiting, until cancelled."""
+        """Send what needs waiting, until cancelled."""
         while True:
             await self._work.wait()
             try:
-                await self._send_what_is_ready()
+                await self._send_ready()
                 self._failures = 0
             except (KafkaError, ClientError) as error:
                 self._failures += 1
@@ -106,9 +106,9 @@ class BrokerSender:
             finally:
                 self._work.clear()
             if self._is_woken:
-                self._loop.call_soon(self.look)
+                self._loop.call_soon(self.send_now)
 
-    async def _send_what_is_ready(self) -> None:
+    async def _send_ready(self) -> None:
         sender = self._sender
         connection: Connection | None = None
         while self._has_room:
@@ -127,15 +127,15 @@ class BrokerSender:
             self._send(connection, batches)
 
     async def _encode(self, batches: list[Batch]) -> None:
-        """Encode batches; where there is much to compress, in a thread: the loop has other things to do."""
+        """Encode batches; compress large ones in a thread, so that the loop is not blocked."""
         codec = self._sender.codec
         if codec and sum(batch.size_bytes for batch in batches) >= COMPRESSED_IN_A_THREAD_BYTES:
-            with suppress(RuntimeError):  # the program ends, and begins nothing more in threads
+            with suppress(RuntimeError):  # the interpreter shuts down and starts no more threads
                 await self._loop.run_in_executor(None, _encode_all, batches, codec)
-        _encode_all(batches, codec)  # those that are not yet
+        _encode_all(batches, codec)  # those that are not encoded yet
 
     def _send(self, connection: Connection, batches: list[Batch]) -> None:
-        """Write one request; whatever goes wrong from here on is said of its batches, not raised."""
+        """Write one request; errors are reported for its batches, not raised."""
         try:
             version = self._version(connection)
             topics: dict[str, list[tuple[int, Buffer]]] = {}
@@ -152,14 +152,14 @@ class BrokerSender:
             then = partial(self._answered, connection, version, batches)
             connection.send_callback(ApiKey.PRODUCE, version, body, timeout_ms + PRODUCE_GRACE_MS, then)
         except (KafkaError, ClientError) as error:
-            self._sender.not_answered(batches, error, may_be_stored=False)
+            self._sender.request_failed(batches, error, may_be_stored=False)
             return
-        self._under_way += 1
+        self._in_flight += 1
 
     def _version(self, connection: Connection) -> int:
         version = connection.version_of(ApiKey.PRODUCE, self._sender.newest_version)
         if self._sender.codec == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
-            raise UnsupportedCompressionType(f"{connection.address} is too old for zstd; take lz4 instead")
+            raise UnsupportedCompressionType(f"{connection.address} is too old for zstd; use lz4 instead")
         return version
 
     def _answered(
@@ -170,36 +170,36 @@ class BrokerSender:
         response: Response | None,
         error: ClientError | None,
     ) -> None:
-        self._under_way -= 1
+        self._in_flight -= 1
         if self._is_stopped:
-            return  # the producer was stopped without waiting
-        if self._sender.has_work_for(self.node_id):  # what comes back to its queue says so itself
+            return  # the producer was stopped
+        if self._sender.has_work_for(self.node_id):  # batches to retry wake it themselves
             self.wake()
         if response is None:
             assert error is not None
-            self._sender.not_answered(batches, error, may_be_stored=True)
+            self._sender.request_failed(batches, error, may_be_stored=True)
             return
         try:
             results, endpoints = decode_produce(connection, response, version)
         except ClientError as garbled:
-            self._sender.not_answered(batches, garbled, may_be_stored=True)
+            self._sender.request_failed(batches, garbled, may_be_stored=True)
             return
         self._sender.answered(batches, results, endpoints)
 
     def _wake_at(self, when: float) -> None:
-        if self._alarm is not None:
-            if self._alarm_at <= when:
+        if self._timer is not None:
+            if self._timer_at <= when:
                 return
-            self._alarm.cancel()
-        self._alarm_at = when
-        self._alarm = self._loop.call_at(when, self._ring)
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._on_timer)
 
-    def _ring(self) -> None:
-        self._alarm = None  # it may have come a little early: then it is set again
+    def _on_timer(self) -> None:
+        self._timer = None  # it may fire a little early: then it is set again
         self.wake()
 
     def stop(self) -> None:
-        """Send no more, and set no more alarms."""
+        """Send no more, and cancel the timer."""
         self._is_stopped = True
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()

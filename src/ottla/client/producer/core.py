@@ -1,6 +1,6 @@
-"""What both faces of the producer stand on: the intake, the accumulator and the sender, started and stopped.
+"""The producer behind AsyncProducer and Producer: record preparer, accumulator and sender.
 
-It belongs to one event loop. From other threads only `offer`, `when_room` and `wake` may be called.
+It runs on one event loop. From other threads only `offer`, `when_room` and `wake` may be called.
 """
 
 from __future__ import annotations
@@ -22,24 +22,22 @@ from ottla.client.producer.sender import Sender
 from ottla.common.clock import Clock, SystemClock
 from ottla.protocol.errors import InvalidTopicException, UnknownTopicOrPartition
 
-# How much freed memory a process keeps for its next large buffers.
-#
-# glibc gives the end of its heap back to the system as soon as 128 KB of it are free, or twice the largest
-# block that was ever mapped by itself and freed. A program whose buffers of some 100 KB come and go
-# together then gets new pages from the kernel every time, and each of them has to be faulted in and
-# cleared: for a producer with transactions of 1 MB that was up to a quarter of its CPU time. But glibc
-# learns by example: once a larger block was freed, it keeps that much.
+# glibc returns the end of its heap to the system as soon as 128 KB of it are free, or twice the size of the
+# largest block that was ever mmapped and freed. A program that allocates and frees buffers of some 100 KB
+# together then gets new pages from the kernel every time, and each must be faulted in and cleared: up to a
+# quarter of the CPU time of a producer with transactions of 1 MB. Freeing one larger block first raises that
+# limit.
 
-MOST_BYTES = 16 * 1024 * 1024
-"""glibc does not learn from blocks of 32 MB and more; half of that is plenty."""
+MAX_KEPT_BYTES = 16 * 1024 * 1024
+"""glibc ignores blocks of 32 MB and more; half of that is enough."""
 
 
 def keep_for_reuse(size_bytes: int) -> None:
-    """Let the C library keep about twice so many freed bytes (where it is glibc; elsewhere nothing happens).
+    """Make glibc keep about twice so many freed bytes (other C libraries are not affected).
 
-    It costs no memory by itself: of a block of zeros that nobody looks at no page is ever made.
+    It costs no memory: pages of a block of zeros that is never read are not allocated.
     """
-    bytes(min(size_bytes, MOST_BYTES))
+    bytes(min(size_bytes, MAX_KEPT_BYTES))
 
 
 log = logging.getLogger(__name__)
@@ -48,14 +46,14 @@ REMEMBERED_FAILURES = 100
 
 
 def no_room(core: ProducerCore) -> TimedOut:
-    """Return the error of who waits in vain for room in the buffer."""
+    """Return the error of a send that found no buffer space within max_block_ms."""
     kept = f"{core.accumulator.buffered_bytes} bytes of records wait to be delivered"
     limit = f"{core.options.max_block_ms / 1000:g} s (max_block_ms)"
     return TimedOut(f"no room in the buffer within {limit}: {kept}; are the brokers up?")
 
 
 class ProducerCore:
-    """A producer without a face."""
+    """A producer on one event loop; AsyncProducer and Producer are its public faces."""
 
     def __init__(
         self, options: ProducerOptions, cluster: Cluster | None = None, clock: Clock | None = None
@@ -66,7 +64,7 @@ class ProducerCore:
         self.cluster = cluster or Cluster(options=options, is_patient=True)
         self._owns_cluster = cluster is None
         self._problem: Exception | None = None
-        """Why nothing can be sent any more."""
+        """Why the producer cannot send any more."""
         self.accumulator = Accumulator(
             self.loop.time,
             batch_bytes=options.batch_size,
@@ -92,11 +90,11 @@ class ProducerCore:
         self._runner: asyncio.Task[None] | None = None
         self._is_closing = False
         self.needs_check = self.transactions is not None
-        """Whether there may be something in the way of sending, which `check` knows: no open transaction."""
+        """Whether each record needs `check`: a transaction may not be open."""
         self._failed: deque[Batch] = deque(maxlen=REMEMBERED_FAILURES)
 
     async def start(self) -> None:
-        """Connect if a broker is up, and begin to send in the background."""
+        """Connect if a broker is up, and start to send in the background."""
         if self._owns_cluster:
             await self.cluster.start_lazily()
         self._runner = self.loop.create_task(self._run(), name="ottla producer")
@@ -107,20 +105,20 @@ class ProducerCore:
             raise
 
     def check(self) -> None:
-        """Raise if records cannot be taken now."""
+        """Raise if no records can be sent now."""
         if self._problem is not None:
             raise self._problem
         if self.transactions is not None:
             self.transactions.check_sending()
 
     def _opened(self, is_open: bool) -> None:
-        """Take note that a transaction has begun, or has ended: between them every record is checked."""
+        """Update whether records must be checked, when a transaction has begun or ended."""
         self.needs_check = not is_open or self._problem is not None
 
     async def open_topic(self, name: str, partition: int | None = None) -> None:
-        """Learn of a topic, so that records can be queued for it; the broker may create it.
+        """Get the metadata of a topic, so that records can be queued for it; the broker may create it.
 
-        If it is known, but not the partition, it is asked anew: the topic may have grown.
+        If the partition is unknown, the metadata is refreshed: partitions may have been added.
         """
         async with self._opening:
             if not self.intake.knows(name, partition):
@@ -153,13 +151,13 @@ class ProducerCore:
             ) from None
 
     def offer(self, prepared: Prepared, has_waited: bool = False) -> Delivery | None:
-        """Queue a record; None if there is no room. Who begins a batch has to call `wake` on the loop."""
+        """Queue a record; None if the buffer is full. After a new batch, call `wake` on the loop."""
         return self.intake.offer(prepared, has_waited)
 
     def wake(self, delivery: Delivery) -> bool:
-        """Let the sender look at the queue of a record that has begun a batch.
+        """Wake the sender for a record that has started a batch.
 
-        Return whether it has more to do than this: if so, it needs its turn.
+        Return whether the caller should yield to the loop, so that the sender can run.
         """
         partition = delivery.batch.partition
         queue = self.accumulator.queues[partition]
@@ -177,21 +175,21 @@ class ProducerCore:
         return self.transactions is not None and self.transactions.is_ahead
 
     async def deliver(self) -> None:
-        """Wait until all that was queued before is settled, one way or the other."""
+        """Wait until all records queued before are delivered or have failed."""
         unsettled = self.accumulator.seal()
         self.sender.send_now()
         for batch in unsettled:
             await batch.settled()
 
     async def flush(self) -> None:
-        """Wait until all that was queued before is settled; raise what failed and nobody has looked at."""
+        """Wait until all records queued before are delivered; raise the first unobserved failure."""
         await self.deliver()
         if self.transactions is not None:
             self.transactions.raise_if_failed()
         self.raise_unseen()
 
     def raise_unseen(self) -> None:
-        """Raise the first failure that nobody has looked at, once."""
+        """Raise the first unobserved failure, once."""
         unseen = [batch for batch in self._failed if not batch.is_observed]
         self._failed.clear()
         if unseen:
@@ -199,7 +197,7 @@ class ProducerCore:
             raise unseen[0].error
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what is queued, for as long as is given, then stop; raise what failed unseen."""
+        """Deliver the queued records until the timeout, then stop; raise the first unobserved failure."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -217,7 +215,7 @@ class ProducerCore:
             await self.stop()
 
     async def stop(self) -> None:
-        """End everything; what is not delivered fails."""
+        """Stop all tasks; records that are not delivered fail."""
         self._is_closing = True
         self.refuse(ClientClosed("the producer is closed"))
         if self.transactions is not None:
@@ -226,14 +224,14 @@ class ProducerCore:
         try:
             if self._runner is not None:
                 await asyncio.wait([self._runner])
-        finally:  # though whoever closes us be cancelled
+        finally:  # even if the caller is cancelled
             self._give_up(ClientClosed("the producer was closed before the record was delivered"))
             self.intake.interceptors.close()
             if self._owns_cluster:
                 await self.cluster.close()
 
     async def _run(self) -> None:
-        """Own the background tasks; if one of them breaks, which is a bug of ours, nothing hangs for it."""
+        """Run the background tasks; if one of them fails (a bug), fail all records instead of hanging."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self.sender.start(tasks)
@@ -244,13 +242,13 @@ class ProducerCore:
                 if adding is not None:
                     adding.cancel()
         except BaseExceptionGroup as broken:
-            log.exception("the producer's background work broke")
+            log.exception("a background task of the producer failed")
             error = ClientError(f"the producer is broken: {broken.exceptions[0]!r}")
             self.refuse(error)
             self._give_up(error)
 
     def refuse(self, error: Exception) -> None:
-        """Take no more records."""
+        """Accept no more records."""
         self._problem = self._problem or error
         self.needs_check = True
 
@@ -271,7 +269,7 @@ class ProducerCore:
                     left.close()
                     log.error("on_delivery is called, not awaited: %r must be a plain function", callback)
             except Exception:
-                log.exception("a callback of a delivery failed")
+                log.exception("the on_delivery callback of a record failed")
         if batch.error is not None:
             if self.transactions is not None:
                 self.transactions.batch_failed(batch.error)

@@ -1,4 +1,4 @@
-"""Looking on while records are sent: for metrics, tracing, or to change records on their way.
+"""Interceptors: called for each record, for metrics, tracing, or to change it.
 
     class Counter(ProducerInterceptor):
         def on_acknowledgement(self, metadata, error):
@@ -23,7 +23,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class ProducerRecord(NamedTuple):
-    """A record as its sender gave it, before it is serialised and a partition is chosen."""
+    """A record before it is serialized and its partition chosen."""
 
     topic: str
     value: Any = None
@@ -34,28 +34,28 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor:
-    """Derive from it, and write the methods that are of interest."""
+    """Base class of interceptors: override the methods of interest."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Look at a record in the sender's thread, and return it or another one."""
+        """Called in the thread that sends a record; return it or another one."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Learn, on the producer's loop, that a record was stored (its metadata) or failed (the error)."""
+        """Called on the producer's loop when a record was stored (metadata) or failed (error)."""
 
     def close(self) -> None:
-        """Learn that the producer is closed."""
+        """Called when the producer is closed."""
 
 
 class Interceptors:
-    """The interceptors of a producer, in a row."""
+    """The interceptors of a producer, in order."""
 
     def __init__(self, each: Sequence[ProducerInterceptor]) -> None:
         self._each = tuple(each)
         self.are_any = bool(self._each)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record as the interceptors leave it."""
+        """Return the record after all interceptors."""
         for each in self._each:
             try:
                 left = each.on_send(record)
@@ -63,7 +63,7 @@ class Interceptors:
                     raise TypeError(f"on_send must return a ProducerRecord, not {left!r}")
                 record = left
             except Exception:
-                log.exception("an interceptor failed in on_send; the record goes on without it")
+                log.exception("on_send of an interceptor failed; the record is sent without it")
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
@@ -72,7 +72,7 @@ class Interceptors:
             try:
                 each.on_acknowledgement(metadata, error)
             except Exception:
-                log.exception("an interceptor failed in on_acknowledgement")
+                log.exception("on_acknowledgement of an interceptor failed")
 
     def close(self) -> None:
         """Tell all."""
@@ -80,4 +80,4 @@ class Interceptors:
             try:
                 each.close()
             except Exception:
-                log.exception("an interceptor failed in close")
+                log.exception("close of an interceptor failed")

@@ -1,4 +1,4 @@
-"""Who leads the partitions that a producer writes to: asked again whenever something says it has changed."""
+"""Keeps the leaders of the partitions that a producer writes to up to date."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from ottla.client.cluster import Cluster, TopicInfo
 from ottla.client.errors import ClientError
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.partition_queue import NOBODY, PartitionQueue
+from ottla.client.producer.partition_queue import NO_LEADER, PartitionQueue
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition
 from ottla.protocol.hot_path import Leader, NodeEndpoint
 
 
 class Leaders:
-    """Keeps the queues' leaders up to date.
+    """Refreshes the leaders of queues.
 
-    `on_topic` is told of every topic that was asked about, `on_leader` of every queue with something to send
-    that has a leader now, `on_trouble` of every queue that has none, and why.
+    `on_topic` is called with every refreshed topic, `on_leader` with every queue that has batches and a
+    leader now, `on_trouble` with every queue that has none, and the reason.
     """
 
     def __init__(
@@ -39,26 +39,26 @@ class Leaders:
         self._has_stale = asyncio.Event()
 
     def ask_about(self, topic: str) -> None:
-        """Ask who leads the partitions of a topic, soon."""
+        """Refresh the leaders of a topic soon."""
         self._cluster.forget(topic)
         self._stale.add(topic)
         self._has_stale.set()
 
     def ask_about_old(self) -> None:
-        """Ask about the topics of which what is known has become old."""
+        """Refresh the topics whose metadata is older than metadata_max_age_ms."""
         for topic in {partition.topic for partition in list(self._accumulator.queues)}:
             if self._cluster.known(topic) is None and topic not in self._stale:
                 self.ask_about(topic)
 
     def follow(self, partition: TopicPartition, leader: Leader | None, nodes: list[NodeEndpoint]) -> None:
-        """Go where a broker says that the leader is (KIP-951); ask if it does not say."""
+        """Use the leader that a broker names in its error (KIP-951); else refresh."""
         if leader is not None and self._cluster.metadata.learn_leader(partition, leader, nodes):
             self._accumulator.queues[partition].leader = leader.leader_id
         else:
             self.ask_about(partition.topic)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Refresh until cancelled."""
         failures = 0
         while True:
             await self._has_stale.wait()
@@ -83,7 +83,7 @@ class Leaders:
                 continue
             for queue in self._accumulator.active():
                 if queue.partition.topic == name:
-                    queue.leader = NOBODY
+                    queue.leader = NO_LEADER
                     self._on_trouble(queue, info)
 
     def _adopt(self, topic: TopicInfo) -> None:
@@ -92,10 +92,10 @@ class Leaders:
             if partition.topic != topic.name:
                 continue
             info = topic.partitions.get(partition.partition)
-            queue.leader = NOBODY if info is None else info.leader
+            queue.leader = NO_LEADER if info is None else info.leader
             if not queue.unsent:
                 continue
-            if queue.leader != NOBODY:
+            if queue.leader != NO_LEADER:
                 self._on_leader(queue)
             elif info is None:
                 self._on_trouble(queue, UnknownTopicOrPartition(f"there is no partition {partition} now"))
@@ -103,5 +103,5 @@ class Leaders:
                 self._on_trouble(queue, LeaderNotAvailable(f"{partition} has no leader now"))
 
     def _leaderless(self) -> set[str]:
-        """Return the topics of which something waits for a leader."""
-        return {queue.partition.topic for queue in self._accumulator.active() if queue.leader == NOBODY}
+        """Return the topics whose queues wait for a leader."""
+        return {queue.partition.topic for queue in self._accumulator.active() if queue.leader == NO_LEADER}

@@ -7,10 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from ottla.client.client_options import ClientOptions
-from ottla.client.options import ConfigError, function, number, one_of, option, text, whole, yes_or_no
 from ottla.client.producer.interceptors import ProducerInterceptor
 from ottla.client.producer.partitioners import PARTITIONERS, STICKY, Partitioner
-from ottla.common.config.types import at_least
+from ottla.common.config.declaration import ConfigError
+from ottla.common.config.options import option
+from ottla.common.config.types import FUNCTION, NUMBER, TEXT, TRUE_OR_FALSE, WHOLE, Kind, at_least, choice
 from ottla.protocol.records.compression import CODEC_NAMES
 
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
@@ -29,7 +30,7 @@ def _acks(value: Any) -> int | str:
 def _codec(value: Any) -> str:
     if value is None:
         return CODEC_NAMES[0]
-    return one_of(*CODEC_NAMES)(value)
+    return choice(*CODEC_NAMES).parse(value)
 
 
 def _interceptors(value: Any) -> tuple[Any, ...]:
@@ -41,7 +42,12 @@ def _interceptors(value: Any) -> tuple[Any, ...]:
 
 
 def _partitioner(value: Any) -> Any:
-    return value if callable(value) else one_of(*PARTITIONERS)(value)
+    return value if callable(value) else choice(*PARTITIONERS).parse(value)
+
+
+_CODEC = Kind("codec", 0, _codec)
+_INTERCEPTORS = Kind("interceptors", 0, _interceptors)
+_PARTITIONER = Kind[Any]("partitioner", 0, _partitioner)
 
 
 @dataclass(frozen=True)
@@ -51,74 +57,78 @@ class ProducerOptions(ClientOptions):
     _: KW_ONLY
     acks: int | str = option(
         "all",
-        _acks,
+        Kind("acks", 0, _acks),
         "Who must have a record before it counts: nobody (0), the leader (1), all that are in sync.",
     )
     enable_idempotence: bool | None = option(
         None,
-        yes_or_no,
+        TRUE_OR_FALSE,
         "Whether what is sent twice is stored once, and in order; by default, if acks is 'all'.",
     )
-    compression_type: str | None = option("none", _codec, f"Of batches: {', '.join(CODEC_NAMES)}.")
+    compression_type: str | None = option("none", _CODEC, f"Of batches: {', '.join(CODEC_NAMES)}.")
     linger_ms: float = option(
         0,
-        number,
+        NUMBER,
         "How long a batch that is not full waits for more, even if the broker is free.",
         check=at_least(0),
-        also=("queue_buffering_max_ms",),
+        aliases=("queue_buffering_max_ms",),
     )
     batch_size: int = option(
-        262_144, whole, "How many bytes of records make a batch full.", check=at_least(0)
+        262_144, WHOLE, "How many bytes of records make a batch full.", check=at_least(0)
     )
     buffer_memory: int = option(
-        33_554_432, whole, "How many bytes may wait to be delivered; then send waits.", check=at_least(1)
+        33_554_432, WHOLE, "How many bytes may wait to be delivered; then send waits.", check=at_least(1)
     )
     max_request_size: int = option(
-        1_048_576, whole, "The largest record, and about the largest request.", check=at_least(1)
+        1_048_576, WHOLE, "The largest record, and about the largest request.", check=at_least(1)
     )
     max_in_flight_requests_per_connection: int = option(
         MAX_IN_FLIGHT,
-        whole,
+        WHOLE,
         "How many requests may be under way to a broker; order is kept whatever it is.",
         check=at_least(1),
-        also=("max_in_flight",),
+        aliases=("max_in_flight",),
     )
     delivery_timeout_ms: int = option(
         120_000,
-        whole,
+        WHOLE,
         "How long it may take to deliver a record, all retries included.",
         check=at_least(1),
-        also=("message_timeout_ms",),
+        aliases=("message_timeout_ms",),
     )
     retries: int = option(
         2**31 - 1,
-        whole,
+        WHOLE,
         "How often a batch is sent again at most, within the delivery timeout.",
         check=at_least(0),
-        also=("message_send_max_retries",),
+        aliases=("message_send_max_retries",),
     )
     max_block_ms: int = option(
         60_000,
-        whole,
+        WHOLE,
         "How long send waits for a topic that it does not know, and for room in the buffer.",
         check=at_least(0),
     )
     partitioner: str | Partitioner = option(  # noqa: RUF009
-        STICKY, _partitioner, f"Which partition a record goes to: {', '.join(PARTITIONERS)}, or a function."
+        STICKY,
+        _PARTITIONER,
+        f"Which partition a record goes to: {', '.join(PARTITIONERS)}, or a function.",
     )
-    key_serializer: Serializer | None = option(None, function, "Turns keys into bytes.")  # noqa: RUF009
-    value_serializer: Serializer | None = option(None, function, "Turns values into bytes.")  # noqa: RUF009
+    key_serializer: Serializer | None = option(None, FUNCTION, "Turns keys into bytes.")  # noqa: RUF009
+    value_serializer: Serializer | None = option(None, FUNCTION, "Turns values into bytes.")  # noqa: RUF009
     interceptors: Sequence[ProducerInterceptor] = option(
-        (), _interceptors, "Look at records before they are sent, and at what became of them."
+        (),
+        _INTERCEPTORS,
+        "Look at records before they are sent, and at what became of them.",
     )
     transactional_id: str | None = option(
-        None, text, "Whose transactions these are: one producer at a time has the name."
+        None, TEXT, "Whose transactions these are: one producer at a time has the name."
     )
     transaction_timeout_ms: int = option(
-        60_000, whole, "When the cluster gives up a transaction that nobody ends.", check=at_least(1)
+        60_000, WHOLE, "When the cluster gives up a transaction that nobody ends.", check=at_least(1)
     )
     transaction_two_phase_commit_enable: bool = option(
-        False, yes_or_no, "Whether transactions may be prepared, and then wait for ever to be ended."
+        False, TRUE_OR_FALSE, "Whether transactions may be prepared, and then wait for ever to be ended."
     )
 
     REFUSED: ClassVar = {

@@ -27,19 +27,19 @@ from collections import deque
 from ottla.client.producer.batch import MAX_SEQUENCE, Batch, Identity
 from ottla.common.ids import TopicPartition
 
-NOBODY = -1
+NO_LEADER = -1
 MAX_EPOCH = 2**15 - 1
 
 
 class PartitionQueue:
-    """What waits for, and what is on its way to, one partition."""
+    """The batches of one partition, waiting and in flight."""
 
     def __init__(self, partition: TopicPartition, *, is_idempotent: bool, max_in_flight: int) -> None:
         self.partition = partition
-        self.leader = NOBODY
+        self.leader = NO_LEADER
         """The broker to send to."""
         self.trouble: Exception | None = None
-        """Why nothing can be sent now, for the words of an error."""
+        """Why nothing can be sent now, for error messages."""
         self.unsent: deque[Batch] = deque()
         self.open: Batch | None = None
         """The last of them, while records may still be added to it."""
@@ -53,17 +53,17 @@ class PartitionQueue:
         """The place of the batch that was begun last."""
         self.held_after: int | None = None
         """After which place batches are held back, if they are: they belong to the next transaction."""
-        self._sent_to = NOBODY
+        self._sent_to = NO_LEADER
         self._is_idempotent = is_idempotent
         self._max_in_flight = max_in_flight if is_idempotent else 1
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
+        """Whether no batch waits or is in flight."""
         return not self.unsent and not self.in_flight
 
     def begin_batch(self, now: float) -> Batch:
-        """Begin a batch; the one before takes no more records."""
+        """Start a batch; the one before accepts no more records."""
         batch = self.open = Batch(self.partition, now)
         self.last_order += 1
         batch.order = (self.last_order, 0)
@@ -71,7 +71,7 @@ class PartitionQueue:
         return batch
 
     def ready_at(self, now: float, linger_s: float) -> float | None:
-        """Return when the first batch may be sent; None if that depends on something else than time."""
+        """Return when the first batch may be sent; None if that does not depend on time only."""
         batch = self.unsent[0]
         if self.held_after is not None and batch.order[0] > self.held_after:
             return None
@@ -89,7 +89,7 @@ class PartitionQueue:
         return batch.created_at + linger_s
 
     def take(self) -> Batch:
-        """Take the first batch to send it to the leader, numbered if need be."""
+        """Take the first batch to send it to the leader, with a sequence number if necessary."""
         batch = self.unsent.popleft()
         if batch is self.open:
             self.open = None
@@ -101,7 +101,7 @@ class PartitionQueue:
         return batch
 
     def put_back(self, *batches: Batch) -> None:
-        """Let a batch that was under way, or its parts, be sent (again) in its old place."""
+        """Put a batch that was in flight, or its parts, back in its old place."""
         for batch in batches:
             at = 0
             while at < len(self.unsent) and self.unsent[at].order < batch.order:
@@ -109,17 +109,17 @@ class PartitionQueue:
             self.unsent.insert(at, batch)
 
     def lose(self, batch: Batch) -> None:
-        """Take note that a batch will not be sent (again): its numbers, if it has any, are missing now."""
+        """Drop a batch that has failed: its sequence numbers, if it has any, leave a gap."""
         if batch.base_sequence >= 0 and batch.identity == self.identity:
             self.has_gap = True
 
     def seal(self) -> None:
-        """Let no more records into the open batch, and send it without lingering."""
+        """Close the open batch, and send it without lingering."""
         for batch in self.unsent:
             batch.is_flushed = True
 
     def start_over(self, identity: Identity) -> None:
-        """Number what waits from 0 under this identity."""
+        """Number the waiting batches from 0 with this identity."""
         self.is_known = self.is_known and identity.producer_id == self.identity.producer_id
         self.identity = identity
         self.next_sequence = 0

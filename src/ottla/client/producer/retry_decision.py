@@ -1,4 +1,4 @@
-"""What a broker's answer means for a batch: pure decisions, all in one place."""
+"""Decides, as pure code, what an error code means for a batch: complete, retry or fail it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 
-WORTH_ANOTHER_TRY = TRANSIENT | {
-    ErrorCode.unknown_topic_or_partition,  # created a moment ago, or deleted and created again
+RETRIABLE = TRANSIENT | {
+    ErrorCode.unknown_topic_or_partition,  # just created, or deleted and recreated
     ErrorCode.unknown_topic_id,
     ErrorCode.not_enough_replicas,
     ErrorCode.not_enough_replicas_after_append,
     ErrorCode.request_timed_out,
     ErrorCode.kafka_storage_error,
-    ErrorCode.corrupt_message,  # on the way: what we sent has the right checksum
-    ErrorCode.concurrent_transactions,  # the transaction before is not quite over
+    ErrorCode.corrupt_message,  # corrupted in transit: the checksum was right when it was sent
+    ErrorCode.concurrent_transactions,  # the previous transaction is not completed yet
 }
 
 STALE_METADATA = frozenset(
@@ -36,7 +36,7 @@ STALE_METADATA = frozenset(
         ErrorCode.broker_not_available,
     }
 )
-"""After these, the leader is asked for before the next attempt."""
+"""Errors after which the leader is looked up before the next attempt."""
 
 NO_SUCH_TOPIC = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 
@@ -51,7 +51,7 @@ LOST_STEP = frozenset(
         ErrorCode.invalid_producer_epoch,
     }
 )
-"""The broker and the producer disagree on which number comes next."""
+"""The broker expects another sequence number."""
 
 
 class RetryDecision(Enum):
@@ -61,12 +61,12 @@ class RetryDecision(Enum):
     AGAIN = auto()
     IN_PARTS = auto()
     NEW_EPOCH = auto()
-    """Send it again under a new epoch: the broker expects other numbers."""
+    """Retry it with a new epoch: the broker expects other sequence numbers."""
     FAILED = auto()
 
 
-def judge(code: int, batch: Batch, queue: PartitionQueue) -> RetryDecision:
-    """Return what an error code (0 for none) means for a batch that was under way."""
+def decide(code: int, batch: Batch, queue: PartitionQueue) -> RetryDecision:
+    """Return what to do with a batch after an error code (0: none)."""
     if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
         return RetryDecision.STORED
     if code in TOO_LARGE and batch.count > 1:
@@ -74,26 +74,26 @@ def judge(code: int, batch: Batch, queue: PartitionQueue) -> RetryDecision:
     if code in LOST_STEP and batch.base_sequence >= 0:
         if code == ErrorCode.out_of_order_sequence_number and _waits_for_an_earlier(batch, queue):
             return RetryDecision.AGAIN
-        # A transaction that has lost step must be aborted: that is how it gets a new epoch.
+        # A transaction with a wrong sequence must be aborted, which gives it a new epoch.
         return RetryDecision.FAILED if batch.is_transactional else RetryDecision.NEW_EPOCH
-    return RetryDecision.AGAIN if code in WORTH_ANOTHER_TRY else RetryDecision.FAILED
+    return RetryDecision.AGAIN if code in RETRIABLE else RetryDecision.FAILED
 
 
 def may_be_stored(code: int, batch: Batch) -> bool:
-    """Return whether a batch may be stored in spite of the answer, from this attempt or an earlier one."""
+    """Return whether a batch may be stored despite the error, by this attempt or an earlier one."""
     if code == ErrorCode.out_of_order_sequence_number:
-        return False  # what is stored is known by its number
+        return False  # the broker recognizes stored batches by their sequence number
     return batch.may_be_stored or code in PERHAPS_STORED
 
 
 def _waits_for_an_earlier(batch: Batch, queue: PartitionQueue) -> bool:
-    """Return whether a batch before this one is still to be stored."""
+    """Return whether an earlier batch of the partition is not stored yet."""
     earlier = [*queue.in_flight, *queue.unsent]
     return any(each.order < batch.order for each in earlier if not each.is_settled)
 
 
-def too_late(queue: PartitionQueue, batch: Batch, timeout_ms: int) -> TimedOut:
-    """Return the error of a batch that was not delivered in its time; its cause is what went wrong last."""
+def delivery_timeout_error(queue: PartitionQueue, batch: Batch, timeout_ms: int) -> TimedOut:
+    """Return the error of a batch that exceeded delivery_timeout_ms; its cause is the last failure."""
     reason = batch.last_error or queue.trouble
     why = "the broker has not answered" if queue.in_flight else "there was no time to send it"
     if isinstance(reason, KafkaError) and reason.code in NO_SUCH_TOPIC:
@@ -109,7 +109,7 @@ def too_late(queue: PartitionQueue, batch: Batch, timeout_ms: int) -> TimedOut:
     return late
 
 
-def explained(partition: TopicPartition, code: int, message: str | None) -> KafkaError:
-    """Return the error that a broker answered for a partition, in its words if they say anything."""
+def broker_error(partition: TopicPartition, code: int, message: str | None) -> KafkaError:
+    """Return the broker's error for a partition, with its message if it has one."""
     said = message if message and message not in (str(partition), partition.topic) else meaning_of(code)
     return error_for(code, f"{partition}: {said}")

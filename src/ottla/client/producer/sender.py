@@ -1,8 +1,8 @@
-"""Brings batches to the leaders of their partitions, and decides what to do when that fails.
+"""Sends batches to the leaders of their partitions, and handles failures.
 
-    lanes     one per broker: send requests, hand the answers on to here
-    leaders   keeps up to date who leads what
-    expiry    what could not be delivered in its time fails, with the reason
+    BrokerSender   one per broker: sends requests, and reports the responses here
+    Leaders        keeps the leaders of the partitions up to date
+    expiry         batches that were not delivered within delivery_timeout_ms fail, with the reason
 
 Everything happens on the producer's loop.
 """
@@ -11,28 +11,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse
 
-from ottla.client.cluster import Cluster, TopicInfo, passes
+from ottla.client.cluster import Cluster, TopicInfo, is_retriable
 from ottla.client.errors import ClientError, error_for, raise_for
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Batch, Identity
 from ottla.client.producer.broker_sender import BrokerSender
 from ottla.client.producer.leaders import Leaders
 from ottla.client.producer.options import ProducerOptions
-from ottla.client.producer.partition_queue import NOBODY, PartitionQueue
+from ottla.client.producer.partition_queue import NO_LEADER, PartitionQueue
 from ottla.client.producer.retry_decision import (
+    RETRIABLE,
     STALE_METADATA,
-    WORTH_ANOTHER_TRY,
     RetryDecision,
-    explained,
-    judge,
+    broker_error,
+    decide,
+    delivery_timeout_error,
     may_be_stored,
-    too_late,
 )
-from ottla.client.producer.stats import SenderStats
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.hot_path import NodeEndpoint
@@ -41,16 +41,31 @@ from ottla.protocol.produce_codec import ProducePartitionResult
 from ottla.wire.backoff import Backoff
 from ottla.wire.connection import milliseconds
 
-# Producer ids of an idempotent producer without transactions: one for all its partitions, mostly.
-#
-# Such a producer counts its epochs itself, each partition for its own. A partition that has used them up,
-# which takes 32,767 failures, gets another id.
+
+@dataclass(slots=True)
+class SenderStats:
+    """Counters of a producer."""
+
+    requests: int = 0
+    batches: int = 0
+    records: int = 0
+    """Acknowledged records (with acks=0: sent ones)."""
+    failed_records: int = 0
+    bytes: int = 0
+    retries: int = 0
+    last_error: Exception | None = None
+    """The error of the last retry."""
+
+
+# An idempotent producer without transactions has one producer id for all its partitions, and increments the
+# epoch per partition by itself. A partition that has used up its epochs, after 32,767 failures, gets another
+# producer id.
 
 _UNUSED_TIMEOUT = milliseconds(60_000)
 
 
 class Identities:
-    """Asks for producer ids when they are needed."""
+    """Requests producer ids (InitProducerId) when they are needed."""
 
     def __init__(self, cluster: Cluster, request_timeout_ms: int) -> None:
         self._cluster = cluster
@@ -71,18 +86,18 @@ class Identities:
         response = await connection.request(
             request, InitProducerIdResponse, timeout_ms=self._request_timeout_ms
         )
-        raise_for(response.error_code, "the broker gave no producer id")
+        raise_for(response.error_code, "InitProducerId failed")
         return Identity(response.producer_id, response.producer_epoch)
 
 
 TICK_S = 0.5
-"""How often it is looked for what has taken too long; more often if little time is given."""
+"""How often to look for expired batches; more often with a short delivery timeout."""
 NEXT_TRANSACTION = Backoff(10, 1_000)
-"""The pauses while the transaction before is not quite over."""
+"""The pauses while the coordinator still completes the previous transaction."""
 
 
 class Sender:
-    """The background work of a producer."""
+    """The background tasks of a producer."""
 
     def __init__(
         self,
@@ -100,9 +115,9 @@ class Sender:
         self.transactional_id = options.transactional_id
         self.stats = SenderStats()
         self.may_send: Callable[[TopicPartition], bool] = lambda partition: True
-        """Whether a partition may be written to now; a transaction has a say in that."""
+        """Whether a partition may be written to now: a transaction may have to add it first."""
         self.give_up: Exception | None = None
-        """Why nothing is sent again, if that is so: the transaction is over."""
+        """Why batches are not retried any more: the transaction has failed."""
         self._accumulator = accumulator
         self._on_settled = on_settled
         self._leaders = Leaders(
@@ -112,47 +127,47 @@ class Sender:
         self._is_stopped = False
         self._tasks: asyncio.TaskGroup | None = None
         self._running: list[asyncio.Task[None]] = []
-        self._lanes: dict[int, BrokerSender] = {}
+        self._broker_senders: dict[int, BrokerSender] = {}
         self._identities = Identities(cluster, options.request_timeout_ms)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin to send."""
+        """Start the background tasks."""
         self._tasks = tasks
         self._running += [tasks.create_task(self._leaders.run()), tasks.create_task(self._expire())]
 
     def stop(self) -> None:
-        """End all tasks; what is not sent stays unsent, and what comes now is not looked at."""
+        """Cancel all tasks; responses that come now are ignored."""
         self._is_stopped = True
         for task in self._running:
             task.cancel()
-        for lane in self._lanes.values():
-            lane.stop()
+        for sender in self._broker_senders.values():
+            sender.stop()
 
     def notify(self, queue: PartitionQueue) -> None:
-        """Take note that a queue has something to send."""
-        if queue.leader == NOBODY:
+        """Wake the sender of a queue that has batches to send."""
+        if queue.leader == NO_LEADER:
             self._leaders.ask_about(queue.partition.topic)
-        elif not self._is_stopped:  # a lane that began now would have nobody to end it
-            self._lane(queue.leader).wake()
+        elif not self._is_stopped:  # a task that starts now would not be cancelled
+            self._broker_sender(queue.leader).wake()
 
     def notify_all(self) -> None:
-        """Look at every queue again."""
+        """Check every queue again."""
         for queue in self._accumulator.active():
             self.notify(queue)
 
     def send_now(self) -> None:
-        """Send what can be sent at once, in this turn of the loop: somebody waits for it."""
+        """Send at once what needs no waiting: a caller waits for it."""
         for queue in self._accumulator.active():
-            lane = self._lanes.get(queue.leader)
-            if lane is None:
+            sender = self._broker_senders.get(queue.leader)
+            if sender is None:
                 self.notify(queue)
             elif not self._is_stopped:
-                lane.look()
+                sender.send_now()
 
-    # What lanes ask for.
+    # Called by BrokerSender before it sends.
 
     def has_work_for(self, node_id: int) -> bool:
-        """Return whether anything waits that a broker leads."""
+        """Return whether there are batches for a broker."""
         return self._accumulator.has_any_for(node_id)
 
     def take(self, node_id: int) -> tuple[list[Batch], float | None]:
@@ -168,49 +183,49 @@ class Sender:
         return batches, next_at
 
     def needs_identities(self, node_id: int) -> bool:
-        """Return whether something could be sent if it had a producer id that must be asked for."""
+        """Return whether batches wait for a producer id."""
         waiting = self._accumulator.waiting_for_identity(node_id, self._loop.time())
         return bool(waiting) and self.transactional_id is None
 
     async def provide_identities(self, node_id: int) -> None:
-        """Give a producer id to the queues that need one now."""
+        """Provide a producer id to the queues that need one."""
         if self.transactional_id is not None:
-            return  # then it is the transaction's
+            return  # a transaction provides it
         for queue in self._accumulator.waiting_for_identity(node_id, self._loop.time()):
             queue.start_over(await self._identities.other_than(queue.identity))
 
-    # What lanes tell.
+    # Called by BrokerSender with the outcome.
 
     def cannot_send(self, node_id: int, error: KafkaError | ClientError) -> None:
-        """Take note that a broker cannot be reached: perhaps another one leads its partitions by now."""
+        """Refresh the leaders of the partitions of a broker that cannot be reached."""
         for queue in self._accumulator.active():
             if queue.leader == node_id:
                 self._leaders.ask_about(queue.partition.topic)
                 self._in_trouble(queue, error)
 
     def sent_without_answer(self, batches: Iterable[Batch]) -> None:
-        """Settle batches that no broker will answer for (acks=0)."""
+        """Complete batches that get no response (acks=0)."""
         for batch in batches:
             self._queue(batch).in_flight.remove(batch)
             self._settle(batch)
 
-    def not_answered(
+    def request_failed(
         self, batches: Iterable[Batch], error: KafkaError | ClientError, *, may_be_stored: bool
     ) -> None:
-        """Send batches again whose request failed as a whole."""
+        """Retry batches whose request failed as a whole."""
         for batch in batches:
             queue = self._queue(batch)
             queue.in_flight.remove(batch)
             queue.trouble = error
             batch.may_be_stored |= may_be_stored
             self._leaders.ask_about(batch.partition.topic)
-            if passes(error, WORTH_ANOTHER_TRY):
+            if is_retriable(error, RETRIABLE):
                 self._again(queue, batch, error)
             else:
                 self._fail(queue, batch, error)
 
     def answered(self, batches: Iterable[Batch], results: Results, endpoints: list[NodeEndpoint]) -> None:
-        """Settle batches, or send them again, as the broker's answer says."""
+        """Complete or retry batches according to the response."""
         for batch in batches:
             queue = self._queue(batch)
             queue.in_flight.remove(batch)
@@ -227,25 +242,25 @@ class Sender:
         result: ProducePartitionResult,
         endpoints: list[NodeEndpoint],
     ) -> None:
-        verdict = judge(result.error_code, batch, queue)
-        if verdict is RetryDecision.STORED:
+        decision = decide(result.error_code, batch, queue)
+        if decision is RetryDecision.STORED:
             queue.trouble = None
             queue.is_known = True
             self._settle(batch, result)
             return
-        error = explained(batch.partition, result.error_code, result.error_message)
+        error = broker_error(batch.partition, result.error_code, result.error_message)
         if result.error_code in STALE_METADATA:
             self._leaders.follow(batch.partition, result.current_leader, endpoints)
-        if verdict is RetryDecision.FAILED or batch.is_settled:
+        if decision is RetryDecision.FAILED or batch.is_settled:
             self._fail(queue, batch, error)
-        elif verdict is RetryDecision.AGAIN:
+        elif decision is RetryDecision.AGAIN:
             batch.may_be_stored = may_be_stored(result.error_code, batch)
             self._again(queue, batch, error)
-        elif verdict is RetryDecision.NEW_EPOCH:
+        elif decision is RetryDecision.NEW_EPOCH:
             batch.may_be_stored = False
             queue.has_gap = True
             self._again(queue, batch, error)
-        elif verdict is RetryDecision.IN_PARTS:
+        elif decision is RetryDecision.IN_PARTS:
             self._accumulator.put_back(queue, *batch.split())
             self.notify(queue)
 
@@ -261,13 +276,13 @@ class Sender:
         self.notify(queue)
 
     def _in_trouble(self, queue: PartitionQueue, error: KafkaError | ClientError) -> None:
-        """Take note of why a queue cannot be sent; give up what is in it if that does not pass."""
+        """Record why a queue cannot be sent; fail its batches if the error is permanent."""
         queue.trouble = self.stats.last_error = error
-        if not passes(error, WORTH_ANOTHER_TRY):
+        if not is_retriable(error, RETRIABLE):
             self.fail_unsent(queue, error)
 
     def fail_unsent(self, queue: PartitionQueue, error: Exception) -> None:
-        """Fail everything that waits in a queue."""
+        """Fail all batches of a queue."""
         for batch in self._accumulator.drop_unsent(queue):
             self._fail(queue, batch, error)
 
@@ -281,7 +296,7 @@ class Sender:
 
     def _settle(self, batch: Batch, result: ProducePartitionResult | None = None) -> None:
         if batch.is_settled:
-            return  # it has expired in the meantime
+            return  # it has expired meanwhile
         self.stats.batches += 1
         self.stats.bytes += 0 if batch.encoded is None else len(batch.encoded)
         if result is None:
@@ -305,41 +320,43 @@ class Sender:
     def _queue(self, batch: Batch) -> PartitionQueue:
         return self._accumulator.queues[batch.partition]
 
-    def _lane(self, node_id: int) -> BrokerSender:
-        lane = self._lanes.get(node_id)
-        if lane is None:
+    def _broker_sender(self, node_id: int) -> BrokerSender:
+        sender = self._broker_senders.get(node_id)
+        if sender is None:
             assert self._tasks is not None
-            lane = self._lanes[node_id] = BrokerSender(node_id, self)
-            self._running.append(self._tasks.create_task(lane.run()))
-        return lane
+            sender = self._broker_senders[node_id] = BrokerSender(node_id, self)
+            self._running.append(self._tasks.create_task(sender.run()))
+        return sender
 
     async def _expire(self) -> None:
         timeout_s = self.options.delivery_timeout_ms / 1000
         while True:
             await asyncio.sleep(min(TICK_S, timeout_s / 10))
             for queue, batch in self._accumulator.expire(self._loop.time() - timeout_s):
-                self._fail(queue, batch, too_late(queue, batch, self.options.delivery_timeout_ms))
+                self._fail(
+                    queue, batch, delivery_timeout_error(queue, batch, self.options.delivery_timeout_ms)
+                )
             self._leaders.ask_about_old()
 
-    # What transactions ask for.
+    # Called by transactions.
 
     def begin_with(self, partition: TopicPartition, identity: Identity) -> None:
-        """Let the batches of a partition be numbered from 0 under this identity, unless they are already."""
+        """Start the sequence numbers of a partition at 0 with this identity, unless that is done."""
         queue = self._accumulator.queues[partition]
         if queue.identity != identity:
             queue.start_over(identity)
 
     def begin_all_with(self, identity: Identity) -> None:
-        """Let the batches of all partitions be numbered under this identity."""
+        """Number the batches of all partitions with this identity."""
         for partition in list(self._accumulator.queues):
             self.begin_with(partition, identity)
 
     def has_gaps(self) -> bool:
-        """Return whether numbers are missing somewhere."""
+        """Return whether a partition has a gap in its sequence numbers."""
         return any(queue.has_gap for queue in self._accumulator.queues.values())
 
     def drop_everything(self, error: Exception) -> None:
-        """Fail everything that waits to be sent, and do not send again what comes back."""
+        """Fail all batches that wait, and do not retry those in flight."""
         self.give_up = error
         for queue in self._accumulator.active():
             self.fail_unsent(queue, error)

@@ -21,21 +21,21 @@ from ottla.client.producer.batch import Callback, Delivery
 from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.record_preparer import HeadersGiven, Prepared
-from ottla.client.producer.stats import SenderStats
+from ottla.client.producer.sender import SenderStats
 from ottla.client.producer.transaction_calls import PreparedTransaction, State
 from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 
 CLOSE_AT_EXIT_S = 10
-"""How long a producer that was never closed may take, when the program ends, to deliver what it has."""
+"""How long a producer that was not closed may take at exit to deliver its records."""
 
 
 class Producer:
-    """Sends records; they gather in batches, which a background thread ships. Threads may share it.
+    """Sends records, in batches, from a background thread. Threads may share it.
 
         with Producer("localhost:9092") as producer:
             delivery = producer.send("orders", b"42", key=b"customer-7")
-            metadata = delivery.result(timeout=10)       # or not: the record is on its way
+            metadata = delivery.result(timeout=10)       # optional: it is sent anyway
             print(metadata.partition, metadata.offset)
 
     `send` returns as soon as the record is queued, and waits only while the buffer is full. Order holds
@@ -71,17 +71,17 @@ class Producer:
                 self.close()
             except Exception as late:
                 error.add_note(f"beside that, the producer failed: {late}")
-        else:  # interrupted: nobody wants to wait now
+        else:  # interrupted: do not wait
             self._stop()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Deliver everything that was sent, then disconnect; nothing is lost that can be delivered.
+        """Deliver all records that were sent, then disconnect.
 
-        It takes as long as the delivery timeout at most, or `timeout_s`: what is then left fails with
-        ClientClosed, and TimedOut is raised. An error that was not retrieved is raised too.
+        It takes at most the delivery timeout, or `timeout_s`: records that are left then fail with
+        ClientClosed, and TimedOut is raised. A failure that was not observed is raised too.
         """
         if not self._finalizer.alive or self._bridge.is_elsewhere:
-            return  # it is closed, or it is for the parent of this process to close it
+            return  # it is closed, or belongs to the parent of this forked process
         self._bridge.check()
         if self._finalizer.detach() is None:
             return  # another thread is closing it
@@ -101,12 +101,11 @@ class Producer:
         headers: HeadersGiven = (),
         on_delivery: Callback | None = None,
     ) -> Delivery:
-        """Queue a record; wait only while the buffer is full, or for a topic that is not known yet.
+        """Queue a record; wait only while the buffer is full, or for the metadata of a new topic.
 
-        Returns a delivery whose `result()` waits for the record's metadata, and raises if it cannot be
-        stored. `on_delivery` is called then too, in the background thread, with the metadata or the error.
-        `key` and `value` are bytes, or whatever the serializers take; a value of None deletes the key in
-        a compacted topic.
+        Returns a future: call `result()` for the record's metadata, or the error. `on_delivery` is called
+        with the same two, in the background thread. `key` and `value` are bytes, or what the serializers
+        accept; a value of None deletes the key in a compacted topic.
         """
         core = self._core
         if core.needs_check:
@@ -120,65 +119,65 @@ class Producer:
                 self._bridge.run(core.open_topic(prepared.topic, prepared.partition))
             delivery = core.intake.offer(prepared) or self._wait_for_room(prepared)
         if delivery.place == 0:
-            self._bridge.post(lambda: core.wake(delivery))  # of a closed one everything is settled
+            self._bridge.post(lambda: core.wake(delivery))  # a closed producer has no pending records
         return delivery
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send what is queued without lingering, and wait until it is stored or has failed.
+        """Send all queued records without lingering, and wait until they are stored or have failed.
 
-        Raises TimedOut if that takes longer than `timeout_s`, and the first error that was not
-        retrieved: no result of its batch was asked for, and none has a callback.
+        Raises TimedOut if that takes longer than `timeout_s`, and the first failure that was not observed:
+        `result()` was called for no record of its batch, and none has a callback.
         """
         self._bridge.run(self._core.flush(), timeout_s)
 
     def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Take over the transactional id: fence its previous producer and abort that one's open transaction.
+        """Acquire the transactional id: its previous producer is fenced, and an open transaction aborted.
 
-        With `keep_prepared`, a transaction that was prepared is left as it is, and returned: compare it
-        with what was to be committed, then commit or abort it. `begin_transaction` calls this if need be.
+        With `keep_prepared`, a prepared transaction is kept and returned: compare it with your own record
+        of it, then commit or abort it. `begin_transaction` calls this if necessary.
         """
         return self._bridge.run(self._transactions.init(keep_prepared=keep_prepared))
 
     def begin_transaction(self) -> None:
-        """Begin a transaction: what is sent until `commit_transaction` becomes visible together."""
+        """Begin a transaction: records sent until `commit_transaction` become visible together."""
         self._bridge.run(self._transactions.begin())
 
     def send_offsets_to_transaction(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """Commit a group's offsets, the next to be read, together with the records.
+        """Commit a group's offsets (of the next records to read) in the transaction.
 
-        `group_metadata` is the consumer's `group_metadata()`, so that a consumer that has lost its
-        partitions is refused; or just the group's id.
+        `group_metadata` is the consumer's `group_metadata()`, which fences a consumer that has lost its
+        partitions; or just the group id.
         """
         self._bridge.run(self._transactions.send_offsets(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
-        """Deliver what was sent, then commit; repeat it if the answer does not come.
+        """Deliver all records, then commit; call it again after TimedOut.
 
-        Raises TransactionFailed if something could not be delivered: then abort, and begin anew.
+        Raises TransactionFailed if a record could not be delivered: abort, and begin a new transaction.
         """
         self._bridge.run(self._transactions.commit())
 
     def commit_in_background(self) -> Future[None]:
-        """Commit, but return at once, with a future of the commit: the next transaction may begin already.
+        """Commit in the background and return a future: the next transaction may begin at once.
 
-        What is sent in the next one is kept here until the commit is answered, so that nothing stands still
-        in the meantime. If the commit fails, the next one has failed too. One may be in flight: whatever else
-        is asked of the transactions waits for it.
+        Records of the next transaction are queued until the commit has completed. If the commit fails, the
+        next transaction has failed too. One commit may be in the background: other transaction calls wait
+        for it.
         """
         commit = self._bridge.run(self._transactions.commit_in_background())
         return self._bridge.begin(_outcome_of(commit))
 
     def abort_transaction(self) -> None:
-        """Abort the transaction: `read_committed` consumers see nothing of it."""
+        """Abort the transaction: `read_committed` consumers see none of it."""
         self._bridge.run(self._transactions.abort())
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Deliver what was sent, then promise that the transaction can be committed, however late.
+        """Deliver all records and prepare the transaction (two-phase commit): it no longer times out.
 
         Needs `transaction_two_phase_commit_enable`. The producer may end now: another one with the same
-        transactional id takes over with `init_transactions(keep_prepared=True)`.
+        transactional id continues with `init_transactions(keep_prepared=True)`.
         """
         return self._bridge.run(self._transactions.prepare())
 
@@ -204,7 +203,7 @@ class Producer:
                 self.abort_transaction()
             except Exception as late:
                 if self._transactions.is_fenced and isinstance(error, TransactionFailed):
-                    raise late from error  # that is why it failed
+                    raise late from error  # the cause of the failure
                 error.add_note(f"beside that, the transaction could not be aborted: {late}")
 
     @property
@@ -219,12 +218,12 @@ class Producer:
         return self._bridge.run(self._core.partitions_for(topic))
 
     def stats(self) -> SenderStats:
-        """Return the counters of what was sent; they keep counting."""
+        """Return the live counters of records, batches, requests and retries."""
         return self._core.sender.stats
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes of records are not settled yet."""
+        """The size of the records that are not delivered yet."""
         return self._core.accumulator.buffered_bytes
 
     def _wait_for_room(self, prepared: Prepared) -> Delivery:
@@ -241,7 +240,7 @@ class Producer:
                     raise no_room(self._core)
             except BaseException:
                 turn.is_given_up = True
-                accumulator.wake_waiting()  # it was our turn, perhaps: let the next one have it
+                accumulator.wake_waiting()  # perhaps the space was for us: wake the next one
                 raise
             has_waited = True
             self._core.check()
@@ -258,7 +257,7 @@ class Producer:
 
 
 class _Turn:
-    """One thread's wait for room in the buffer."""
+    """One thread that waits for buffer space."""
 
     def __init__(self) -> None:
         self.is_given_up = False
@@ -279,9 +278,9 @@ async def _outcome_of(commit: asyncio.Future[None]) -> None:
 
 
 def _forgotten(bridge: EventLoopThread, core: ProducerCore) -> None:
-    """Deliver what a producer has that nobody closed: at the end of the program, or when it is dropped."""
+    """Deliver the records of a producer that was not closed: at exit, or when it is garbage-collected."""
     if bridge.is_elsewhere:
-        return  # in the child of a fork: it is the parent's
+        return  # in the child of a fork: it belongs to the parent
     if bridge.is_here:
         bridge.post(bridge.close)
     else:

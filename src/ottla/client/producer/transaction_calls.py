@@ -156,7 +156,7 @@ NEWEST_INIT, NEWEST_INIT_OF_ONE_PHASE = 6, 5
 BACKOFF = Backoff(10, 1_000)
 """Short at first: mostly it is the transaction before that is not quite over."""
 
-WORTH_ANOTHER_TRY = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.not_coordinator,
         ErrorCode.concurrent_transactions,
@@ -390,7 +390,7 @@ class TransactionCalls:
 
         return await self._cluster.retrying(
             attempt,
-            also=WORTH_ANOTHER_TRY,
+            also=RETRIABLE,
             patient=True,
             timeout_ms=self._options.max_block_ms if max_block_ms is None else max_block_ms,
             backoff=BACKOFF,

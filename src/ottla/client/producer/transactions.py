@@ -1,6 +1,6 @@
-"""Transactions: what is sent between begin and commit becomes visible together, or not at all.
+"""Transactions: records sent between begin and commit become visible together, or not at all.
 
-The states are in transaction_state.py; background_commits.py lets the next transaction begin early.
+The states are in transaction_calls.py; background_commits.py lets the next transaction begin early.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.protocol.produce_client import FIRST_IMPLICIT_VERSION, LAST_VERSION
 
 FEATURE = "transaction.version"
 IMPLICIT_FROM = 2
-"""From this level of the feature on partitions join by being used, and every end gives a new epoch."""
+"""From this feature level on, writing adds partitions (KIP-890), and each EndTxn returns a new epoch."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
@@ -53,9 +53,9 @@ class Transactions:
         self._has_to_add = asyncio.Event()
         self._groups: set[str] = set()
         self._is_used = False
-        """Whether a coordinator may know of the transaction, so that it has to be ended."""
+        """Whether the coordinator may know of the transaction, so that it must be ended."""
         self._may_be_unused = False
-        """Whether the coordinator may as well know nothing of it."""
+        """Whether it is possible that the coordinator does not know of it."""
         self._adding = asyncio.Lock()
         self._failure: Exception | None = None
         self._turn = asyncio.Lock()
@@ -63,18 +63,18 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction takes records now."""
+        """Whether records can be sent in a transaction now."""
         return self.state is State.OPEN
 
     @property
     def is_fenced(self) -> bool:
-        """Whether nothing can be done any more with this producer."""
+        """Whether the producer is fenced for good."""
         return self.state is State.FENCED
 
     async def init(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Take the transactional id, which fences whoever had it; what that one left open is aborted.
+        """Acquire the transactional id, which fences its previous producer and aborts an open transaction.
 
-        With `keep_prepared`, a prepared transaction is left as it is, and returned; commit or abort it.
+        With `keep_prepared`, a prepared transaction is kept and returned; commit or abort it.
         """
         async with self._turn:
             self._require(State.NEW)
@@ -94,7 +94,7 @@ class Transactions:
             return PreparedTransaction(*ongoing)
 
     async def begin(self) -> None:
-        """Begin a transaction; take the transactional id first if that was not done."""
+        """Begin a transaction; acquire the transactional id first if necessary."""
         if self.state is State.NEW:
             await self.init()
         async with self._turn:
@@ -116,7 +116,7 @@ class Transactions:
             self._require(State.OPEN)
 
     def joins(self, partition: TopicPartition) -> bool:
-        """Let a partition that is written to into the transaction; False if it is too late for that."""
+        """Add a partition to the transaction; return False if it is too late."""
         if self.state is not State.OPEN:
             return False
         if partition in self._joined or partition in self._to_add:
@@ -131,7 +131,7 @@ class Transactions:
         return True
 
     async def send_offsets(self, offsets: Offsets, group: ConsumerGroupMetadata | str) -> None:
-        """Make offsets of a group part of the transaction."""
+        """Add offsets of a group to the transaction."""
         group = ConsumerGroupMetadata(group) if isinstance(group, str) else group
         if not isinstance(group, ConsumerGroupMetadata):
             raise TypeError(f"give consumer.group_metadata(), or the group's id, not {group!r}")
@@ -154,7 +154,7 @@ class Transactions:
                 raise
 
     async def commit(self) -> None:
-        """Deliver everything, then commit; TransactionFailed if something could not be delivered."""
+        """Deliver all records, then commit; raise TransactionFailed if one could not be delivered."""
         async with self._turn:
             self._require(State.OPEN, State.PREPARED, State.COMMITTING)
             if self.state is State.OPEN:
@@ -163,7 +163,7 @@ class Transactions:
             await self._end(commit=True)
 
     async def prepare(self) -> PreparedTransaction:
-        """Deliver everything, then promise that the transaction can be committed, however late that is."""
+        """Deliver all records, then prepare the transaction."""
         async with self._turn:
             if not self._options.transaction_two_phase_commit_enable:
                 raise WrongTransactionState("preparing needs transaction_two_phase_commit_enable")
@@ -180,25 +180,25 @@ class Transactions:
             return PreparedTransaction(*self.identity)
 
     async def abort(self) -> None:
-        """Give the transaction up: nothing of it will be seen by those who read what is committed."""
+        """Abort the transaction."""
         async with self._turn:
             self._require(State.OPEN, State.PREPARED, State.FAILED, State.ABORTING)
             self.state = State.ABORTING
             self._to_add.clear()
             self._sender.drop_everything(TransactionAborted("the transaction was aborted"))
-            await self._deliver()  # what is under way has to land before the end of the transaction
+            await self._deliver()  # batches in flight must be stored before the transaction ends
             async with self._adding:
                 await self._end(commit=False)
 
     async def leave(self) -> None:
-        """Abort what is open, because the producer is closed; what is prepared stays as it is."""
+        """Abort an open transaction when the producer is closed; keep a prepared one."""
         if self.state in (State.OPEN, State.FAILED, State.ABORTING):
             await self.abort()
         elif self.state is State.COMMITTING:
             await self.commit()
 
     async def keep_adding(self) -> None:
-        """Add partitions to the transaction as they come, until cancelled (classic)."""
+        """Add partitions to the transaction as they are written to, until cancelled (classic)."""
         while True:
             await self._has_to_add.wait()
             self._has_to_add.clear()
@@ -212,7 +212,7 @@ class Transactions:
             await self._calls.add_partitions(self.identity, wanted)
         except (KafkaError, ClientError) as error:
             self._may_be_unused |= not self._is_used
-            self._is_used |= isinstance(error, ClientError)  # without an answer, nobody knows
+            self._is_used |= isinstance(error, ClientError)  # without a response it is unknown
             self._fail(error)
             return
         self._is_used = True
@@ -222,7 +222,7 @@ class Transactions:
             self._sender.notify_all()
 
     def batch_failed(self, error: Exception) -> None:
-        """Take note that records of the transaction could not be stored."""
+        """Fail the transaction because a record could not be stored."""
         if self.state is State.OPEN:
             self._failure = error
             self.state = State.FAILED
@@ -243,7 +243,7 @@ class Transactions:
             try:
                 ended = await self._end_it(commit)
                 if ended == self.identity and self._sender.has_gaps():
-                    # Numbers are missing, and the epoch is the old one: a new one to begin with 0 again.
+                    # There is a sequence gap in this epoch: get a new epoch, which starts at 0.
                     ended, _ = await self._calls.init(self.identity)
             except KafkaError as error:
                 self._fence_if_fatal(error)
@@ -271,7 +271,7 @@ class Transactions:
         self._sender.newest_version = LAST_VERSION if self._is_implicit else FIRST_IMPLICIT_VERSION - 1
 
     def _fail(self, error: KafkaError | ClientError) -> None:
-        """Take note of a request that failed for good: the transaction, or the producer, is over."""
+        """Fail the transaction, or the producer, after a permanent error."""
         if isinstance(error, KafkaError):
             self._fence_if_fatal(error)
         if self.state is State.OPEN:

@@ -105,7 +105,8 @@ class ServerKeys(Config):
         INT,
         1,
         "How many replicas must have a record before a producer with acks=all is answered; with fewer "
-        "in sync, its records are refused.",
+        "in sync, its records are refused. A topic that is created with 3 or more replicas gets 2 as its own "
+        "setting, unless it sets another, or this key is set on the brokers.",
         check=at_least(1),
         update=Update.CLUSTER_WIDE,
         importance=Importance.HIGH,

@@ -1,21 +1,29 @@
-"""Configuration keys, each declared once: name, type, default, check, update mode, meaning.
+"""Declare every option of Ottla once: name, kind, default, check, update mode, meaning.
 
-A key is a class attribute of `BrokerConfig` or `TopicConfig` and a typed descriptor, so
-`broker_config.message_max_bytes` is an `int` to mypy. Values are resolved when a config is built and
-kept in the instance: reading one costs a dictionary look-up. Configs never change; a dynamic update
-builds a new one. DescribeConfigs, validation and docs/configuration.md are derived from the keys.
+There is one declaration, `Key`, and one way to read a value, `Key.parse`; three kinds of classes are made of
+keys:
+
+- `Config`, here: the configuration of brokers, topics and groups (broker.py, topic.py, group_keys.py). A key
+  is a class attribute and a typed descriptor, so `broker_config.message_max_bytes` is an `int` to mypy.
+  Values are resolved when a config is built and kept in the instance: reading one costs a dictionary look-up.
+  Configs never change; a dynamic update builds a new one, which live.py gives to the parts of a broker.
+- `Options`, in options.py: the options of the clients, as frozen dataclasses.
+- The options of the Spark format, in spark/options.py: a table of keys with Spark's names.
+
+DescribeConfigs, validation, error messages with the nearest known name, constructors' signatures,
+docs/configuration.md, docs/client-options.md and docs/spark-options.md are derived from the keys.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar, overload
 
 from ottla.common.config.types import Check, Kind
+from ottla.common.near_names import unknown
 
 T = TypeVar("T")
 
@@ -96,20 +104,22 @@ class Key(Generic[T]):
     """The topic key that this broker key is the default of."""
     kafka_default: str | None = None
     """Kafka's default, where ours differs."""
+    aliases: tuple[str, ...] = ()
+    """Other names for a client's option, written with underscores; a dot in a name counts as one."""
 
     @property
     def attribute(self) -> str:
         """The Python name of the key."""
         return self.name.replace(".", "_")
 
-    def parse(self, text: str) -> T:
-        """Return the value that `text` stands for, or raise ConfigError."""
+    def parse(self, given: Any) -> T:
+        """Return the value that `given` stands for, mostly a text, or raise ConfigError."""
         try:
-            value = self.kind.parse(text.strip())
+            value = self.kind.parse(given)
         except ValueError as error:
-            self._refuse(text, str(error))
+            self._refuse(given, str(error))
         if self.check is not None and not self.check.accepts(value):
-            self._refuse(text, f"must be {self.check.wants}")
+            self._refuse(given, f"must be {self.check.wants}")
         return value
 
     def write(self, value: T) -> str | None:
@@ -120,8 +130,9 @@ class Key(Generic[T]):
         """Return the text of a value as it may be shown to anyone."""
         return None if self.kind.sensitive else text
 
-    def _refuse(self, text: str, reason: str) -> NoReturn:
-        raise ConfigError(self.name, reason if self.kind.sensitive else f"{reason}, not {text!r}")
+    def _refuse(self, given: Any, reason: str) -> NoReturn:
+        shown = "" if self.kind.sensitive else f", not {given!r}"
+        raise ConfigError(self.name, f"{reason}{shown}") from None
 
     def __set_name__(self, owner: type[Any], attribute: str) -> None:
         if attribute != self.attribute:
@@ -184,16 +195,10 @@ class Config:
             return ConfigError(name, f"Kafka key not implemented by Ottla yet; only {only!r} is accepted")
         if name in cls.UNIMPLEMENTED or name.startswith(cls.UNIMPLEMENTED_PREFIXES):
             return ConfigError(name, "Kafka key not implemented by Ottla yet")
-        reason = cls._elsewhere(name) or f"unknown {cls.LEVEL} key{did_you_mean(name, cls.KEYS)}"
+        reason = cls._elsewhere(name) or unknown(f"{cls.LEVEL} key", name, cls.KEYS)
         return ConfigError(name, reason, None if cls.UNKNOWN is None else f"{cls.UNKNOWN}: {name} ({reason})")
 
     @classmethod
     def _elsewhere(cls, name: str) -> str | None:
         """Return what to say of a name that is a key of another level."""
         return None
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean X?` for the known name nearest to `name`, or nothing."""
-    nearest = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {nearest[0]}?" if nearest else ""

@@ -292,7 +292,6 @@ class SegmentKeys(Config):
         False,
         "Whether the files of a new segment are made at their full size.",
         check=only(False, "files are not preallocated"),
-        update=CLUSTER_WIDE,
         topic="preallocate",
     )
     log_local_retention_ms = Key(
@@ -301,7 +300,6 @@ class SegmentKeys(Config):
         -2,
         "How long segments stay here once they are in remote storage; -2: as `log.retention.ms` says.",
         check=only(-2, "there is no remote storage"),
-        update=CLUSTER_WIDE,
         topic="local.retention.ms",
     )
     log_local_retention_bytes = Key(
@@ -310,7 +308,6 @@ class SegmentKeys(Config):
         -2,
         "How much stays here once it is in remote storage; -2: as `log.retention.bytes` says.",
         check=only(-2, "there is no remote storage"),
-        update=CLUSTER_WIDE,
         topic="local.retention.bytes",
     )
     log_segment_bytes = Key(

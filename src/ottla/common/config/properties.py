@@ -55,14 +55,6 @@ def as_properties(settings: Mapping[str, str]) -> str:
     return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in settings.items())
 
 
-def parse_setting(text: str) -> tuple[str, str]:
-    """Return the key and the value of a `key=value` from the command line."""
-    name, equals, value = text.partition("=")
-    if not (name.strip() and equals):
-        raise ConfigError(text, "is not key=value, such as log.segment.bytes=1048576")
-    return name.strip(), value.strip()
-
-
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Return the lines that say something, joined where they continue, with the number of their first."""
     first, parts = 0, list[str]()

@@ -1,14 +1,17 @@
-"""What a configuration value may be: Kafka's types, and the checks that narrow them.
+"""What a configuration value may be: the kinds of values, and the checks that narrow them.
 
-A `Kind` knows how to read a value from text and how to write it back the way Kafka's tools expect;
-its code is the one DescribeConfigs carries. A `Check` refuses values and says in words what it wants.
+A `Kind` turns what was given into a value of its type, or raises ValueError with what it wants. There are two
+families. Kafka's own (`INT`, `LIST`, ...) are for keys of brokers, topics and groups and for Spark's options:
+they read text, write it back the way Kafka's tools expect, and have the code that DescribeConfigs carries.
+Python's (`WHOLE`, `WORDS`, `choice(...)`, ...) are for the clients' options: they take Python values as well
+as text. A `Check` refuses values and says in words what it wants.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -23,11 +26,11 @@ _DECIMAL_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """One of Kafka's configuration types."""
+    """A type of values. `code` is DescribeConfigs's, 0 for kinds that are not Kafka's."""
 
     name: str
     code: int
-    parse: Callable[[str], T_co]
+    parse: Callable[[Any], T_co]
     write: Callable[[Any], str] = str
     sensitive: bool = False
 
@@ -84,14 +87,97 @@ def _write_list(value: tuple[str, ...]) -> str:
     return ",".join(value)
 
 
-BOOLEAN: Final = Kind("boolean", 1, _parse_boolean, _write_boolean)
-STRING: Final = Kind("string", 2, str)
-INT: Final = Kind("int", 3, _whole_number(MAX_INT))
-SHORT: Final = Kind("short", 4, _whole_number(MAX_SHORT))
-LONG: Final = Kind("long", 5, _whole_number(MAX_LONG))
-DOUBLE: Final = Kind("double", 6, _parse_double, _write_double)
-LIST: Final = Kind("list", 7, _parse_list, _write_list)
-PASSWORD: Final = Kind("password", 9, str, sensitive=True)
+def _stripped(parse: Callable[[str], T]) -> Callable[[Any], T]:
+    """Let blanks around a text count for nothing."""
+    return lambda text: parse(text.strip())
+
+
+BOOLEAN: Final = Kind("boolean", 1, _stripped(_parse_boolean), _write_boolean)
+STRING: Final = Kind("string", 2, _stripped(str))
+INT: Final = Kind("int", 3, _stripped(_whole_number(MAX_INT)))
+SHORT: Final = Kind("short", 4, _stripped(_whole_number(MAX_SHORT)))
+LONG: Final = Kind("long", 5, _stripped(_whole_number(MAX_LONG)))
+DOUBLE: Final = Kind("double", 6, _stripped(_parse_double), _write_double)
+LIST: Final = Kind("list", 7, _stripped(_parse_list), _write_list)
+PASSWORD: Final = Kind("password", 9, _stripped(str), sensitive=True)
+
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
+
+
+def read_text(value: Any) -> str:
+    """Return a text as it is."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("must be a text")
+
+
+def _read_whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str | float):
+        raise ValueError("must be a whole number")
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):
+        raise ValueError("must be a whole number") from None
+    if isinstance(value, float) and number != value:
+        raise ValueError("must be a whole number")
+    return number
+
+
+def _read_number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | str | float):
+        raise ValueError("must be a number")
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
+def read_boolean(value: Any) -> bool:
+    """Return a truth value, given as one or as the word for it."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in (*_TRUE, *_FALSE):
+        return value.strip().lower() in _TRUE
+    raise ValueError("must be True or False")
+
+
+def read_words(value: Any) -> tuple[str, ...]:
+    """Return a list of words, given as a list or as one text with commas."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, Iterable):
+        found = tuple(value)
+        if all(isinstance(each, str) for each in found):
+            return found
+    raise ValueError("must be a list of texts, or one text with commas")
+
+
+def _read_function(value: Any) -> Any:
+    if callable(value):
+        return value
+    raise ValueError("must be a function")
+
+
+TEXT: Final = Kind("text", 0, read_text)
+SECRET: Final = Kind("text", 0, read_text, sensitive=True)
+WHOLE: Final = Kind("whole number", 0, _read_whole)
+NUMBER: Final = Kind("number", 0, _read_number)
+TRUE_OR_FALSE: Final = Kind("True or False", 0, read_boolean)
+WORDS: Final = Kind("list of texts", 0, read_words)
+FUNCTION: Final = Kind[Any]("function", 0, _read_function)
+OBJECT: Final = Kind[Any]("object", 0, lambda value: value)
+
+
+def choice(*choices: str) -> Kind[str]:
+    """Accept one of a few words, in any case; return it as it is written here."""
+    spelled = {each.lower(): each for each in choices}
+
+    def read(value: Any) -> str:
+        if isinstance(value, str) and value.strip().lower() in spelled:
+            return spelled[value.strip().lower()]
+        raise ValueError(f"must be one of {', '.join(choices)}")
+
+    return Kind(f"one of {', '.join(choices)}", 0, read)
 
 
 def at_least(smallest: int) -> Check:

@@ -2,7 +2,7 @@
 
 Each is refused with that reason rather than ignored: whoever sets a key expects it to do something. Those in
 `KAFKA_DEFAULTS` may be given at Kafka's default, as files made for Kafka and its tools do.
-Kafka 3.9 to 4.1; a key leaves this list when it is declared in *_keys.py.
+Kafka 3.9 to 4.1; a key leaves this list when it is declared in common/config/*_keys.py.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REPLICATION = """
 """
 
 _GROUPS = """
-    " group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
+    group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
     group.coordinator.background.threads group.coordinator.new.enable group.coordinator.threads
     group.share.assignors group.share.delivery.count.limit group.share.enable
     group.share.heartbeat.interval.ms group.share.max.groups group.share.max.heartbeat.interval.ms

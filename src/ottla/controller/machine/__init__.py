@@ -1,8 +1,10 @@
-"""What becomes of a request to change the cluster, as pure functions.
+"""The controller's decisions, as pure functions.
 
-Each takes the image and the request and returns a `Decision`: the records to append, and one result or
-one error for each thing asked for, in the order of the request. Nothing here changes anything, so a
-request that is only to be validated is decided in the same way and its records are dropped.
+Each takes the image and the request and returns a `Decision`: the records to append, and one result or error
+for each item, in the order of the request. Nothing here changes anything, so a request that is only validated
+is decided in the same way and its records are dropped.
+
+Reading order: requests, topics, configs, election, alter_partition, reassignment, brokers.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from ottla.controller.machine.alter_partition import alter_partitions
 from ottla.controller.machine.brokers import (
     allocate_producer_ids,
     become_controller,
-    follow_sessions,
     has_leaders_to_move,
     partitions_awaiting_directory,
     resolve_partitions,
+    sync_sessions,
     unregister_broker,
     with_elections,
 )
@@ -68,12 +70,12 @@ __all__ = [
     "delete_topics",
     "elect_leaders",
     "find_topic",
-    "follow_sessions",
     "has_leaders_to_move",
     "partitions_awaiting_directory",
     "reassign",
     "replace_configs",
     "resolve_partitions",
+    "sync_sessions",
     "unregister_broker",
     "with_elections",
 ]

@@ -1,8 +1,8 @@
-"""AlterPartition: a leader asks for another ISR.
+"""AlterPartition: a leader requests another ISR.
 
-The controller checks what the leader cannot know: that it still leads in this epoch, that nobody changed the
-partition since it looked (the partition epoch is a compare-and-set), and that every member of the
-new ISR lives, means to stay, and is still the incarnation that caught up (KIP-903).
+The controller checks what the leader cannot know: that it still leads in this epoch, that the partition has
+not changed since (the partition epoch is a compare-and-set), and that every new member of the ISR is alive,
+not shutting down, and still the incarnation that caught up (KIP-903).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ANY_EPOCH = -1
 def alter_partitions(
     image: ClusterImage, node_id: int, broker_epoch: int, changes: Sequence[IsrChange], config: BrokerConfig
 ) -> Decision[PartitionImage]:
-    """Change ISRs as the leader `node_id` asks; the results are the partitions as they then are."""
+    """Change ISRs as the leader `node_id` requests; the results are the partitions afterwards."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.epoch != broker_epoch or broker.fenced:
         stale = StaleBrokerEpoch(f"broker {node_id} of epoch {broker_epoch} is not in the cluster")

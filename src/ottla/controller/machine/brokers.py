@@ -1,10 +1,14 @@
-"""Decisions about brokers: who is in the cluster, who lives, who is about to stop.
+"""Decisions about brokers and the cluster: registration, fencing, shutdown, the controller, producer ids.
 
-The metadata store knows which sessions are alive; `follow_sessions` brings the image in step with
-them, whatever happened since it was last asked. A broker whose session ended is fenced: it leaves the
-ISRs, and others lead its partitions. One that comes back has a new session, and with its epoch it is a new
-incarnation; if it did not stop cleanly, it may have lost the end of its logs, and new records may get
-offsets that old ones had. If its log directory is another one than before, it has lost everything.
+The metadata store knows which sessions are alive; `sync_sessions` updates the image to match them, whatever
+happened since the last call. A broker whose session ended is fenced: it leaves the ISRs, and others lead its
+partitions. A broker that returns has a new session, and with its epoch it is a new incarnation; if it did not
+stop cleanly, it may have lost the end of its logs, and new records may get offsets that old ones had. If it
+has another log directory than before, it has lost everything.
+
+The first consumer creates `__consumer_offsets`, possibly while there is only one broker; its committed
+offsets must survive the loss of that broker. So whenever a broker joins, internal topics with fewer replicas
+than configured get more.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from ottla.controller.machine.election import (
     RestartInfo,
     needs_no_change,
     resolve_partition,
-    without_absent,
+    without_offline,
 )
 from ottla.controller.machine.reassignment import moved_to
 from ottla.controller.machine.requests import Decision
@@ -46,13 +50,11 @@ from ottla.metadata.records import (
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 
-# Decisions about the cluster as a whole: its birth, its controller, its producer ids.
-
 
 def become_controller(
     image: ClusterImage, node_id: int, controller_epoch: int, new_cluster_id: str
 ) -> Decision[str]:
-    """Tell everybody who the controller is; name the cluster, unless it has a name. The result is that."""
+    """Publish who the controller is, and name the cluster if it has no id. The result is the cluster id."""
     records: list[MetadataRecord] = []
     if not image.cluster_id:
         records.append(ClusterCreated(new_cluster_id))
@@ -62,26 +64,20 @@ def become_controller(
 
 
 def allocate_producer_ids(image: ClusterImage, count: int) -> Decision[range]:
-    """Give away the next `count` producer ids; nobody else will ever get them."""
+    """Allocate the next `count` producer ids; they are never allocated again."""
     first = image.next_producer_id
     return Decision((ProducerIdsAllocated(first + count),), (range(first, first + count),))
 
-
-# More copies of the brokers' own topics, when there are more brokers.
-#
-# The first consumer makes `__consumer_offsets`, perhaps while the first broker is still alone; its
-# committed offsets must survive that broker's death all the same. So whenever a broker joins the cluster,
-# the internal topics that have fewer replicas than they are configured to have get more.
 
 FACTORS = {
     CONSUMER_OFFSETS_TOPIC: "offsets.topic.replication.factor",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
 }
-"""Which config says how many replicas an internal topic has."""
+"""The config with the number of replicas of each internal topic."""
 
 
-def grow_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[MetadataRecord]:
-    """Yield the moves that give internal topics the replicas that they are configured to have."""
+def extend_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[MetadataRecord]:
+    """Yield the reassignments that give internal topics the configured number of replicas."""
     staying = [each.node_id for each in image.brokers.values() if each.can_lead]
     for name, key in FACTORS.items():
         topic = image.topics.get(name)
@@ -92,7 +88,7 @@ def grow_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[
         load.update(node for each in topic.partitions for node in each.target if node in load)
         inputs = ElectionInputsByTopic(image, config).of(name)
         for partition in topic.partitions:
-            target = _grown(partition, wanted, load)
+            target = _extended(partition, wanted, load)
             if target != partition.target:
                 moving = resolve_partition(partition, moved_to(partition, target), inputs)
                 yield partition_changed(topic.topic_id, moving)
@@ -101,7 +97,7 @@ def grow_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[
                 yield ConfigChanged(ConfigResource.TOPIC, name, *setting)
 
 
-def _grown(partition: PartitionImage, wanted: int, load: Counter[int]) -> tuple[int, ...]:
+def _extended(partition: PartitionImage, wanted: int, load: Counter[int]) -> tuple[int, ...]:
     target = list(partition.target)
     while len(target) < wanted:
         chosen = min((each for each in load if each not in target), key=lambda each: load[each])
@@ -114,12 +110,12 @@ R = TypeVar("R")
 BrokerRecord = BrokerRegistered | BrokerChanged
 
 
-def follow_sessions(
+def sync_sessions(
     image: ClusterImage, sessions: Sequence[SessionInfo], config: BrokerConfig
 ) -> Decision[None]:
-    """Register, fence and stop brokers as their sessions say; settle the partitions that this concerns.
+    """Register, fence and drain brokers according to their sessions, and update the affected partitions.
 
-    All of it is one change: a broker that lost records is never taken for alive while it is in an ISR.
+    All of it is one change: a broker that lost records is never alive and in an ISR at the same time.
     """
     live = {each.node_id: each for each in sessions if each.registration.endpoints}
     brokers = list(_broker_records(image, live))
@@ -128,7 +124,7 @@ def follow_sessions(
     after = image.apply(brokers)
     settled: list[MetadataRecord] = [*resolve_partitions(after, config, _restart_info(image, brokers, live))]
     if after.brokers.keys() > image.brokers.keys():
-        settled += grow_internal_topics(after.apply(settled), config)
+        settled += extend_internal_topics(after.apply(settled), config)
     return Decision((*brokers, *settled), (None,))
 
 
@@ -144,16 +140,16 @@ def resolve_partitions(
         for partition in topic.partitions:
             if needs_no_change(partition, inputs, restarts):
                 continue
-            settled = resolve_partition(partition, without_absent(partition, inputs), inputs, restarts)
+            settled = resolve_partition(partition, without_offline(partition, inputs), inputs, restarts)
             if settled is not partition:
                 yield partition_changed(topic.topic_id, settled)
 
 
 def with_elections(image: ClusterImage, decision: Decision[R], config: BrokerConfig) -> Decision[R]:
-    """Return a decision about configs with what follows from it for partitions, as one change.
+    """Return a decision about configs together with its consequences for partitions, as one change.
 
     With a smaller min.insync.replicas, a leader may commit what the eligible replicas do not have: in the
-    same moment they must be eligible no longer.
+    same change they must lose their eligibility.
     """
     keys = {each.key for each in decision.records if isinstance(each, ConfigChanged)}
     if keys.isdisjoint(ELECTION_KEYS):
@@ -164,7 +160,7 @@ def with_elections(image: ClusterImage, decision: Decision[R], config: BrokerCon
 
 
 def unregister_broker(image: ClusterImage, node_id: int) -> Decision[None]:
-    """Forget a broker that is gone for good."""
+    """Remove a broker that is gone permanently."""
     broker = image.brokers.get(node_id)
     if broker is None:
         return Decision((), (BrokerIdNotRegistered(f"there is no broker {node_id}"),))
@@ -185,7 +181,7 @@ def partitions_awaiting_directory(image: ClusterImage) -> dict[int, list[TopicPa
 
 
 def has_leaders_to_move(image: ClusterImage, node_id: int) -> bool:
-    """Return whether a broker that wants to stop still leads what another could lead."""
+    """Return whether a stopping broker still leads a partition that another could lead."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.fenced:
         return False
@@ -224,32 +220,35 @@ def _broker_records(image: ClusterImage, live: Mapping[int, SessionInfo]) -> Ite
 def _restart_info(
     image: ClusterImage, changes: Iterable[BrokerRecord], live: Mapping[int, SessionInfo]
 ) -> RestartInfo:
-    """Return what became of the brokers that come back as other incarnations."""
+    """Return what happened to the brokers that return as new incarnations."""
     renewed, lost, doubtful, replaced = set(), set(), set(), {}
     for each in changes:
         node_id, before = each.node_id, image.brokers.get(each.node_id)
         if isinstance(each, BrokerChanged) or (before is not None and before.epoch == each.broker_epoch):
             continue
-        said = live[node_id].registration
-        former = _former_directory(before, said)
+        registration = live[node_id].registration
+        former = _former_directory(before, registration)
         if former is not None:
             replaced[node_id] = former
-        if former is not None or said.after_unclean_stop:
+        if former is not None or registration.after_unclean_stop:
             renewed.add(node_id)
-        if former is not None or (said.after_unclean_stop and said.may_have_lost_records):
+        if former is not None or (registration.after_unclean_stop and registration.may_have_lost_records):
             lost.add(node_id)
-            if former is None and said.seems_whole:
+            if former is None and registration.seems_whole:
                 doubtful.add(node_id)
     return RestartInfo(frozenset(renewed), frozenset(lost), frozenset(doubtful), replaced)
 
 
-def _former_directory(before: BrokerImage | None, said: BrokerRegistration) -> str | None:
-    """Return the id of the log directory that a broker had before this one; None if it is the same.
+def _former_directory(before: BrokerImage | None, registration: BrokerRegistration) -> str | None:
+    """Return the id of the log directory that a broker had before; None if it is the same.
 
-    Of a broker that was unregistered nothing is known: "" stands for its directory, unless it has lost
-    nothing, which nobody can say of a new one. Metadata from before directories were noted raises no alarm.
+    Nothing is known of a broker that was unregistered: "" stands for its directory, unless it reports that
+    nothing was lost, which a new directory cannot. Metadata from before directory ids were recorded is
+    accepted.
     """
     if before is None:
-        return "" if said.after_unclean_stop and said.may_have_lost_records else None
-    is_other = before.directory_id and said.directory_id and before.directory_id != said.directory_id
+        return "" if registration.after_unclean_stop and registration.may_have_lost_records else None
+    is_other = (
+        before.directory_id and registration.directory_id and before.directory_id != registration.directory_id
+    )
     return before.directory_id if is_other else None

@@ -1,6 +1,6 @@
-"""Decisions about configs: of topics, groups and client metrics, of one broker, of all (the one named "").
+"""Decisions about configs: of topics, groups and client metrics, of one broker, of all brokers (named "").
 
-Errors are those of Kafka: a bad config is INVALID_CONFIG, but INVALID_REQUEST if it is a broker's.
+The errors are Kafka's: a bad config is INVALID_CONFIG, but INVALID_REQUEST for a broker.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_topic_configs(configs: Sequence[tuple[str, str | None]], broker: Broke
 
 
 def check_alterations(alterations: Sequence[ConfigAlteration]) -> list[KafkaError | None]:
-    """Return what is wrong with each resource in view of the others of the request."""
+    """Return the errors of a request as a whole, one for each resource: named more than once."""
     times = Counter((each.resource_type, each.resource_name) for each in alterations)
     twice = InvalidRequest("the request names this resource more than once")
     return [twice if times[each.resource_type, each.resource_name] > 1 else None for each in alterations]
@@ -55,14 +55,14 @@ def check_alterations(alterations: Sequence[ConfigAlteration]) -> list[KafkaErro
 def alter_configs(
     image: ClusterImage, alterations: Sequence[ConfigAlteration], config: BrokerConfig
 ) -> Decision[None]:
-    """Change some configs of each resource and leave the others (IncrementalAlterConfigs)."""
+    """Change some configs of each resource and keep the others (IncrementalAlterConfigs)."""
     return _decide(image, alterations, config, replacing=False)
 
 
 def replace_configs(
     image: ClusterImage, alterations: Sequence[ConfigAlteration], config: BrokerConfig
 ) -> Decision[None]:
-    """Give each resource exactly these configs and reset all others (AlterConfigs)."""
+    """Set exactly these configs of each resource and reset all others (AlterConfigs)."""
     return _decide(image, alterations, config, replacing=True)
 
 
@@ -94,7 +94,7 @@ def _differences(
 
 
 class _Resource:
-    """One topic or broker whose configs are to change."""
+    """One resource whose configs are to change."""
 
     def __init__(self, image: ClusterImage, alteration: ConfigAlteration, config: BrokerConfig) -> None:
         self._image = image
@@ -127,7 +127,7 @@ class _Resource:
         return str(int(self.name))
 
     def after(self, changes: Sequence[ConfigChange], *, replacing: bool) -> dict[str, str]:
-        """Return the overrides as they will be."""
+        """Return the overrides after the changes."""
         counts = Counter(change.key for change in changes)
         if twice := [key for key, count in counts.items() if count > 1]:
             raise InvalidRequest(f"{twice[0]}: the request names this key more than once")
@@ -151,7 +151,7 @@ class _Resource:
             raise InvalidRequest(f"{change.key}: there is no config operation {change.operation}")
 
     def _edited_list(self, change: ConfigChange, value: str, values: Mapping[str, str]) -> str:
-        key = self._refusing(lambda: self._keys.key(change.key))
+        key = self._translate_errors(lambda: self._keys.key(change.key))
         if key.kind is not LIST:
             verb = "append to" if change.operation == ConfigOperation.APPEND else "subtract from"
             raise InvalidConfig(f"{key.name}: is a {key.kind.name}; one can only {verb} a list")
@@ -167,8 +167,8 @@ class _Resource:
         return LIST.write((*current, *(item for item in dict.fromkeys(edited) if item not in current)))
 
     def check(self, values: Mapping[str, str]) -> None:
-        """Raise the error for overrides that will not do."""
-        self._refusing(lambda: self._check(values))
+        """Raise the error for invalid overrides."""
+        self._translate_errors(lambda: self._check(values))
 
     def _check(self, values: Mapping[str, str]) -> None:
         if self._type == ConfigResource.GROUP:
@@ -201,7 +201,7 @@ class _Resource:
                 return ClientMetricsConfig(values)
         return self._config
 
-    def _refusing(self, work: Callable[[], T]) -> T:
+    def _translate_errors(self, work: Callable[[], T]) -> T:
         try:
             return work()
         except ConfigError as error:

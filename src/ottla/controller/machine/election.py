@@ -1,21 +1,25 @@
-"""Who leads a partition, and who may lead it next.
+"""Elect the leader of a partition, and determine which replicas may lead it next.
 
-The leader is taken from the in-sync replicas (ISR). When none of them lives, from the eligible leader
-replicas (ELR, KIP-966): replicas that left the ISR when it was about to become smaller than
+The leader is chosen from the in-sync replicas (ISR). If none of them is alive, from the eligible leader
+replicas (ELR, KIP-966): replicas that left the ISR when it would have become smaller than
 min.insync.replicas. Since nothing is committed while the ISR is that small, they have every committed record.
 A broker that stopped uncleanly may have lost the end of its logs, so it is in neither.
 
-When both are empty, every eligible replica stopped uncleanly (a power cut of all brokers). Then one is taken
-whose disk failed, but whose machine has run on: its logs seem whole. If there is none, the last leader is
-taken when it comes back: nobody has more, and with flush-on-ack it has everything. Any other replica would
-lose records; it is taken only if the topic allows unclean elections.
+If both are empty, every eligible replica stopped uncleanly (all brokers lost power). Then one is chosen whose
+disk failed, but whose machine kept running: its logs seem complete. If there is none, the last leader is
+chosen when it returns: no replica has more, and with flush.messages=1 it has everything. Any other replica
+would lose records; it is chosen only if the topic allows unclean elections.
 
-A replica that came back with another log directory is empty, or old: its disk was replaced, or is not
-mounted. It is out of all of these lists until it has caught up with a leader. If it was the last leader,
-nobody leads until it is back with its former directory, or an operator decides (decision 0078).
+A replica that returned with another log directory is empty or outdated: its disk was replaced, or is not
+mounted. It is in none of these lists until it has caught up with a leader. If it was the last leader, the
+partition has no leader until it returns with its former directory, or an operator decides (decision 0078).
 
-A leader epoch begins whenever the leader changes, or its process was killed and started again: that has
-forgotten how far it had committed, and perhaps lost the end of its log.
+A leader epoch begins whenever the leader changes, or its process was killed and restarted: it has lost its
+high watermark, and possibly the end of its log.
+
+The preferred leader of a partition is its first replica; if all of them lead, the load is balanced. After a
+failover others lead; when the broker is back and in sync, the controller returns its partitions every few
+minutes, or when an operator requests it (ElectLeaders).
 """
 
 from __future__ import annotations
@@ -43,32 +47,33 @@ from ottla.protocol.errors import (
 
 NO_LEADER = -1
 Nodes = tuple[int, ...]
-NOBODY: frozenset[int] = frozenset()
+NO_BROKERS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionInputs:
-    """Which brokers live, which of those mean to stay, and what the topic asks for."""
+    """The live brokers, those that are not shutting down, and the topic's configs."""
 
     alive: frozenset[int]
     staying: frozenset[int]
     min_insync_replicas: int = 1
     unclean: bool = False
     directories: Mapping[int, str] = field(default_factory=dict)
-    """The id of each broker's log directory, as far as it is known."""
+    """The id of each broker's log directory, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartInfo:
-    """Brokers that were killed and started again; those that may have lost records; those that seem whole.
+    """Brokers that were killed and restarted; those that may have lost records; those whose logs seem
+    complete.
 
-    `replaced` are those with another log directory than before, with the id of the former one. They are
-    renewed and lost, too.
+    `replaced` are those with another log directory than before, with the id of the former one. They are in
+    `renewed` and `lost`, too.
     """
 
-    renewed: frozenset[int] = NOBODY
-    lost: frozenset[int] = NOBODY
-    doubtful: frozenset[int] = NOBODY
+    renewed: frozenset[int] = NO_BROKERS
+    lost: frozenset[int] = NO_BROKERS
+    doubtful: frozenset[int] = NO_BROKERS
     replaced: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -81,25 +86,25 @@ def resolve_partition(
     inputs: ElectionInputs,
     restarts: RestartInfo = NO_RESTART,
 ) -> PartitionImage:
-    """Return the partition with all that follows from `wanted`: leader, ELR, epochs, reassignment.
+    """Return the partition with the consequences of `wanted`: leader, ELR, epochs, reassignment.
 
-    `wanted` is `old` with another ISR, other replicas or another leader. A partition that stays as it was
-    is returned as `old`.
+    `wanted` is `old` with another ISR, other replicas or another leader. An unchanged partition is returned
+    as `old`.
     """
     wanted = finish_reassignment(without_lost(wanted, restarts.lost), inputs)
     eligible = _eligible(old, wanted, inputs, restarts.lost)
-    doubted = _doubted(old, wanted, inputs, restarts)
+    doubted = _candidates_after_disk_failure(old, wanted, inputs, restarts)
     last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
     last_known = (*doubted, *last_leader)  # who is both is there twice
     lost_now = lost_directories(old, inputs, restarts.replaced)
-    leader, isr, elr = _led(wanted, eligible, last_known, inputs, lost_now.keys())
+    leader, isr, elr = _elect(wanted, eligible, last_known, inputs, lost_now.keys())
     if isr:
         is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
-        may_commit = len(isr) >= least_in_sync(wanted, inputs)
+        may_commit = len(isr) >= min_in_sync(wanted, inputs)
         last_known = () if is_unclean or may_commit else _without(doubted, {*isr})
     if isr != wanted.isr:  # who was not in sync leads alone: perhaps the one that a move was waiting for
         wanted = finish_reassignment(replace(wanted, isr=isr), inputs)
-        elr, last_known = _within(elr, wanted.replicas), _within(last_known, wanted.replicas)
+        elr, last_known = _only(elr, wanted.replicas), _only(last_known, wanted.replicas)
     is_new_leader = leader != old.leader or leader in restarts.renewed
     settled = replace(
         wanted,
@@ -116,7 +121,7 @@ def resolve_partition(
 
 
 def needs_no_change(partition: PartitionImage, inputs: ElectionInputs, restarts: RestartInfo) -> bool:
-    """Return whether nothing is to be settled, which is so of most partitions."""
+    """Return whether nothing follows for a partition, which is the common case."""
     isr = partition.isr
     return (
         partition.leader in isr
@@ -131,14 +136,14 @@ def needs_no_change(partition: PartitionImage, inputs: ElectionInputs, restarts:
 
 
 def without_lost(partition: PartitionImage, lost: frozenset[int]) -> PartitionImage:
-    """Return the partition without the brokers that lost the end of their logs in its ISR."""
+    """Return the partition without the brokers in its ISR that lost the end of their logs."""
     if lost.isdisjoint(partition.isr):
         return partition
     return replace(partition, isr=_without(partition.isr, lost))
 
 
-def without_absent(partition: PartitionImage, inputs: ElectionInputs) -> PartitionImage:
-    """Return the partition whose ISR lives, and means to stay if anyone in it does."""
+def without_offline(partition: PartitionImage, inputs: ElectionInputs) -> PartitionImage:
+    """Return the partition whose ISR is alive, and not shutting down if any member is not."""
     if inputs.staying.issuperset(partition.isr):
         return partition
     alive = tuple(each for each in partition.isr if each in inputs.alive)
@@ -147,10 +152,10 @@ def without_absent(partition: PartitionImage, inputs: ElectionInputs) -> Partiti
 
 
 def finish_reassignment(partition: PartitionImage, inputs: ElectionInputs) -> PartitionImage:
-    """Return the partition with its new replicas alone, if all that were added have caught up.
+    """Return the partition with its new replicas alone, if all added ones have caught up.
 
-    Committed records were promised to min.insync.replicas: while fewer of the new replicas have them, the old
-    ones stay.
+    Committed records must be on min.insync.replicas: while fewer of the new replicas have them, the old ones
+    stay.
     """
     if not partition.is_reassigning:
         return partition
@@ -162,23 +167,23 @@ def finish_reassignment(partition: PartitionImage, inputs: ElectionInputs) -> Pa
         removing=(),
     )
     caught_up = set(partition.adding) <= set(alone.isr)
-    return alone if caught_up and len(alone.isr) >= least_in_sync(alone, inputs) else partition
+    return alone if caught_up and len(alone.isr) >= min_in_sync(alone, inputs) else partition
 
 
-def least_in_sync(partition: PartitionImage, inputs: ElectionInputs) -> int:
+def min_in_sync(partition: PartitionImage, inputs: ElectionInputs) -> int:
     """Return how many replicas must have a record before it is committed."""
     return min(inputs.min_insync_replicas, len(partition.replicas))
 
 
 def preferred_leader(partition: PartitionImage) -> int:
-    """Return who leads a partition when everyone is well."""
+    """Return the preferred leader of a partition."""
     return partition.target[0] if partition.target else NO_LEADER
 
 
 def lost_directories(
     old: PartitionImage, inputs: ElectionInputs, replaced: Mapping[int, str]
 ) -> dict[int, str]:
-    """Return the former log directories of replicas that have another one now, and were not in sync since."""
+    """Return the former log directories of replicas that have another one now and were not in sync since."""
     lost = {**replaced, **dict(old.lost_directories)}  # the one with the records is the older one
     return {
         node_id: directory_id
@@ -190,27 +195,27 @@ def lost_directories(
 def _eligible(
     old: PartitionImage, wanted: PartitionImage, inputs: ElectionInputs, lost: frozenset[int]
 ) -> Nodes:
-    if len(wanted.isr) >= least_in_sync(wanted, inputs):
+    if len(wanted.isr) >= min_in_sync(wanted, inputs):
         return ()
     complete = {*old.isr, *old.elr} - {*wanted.isr} - lost
     return tuple(each for each in wanted.replicas if each in complete)
 
 
-def _doubted(
+def _candidates_after_disk_failure(
     old: PartitionImage, wanted: PartitionImage, inputs: ElectionInputs, restarts: RestartInfo
 ) -> Nodes:
     """Return the replicas that had everything when their disk failed, if nothing was committed since."""
-    if len(wanted.isr) >= least_in_sync(wanted, inputs):
+    if len(wanted.isr) >= min_in_sync(wanted, inputs):
         return ()
     known = {*(old.last_known_elr if old.leader != NO_LEADER else old.last_known_elr[:-1])}
     doubted = known - restarts.lost | {*old.isr, *old.elr, *known} & restarts.doubtful
     return tuple(each for each in wanted.replicas if each in doubted)
 
 
-def _led(
+def _elect(
     wanted: PartitionImage, elr: Nodes, last_known: Nodes, inputs: ElectionInputs, empty: Collection[int]
 ) -> tuple[int, Nodes, Nodes]:
-    """Return leader, ISR and ELR; a leader who was not in the ISR is alone in it."""
+    """Return leader, ISR and ELR; a leader that was not in the ISR becomes its only member."""
     isr = wanted.isr
     order = (wanted.leader, *wanted.target, *wanted.replicas)
     in_sync = [each for each in order if each in isr and each in inputs.alive]
@@ -222,7 +227,7 @@ def _led(
     candidates = [each for each in order if each in inputs.staying and each in wanted.replicas]
     leader = _first(each for each in candidates if each in elr)
     if leader is not None:
-        may_commit_alone = least_in_sync(wanted, inputs) <= 1
+        may_commit_alone = min_in_sync(wanted, inputs) <= 1
         return leader, (leader,), () if may_commit_alone else _without(elr, {leader})
     if not isr and not elr:
         leader = _first(each for each in candidates if each in last_known[:1] and each not in empty)
@@ -237,7 +242,7 @@ def _first(nodes: Iterable[int]) -> int | None:
     return next(iter(nodes), None)
 
 
-def _within(nodes: Nodes, replicas: Nodes) -> Nodes:
+def _only(nodes: Nodes, replicas: Nodes) -> Nodes:
     return tuple(each for each in nodes if each in replicas)
 
 
@@ -245,14 +250,12 @@ def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:
     return tuple(each for each in nodes if each not in gone)
 
 
-# The inputs of each topic: who of the cluster lives, and what the topic's configs ask for.
-
 ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
-"""The configs of a topic that decide who may lead."""
+"""The topic configs that affect elections."""
 
 
 class ElectionInputsByTopic:
-    """Makes inputs_by_topic, each once; topics without configs of their own share one."""
+    """Creates election inputs, each once; topics without their own configs share them."""
 
     def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
         self._image = image
@@ -263,7 +266,7 @@ class ElectionInputsByTopic:
         self._known: dict[tuple[str | None, ...], ElectionInputs] = {}
 
     def of(self, topic: str) -> ElectionInputs:
-        """Return the inputs of a topic."""
+        """Return the election inputs of a topic."""
         overrides = self._image.topic_overrides(topic)
         own = tuple(overrides.get(key) for key in ELECTION_KEYS)
         known = self._known.get(own)
@@ -282,17 +285,11 @@ class ElectionInputsByTopic:
         return known
 
 
-# Elections that someone asks for: of preferred leaders, or of anyone at all where nobody leads.
-#
-# The preferred leader of a partition is the first of its replicas; with all of them leading, each broker
-# has its share of the load. After a failover others lead, and once the broker is back and in sync it is
-# given its partitions again: by the controller every few minutes, or when an operator asks (ElectLeaders).
-
-MOST_MOVED_AT_ONCE = 1_000
+MAX_MOVES_PER_CALL = 1_000
 
 
 class ElectionType(IntEnum):
-    """What kind of leader is asked for, with the numbers of the protocol."""
+    """The type of election, with the numbers of the protocol."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -301,35 +298,37 @@ class ElectionType(IntEnum):
 def elect_leaders(
     image: ClusterImage, kind: int, wanted: Sequence[TopicPartition], config: BrokerConfig
 ) -> Decision[PartitionImage]:
-    """Elect leaders of these partitions; the results are the partitions as they then are."""
+    """Elect leaders of these partitions; the results are the partitions afterwards."""
     inputs_by_topic = ElectionInputsByTopic(image, config)
     records: list[MetadataRecord] = []
     results: list[PartitionImage | KafkaError] = []
     done: set[TopicPartition] = set()
-    for at in wanted:
+    for topic_partition in wanted:
         try:
-            partition = image.partition(*at)
+            partition = image.partition(*topic_partition)
             if partition is None:
-                raise UnknownTopicOrPartition(f"there is no {at}")
-            if at in done:
+                raise UnknownTopicOrPartition(f"there is no {topic_partition}")
+            if topic_partition in done:
                 raise InvalidRequest("the request names this partition more than once")
-            elected = _elected(partition, kind, inputs_by_topic.of(at.topic))
+            elected = _elected(partition, kind, inputs_by_topic.of(topic_partition.topic))
         except KafkaError as error:
             results.append(error)
             continue
-        done.add(at)
-        records.append(partition_changed(image.topics[at.topic].topic_id, elected))
+        done.add(topic_partition)
+        records.append(partition_changed(image.topics[topic_partition.topic].topic_id, elected))
         results.append(elected)
     return Decision(tuple(records), tuple(results))
 
 
 def balance_leaders(image: ClusterImage, config: BrokerConfig) -> Decision[int]:
-    """Give brokers that lead too few of their partitions the leadership of those; count the moves."""
+    """Return the leadership of partitions to brokers that lead too few of theirs; the result is the number of
+    moves.
+    """
     inputs_by_topic = ElectionInputsByTopic(image, config)
     due = _brokers_with_too_few(image, config.leader_imbalance_per_broker_percentage)
     records: list[MetadataRecord] = []
     for topic, partition in _not_preferred(image):
-        if preferred_leader(partition) not in due or len(records) == MOST_MOVED_AT_ONCE:
+        if preferred_leader(partition) not in due or len(records) == MAX_MOVES_PER_CALL:
             continue
         try:
             elected = _elected(partition, ElectionType.PREFERRED, inputs_by_topic.of(topic.name))
@@ -365,7 +364,7 @@ def _not_preferred(image: ClusterImage) -> Iterator[tuple[TopicImage, PartitionI
 
 
 def _brokers_with_too_few(image: ClusterImage, percentage: int) -> set[int]:
-    """Return the brokers of whose partitions more than this part is led by others."""
+    """Return the brokers of whose partitions more than this percentage is led by others."""
     preferred = Counter(
         preferred_leader(partition) for topic in image.topics.values() for partition in topic.partitions
     )

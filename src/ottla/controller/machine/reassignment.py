@@ -1,9 +1,9 @@
-"""Moving partitions to other brokers (KIP-455): add, catch up, drop, or cancel.
+"""Reassign partitions to other brokers (KIP-455): add, catch up, remove, or cancel.
 
-While replicas move, a partition has the new and the old ones together. When all that were added are
-in the ISR, the old ones are dropped (see `election.finish_reassignment`); until then the move can be
-cancelled or replaced by another one. What only an earlier move had added is dropped at once then, unless
-too few of the others have every committed record.
+During a reassignment a partition has the new and the old replicas. When all added ones are in the ISR, the
+old ones are removed (see `election.finish_reassignment`); until then the reassignment can be cancelled or
+replaced. Replicas that only an earlier reassignment had added are then removed immediately, unless too few of
+the others have every committed record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.controller.machine.election import (
     ElectionInputs,
     ElectionInputsByTopic,
-    least_in_sync,
+    min_in_sync,
     resolve_partition,
 )
 from ottla.controller.machine.requests import Decision
@@ -34,7 +34,7 @@ from ottla.protocol.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Where a partition is to go; None cancels what is under way."""
+    """The target replicas of a partition; None cancels a running reassignment."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ def reassign(
     *,
     may_change_factor: bool = True,
 ) -> Decision[None]:
-    """Begin, replace or cancel moves."""
+    """Start, replace or cancel reassignments."""
     inputs_by_topic = ElectionInputsByTopic(image, config)
     records: list[MetadataRecord] = []
     results: list[KafkaError | None] = []
@@ -79,7 +79,7 @@ def reassign(
 
 
 def _check_copies(partition: PartitionImage, wanted: PartitionImage, inputs: ElectionInputs) -> None:
-    if len(wanted.isr) < min(len(partition.isr), least_in_sync(wanted, inputs)):
+    if len(wanted.isr) < min(len(partition.isr), min_in_sync(wanted, inputs)):
         raise InvalidReplicaAssignment(
             f"only {list(wanted.isr)} of the replicas that would stay have all records, fewer than"
             " min.insync.replicas: wait until more of them have caught up"
@@ -87,7 +87,7 @@ def _check_copies(partition: PartitionImage, wanted: PartitionImage, inputs: Ele
 
 
 def original(partition: PartitionImage) -> tuple[int, ...]:
-    """Return the replicas from before the move that is under way; those that were to stay come first."""
+    """Return the replicas from before the running reassignment; those that stay come first."""
     return tuple(each for each in partition.replicas if each not in partition.adding)
 
 
@@ -110,7 +110,7 @@ def _check_target(
 
 
 def moved_to(partition: PartitionImage, target: tuple[int, ...]) -> PartitionImage:
-    """Return the partition on its way to `target`, whatever way it was on before."""
+    """Return the partition being reassigned to `target`, replacing any running reassignment."""
     before = original(partition)
     adding = tuple(each for each in target if each not in before)
     removing = tuple(each for each in before if each not in target)
@@ -126,7 +126,9 @@ def _cancelled(partition: PartitionImage) -> PartitionImage:
 def _with_replicas(
     partition: PartitionImage, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
 ) -> PartitionImage:
-    """Return the partition on these replicas; what an earlier move added and nobody wants goes at once."""
+    """Return the partition with these replicas; those that only an earlier reassignment added are removed at
+    once.
+    """
     complete = partition.isr or partition.elr
     if complete and not set(complete) & set(replicas):
         raise InvalidReplicaAssignment(f"only {list(complete)} have all records, and none of them would stay")

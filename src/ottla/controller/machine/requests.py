@@ -1,4 +1,4 @@
-"""What the controller can be asked, and the shape of its answers."""
+"""The controller's requests and the type of its decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Decision(Generic[R]):
 class NewTopic:
     """A topic to create. -1 stands for the broker's default.
 
-    `assignments` are pairs of partition and brokers, for clients that place replicas themselves.
+    `assignments` are pairs of partition and brokers, for clients that assign replicas themselves.
     """
 
     name: str
@@ -46,7 +46,7 @@ class TopicSelector:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The number of partitions that a topic is to have; `assignments` place the added ones."""
+    """The new number of partitions of a topic; `assignments` are the replicas of the added ones."""
 
     name: str
     count: int
@@ -54,7 +54,7 @@ class NewPartitions:
 
 
 class ConfigOperation(IntEnum):
-    """What to do to one config, with the numbers of the protocol."""
+    """How to change one config, with the numbers of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -64,7 +64,7 @@ class ConfigOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One key of a resource to change; `operation` may be a number that is none."""
+    """One config to change; `operation` may be an invalid number."""
 
     key: str
     value: str | None
@@ -73,7 +73,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAlteration:
-    """The changes to one topic or broker; all of them happen, or none."""
+    """The changes to one topic or broker, applied completely or not at all."""
 
     resource_type: int
     resource_name: str

@@ -1,7 +1,13 @@
-"""Decisions about topics and partitions.
+"""Decisions about topics and partitions: names, creation, deletion, and the assignment of replicas.
 
-What concerns a request as a whole (a name given twice, too many partitions) is found by the `refuse_`
-functions; the runner asks them once and then decides the rest in chunks, on an image that grows.
+Errors of a request as a whole (a duplicate name, too many partitions) are found by the `check_` functions;
+the caller runs them once and then decides the rest in chunks, on an image that grows.
+
+Replica assignment: the brokers form a ring in which neighbours are on different racks if possible. Leaders
+are assigned round robin, so each broker leads the same number of partitions, plus or minus one. The followers
+of a partition are the brokers after its leader, those on the least used racks first; with every full round
+they start one place later, so that the leaderships of a dead broker are not all taken over by the same
+neighbour. Brokers that are offline lead nothing, and follow only if there are not enough others.
 """
 
 from __future__ import annotations
@@ -39,20 +45,11 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 
-# Where the replicas of new partitions go.
-#
-# The brokers form a ring in which neighbours are on different racks as far as possible. Leaders go round
-# the ring, so each broker leads the same number of partitions, give or take one. The followers of a
-# partition are the brokers after its leader, those on the least used racks first; with every full turn of
-# the ring they start one place later, so that the partitions of a dead broker's leaders do not all fall to
-# the same neighbour. Brokers that are not there at the moment lead nothing, and follow only where there are
-# not enough others.
 
-
-def place(
+def assign_replicas(
     brokers: Iterable[BrokerImage], partitions: range, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """Return the replicas, the leader first, of each partition; `start` says where on the ring 0 goes."""
+    """Return the replicas, leader first, of each partition; `start` is the ring position of partition 0."""
     known = list(brokers)
     ring = _ring(each for each in known if each.can_lead)
     absent = _ring(each for each in known if not each.can_lead)
@@ -74,14 +71,14 @@ def _ring(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:
 
 
 def _replicas(
-    ring: Sequence[BrokerImage], absent: Sequence[BrokerImage], turn: int, count: int
+    ring: Sequence[BrokerImage], absent: Sequence[BrokerImage], ring_position: int, count: int
 ) -> tuple[int, ...]:
     size = len(ring)
-    leader = ring[turn % size]
+    leader = ring[ring_position % size]
     replicas, racks = [leader.node_id], Counter([leader.rack])
     if count > 1:
-        shift = turn // size
-        others = [ring[(turn + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)]
+        shift = ring_position // size
+        others = [ring[(ring_position + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)]
         others += absent
         for _ in range(count - 1):
             # The first of those on the least used rack.
@@ -92,11 +89,8 @@ def _replicas(
     return tuple(replicas)
 
 
-# The rule for topic names, with the error of the protocol.
-
-
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicException, with the reason, if no topic may be called `name`."""
+    """Raise InvalidTopicException, with the reason, if the topic name is invalid."""
     if reason := why_illegal(name):
         raise InvalidTopicException(reason)
 
@@ -104,7 +98,7 @@ def check_topic_name(name: str) -> None:
 MAX_PARTITIONS_PER_REQUEST = 10_000
 SAFE_REPLICATION_FACTOR = 3
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-KEPT = (
+DECISIONS_TOPIC_REASON = (
     f"{SPARK_DECISIONS_TOPIC} says which batches of Spark queries are written: without it rows would be lost "
     "or written twice. It is compacted, and stays small"
 )
@@ -112,25 +106,25 @@ Replicas = tuple[int, ...]
 
 
 def check_new_topics(topics: Sequence[NewTopic], config: BrokerConfig) -> list[KafkaError | None]:
-    """Return what is wrong with each topic in view of the others of the request."""
+    """Return the errors of a request as a whole, one for each topic."""
     counts = [
         len(each.assignments)
         or (config.num_partitions if each.partition_count == DEFAULT else each.partition_count)
         for each in topics
     ]
-    return _refuse([each.name for each in topics], counts)
+    return _request_errors([each.name for each in topics], counts)
 
 
 def check_new_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> list[KafkaError | None]:
-    """Return what is wrong with each topic in view of the others of the request."""
+    """Return the errors of a request as a whole, one for each topic."""
     added = [
         each.count - (len(image.topics[each.name].partitions) if each.name in image.topics else 0)
         for each in wanted
     ]
-    return _refuse([each.name for each in wanted], added)
+    return _request_errors([each.name for each in wanted], added)
 
 
-def _refuse(names: Sequence[str], partition_counts: Sequence[int]) -> list[KafkaError | None]:
+def _request_errors(names: Sequence[str], partition_counts: Sequence[int]) -> list[KafkaError | None]:
     total = sum(max(0, count) for count in partition_counts)
     if total > MAX_PARTITIONS_PER_REQUEST:
         too_many = PolicyViolation(
@@ -145,7 +139,7 @@ def _refuse(names: Sequence[str], partition_counts: Sequence[int]) -> list[Kafka
 def check_selectors(
     image: ClusterImage, selectors: Sequence[TopicSelector], config: BrokerConfig
 ) -> list[KafkaError | None]:
-    """Return what is wrong with each topic to delete in view of the others of the request."""
+    """Return the errors of a deletion request as a whole, one for each topic."""
     if not config.delete_topic_enable:
         return [TopicDeletionDisabled("delete.topic.enable is false")] * len(selectors)
     # A topic may be meant twice, once by its name and once by its id.
@@ -159,7 +153,7 @@ def check_selectors(
 def create_topics(
     image: ClusterImage, topics: Sequence[NewTopic], topic_ids: Sequence[UUID], config: BrokerConfig
 ) -> Decision[TopicImage]:
-    """Create topics; `topic_ids` are the ids they get."""
+    """Create topics with the ids `topic_ids`."""
     records: list[MetadataRecord] = []
     results: list[TopicImage | KafkaError] = []
     names = _Names(image)
@@ -182,14 +176,14 @@ def create_topics(
 
 
 def delete_topics(image: ClusterImage, selectors: Sequence[TopicSelector]) -> Decision[TopicImage]:
-    """Delete topics; the results are what they were."""
+    """Delete topics; the results are the deleted topics."""
     records: list[MetadataRecord] = []
     results: list[TopicImage | KafkaError] = []
     for selector in selectors:
         try:
             topic = _select(image, selector)
             if topic.name == SPARK_DECISIONS_TOPIC:
-                raise PolicyViolation(KEPT)
+                raise PolicyViolation(DECISIONS_TOPIC_REASON)
         except KafkaError as error:
             results.append(error)
         else:
@@ -199,7 +193,7 @@ def delete_topics(image: ClusterImage, selectors: Sequence[TopicSelector]) -> De
 
 
 def create_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> Decision[TopicImage]:
-    """Give topics more partitions; the results are the topics as they will be."""
+    """Add partitions to topics; the results are the topics afterwards."""
     records: list[MetadataRecord] = []
     results: list[TopicImage | KafkaError] = []
     for each in wanted:
@@ -217,7 +211,7 @@ def create_partitions(image: ClusterImage, wanted: Sequence[NewPartitions]) -> D
 
 
 def find_topic(image: ClusterImage, selector: TopicSelector) -> TopicImage | None:
-    """Return the topic that is meant, if there is one."""
+    """Return the selected topic, if it exists."""
     if selector.name is not None:
         return image.topics.get(selector.name)
     return None if selector.topic_id is None else image.topic_by_id(selector.topic_id)
@@ -258,7 +252,7 @@ def _replicas_of_new(
         )
     if count < 1:
         raise InvalidPartitions(f"a topic has at least 1 partition, or -1 for the default, not {count}")
-    return place(image.brokers.values(), range(count), factor, topic_id.int)
+    return assign_replicas(image.brokers.values(), range(count), factor, topic_id.int)
 
 
 def _replicas_of_added(image: ClusterImage, topic: TopicImage, wanted: NewPartitions) -> Sequence[Replicas]:
@@ -269,7 +263,7 @@ def _replicas_of_added(image: ClusterImage, topic: TopicImage, wanted: NewPartit
         )
     added = range(current, wanted.count)
     if wanted.assignments is None:
-        return place(image.brokers.values(), added, topic.replication_factor, topic.topic_id.int)
+        return assign_replicas(image.brokers.values(), added, topic.replication_factor, topic.topic_id.int)
     if len(wanted.assignments) != len(added):
         raise InvalidReplicaAssignment(
             f"{len(added)} partitions are added and {len(wanted.assignments)} assignments are given"
@@ -301,16 +295,16 @@ def _new_partitions(
 
 
 def _new_partition(image: ClusterImage, index: int, replicas: Replicas) -> PartitionImage:
-    """Return a partition that is led by the first of its replicas that is there."""
+    """Return a partition that is led by its first live replica."""
     isr = tuple(each for each in replicas if image.brokers[each].can_lead)
     return PartitionImage(index, isr[0], 0, replicas, isr, 0)
 
 
 def default_min_insync(configs: Mapping[str, str], replicas: int, config: BrokerConfig) -> dict[str, str]:
-    """Return the config that a topic with so many replicas gets, if any.
+    """Return the config that a topic with this many replicas gets, if any.
 
-    With three or more, two must have a record before it counts, unless someone chose otherwise: a record
-    that is acknowledged then survives the loss of a broker.
+    With three or more replicas, two must have a record before it is committed, unless configured otherwise:
+    then an acknowledged record survives the loss of a broker.
     """
     is_chosen = MIN_INSYNC_REPLICAS in configs or any(
         MIN_INSYNC_REPLICAS in set_ for _, set_ in config.layers
@@ -319,7 +313,7 @@ def default_min_insync(configs: Mapping[str, str], replicas: int, config: Broker
 
 
 class _Names:
-    """The names that are taken, those of this request included."""
+    """The topic names that exist, including those of this request."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -327,7 +321,7 @@ class _Names:
         self._forms: dict[str, str] | None = None  # made when first needed: it goes over all topics
 
     def check(self, name: str) -> None:
-        """Raise the error for a name that is not allowed, taken, or too much like another."""
+        """Raise the error for a name that is invalid, exists, or collides with another."""
         check_topic_name(name)
         if name in self._image.topics or name in self._added:
             raise TopicAlreadyExists(f"topic {name!r} exists")
@@ -337,7 +331,7 @@ class _Names:
             )
 
     def add(self, name: str) -> None:
-        """Take a name."""
+        """Add a name."""
         self._added.add(name)
         if self._forms is not None:
             self._forms[collision_key(name)] = name

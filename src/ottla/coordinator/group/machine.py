@@ -16,10 +16,10 @@ from ottla.coordinator.group import offsets
 from ottla.coordinator.group.classic.events import ClassicGroupEvents, join_new_group
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.classic.record import describe, restore
+from ottla.coordinator.group.classic_in_consumer_group import ConsumerGroupEvents
 from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.group import Group, GroupEvents
-from ottla.coordinator.group.migration_classic import ConsumerGroupEvents
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.records import GroupKey, GroupValue, OffsetKey, OffsetValue, Record
 from ottla.coordinator.group.requests import (
@@ -165,17 +165,17 @@ class GroupMachine:
     def loaded(self, now_ms: int) -> Step[None]:
         """Begin to coordinate: every member's session starts anew."""
         check_ms = now_ms + self.config.offsets_retention_check_interval_ms
-        timers = [SetTimer(offsets.KEY, check_ms)]
+        timers = [SetTimer(offsets.EXPIRE_TIMER, check_ms)]
         for group in self.groups.values():
             timers.extend(self._events(now_ms, group).session_timers())
         # The last coordinator may have failed before it got round to it.
         gone = self.offsets.topics() - self.image.topics.keys()
-        timers.extend(offsets.forget_timer(topic, now_ms) for topic in gone)
+        timers.extend(offsets.deleted_topic_timer(topic, now_ms) for topic in gone)
         return Step(timers=tuple(timers))
 
     def new_image(self, now_ms: int, image: ClusterImage, difference: ImageChanges) -> Step[None]:
         """Follow the cluster: offsets of deleted topics are forgotten."""
-        timers = tuple(offsets.forget_timer(topic.name, now_ms) for topic in difference.deleted)
+        timers = tuple(offsets.deleted_topic_timer(topic.name, now_ms) for topic in difference.deleted)
         return Step(changes=(image,), timers=timers)
 
     def on_timer(self, now_ms: int, key: TimerKey) -> Step[None]:
@@ -188,9 +188,9 @@ class GroupMachine:
                 return self._events(now_ms, group).on_timer(timer, "".join(member))
             case ("expire", *after):
                 return offsets.expire(now_ms, "".join(after), self.groups, self.offsets, self.config)
-            case ("forget", topic, deleted_ms):
-                return offsets.forget(now_ms, topic, int(deleted_ms), self.offsets)
-        raise ValueError(f"nobody knows the timer {key}")
+            case ("topic_deleted", topic, deleted_ms):
+                return offsets.delete_offsets_of_topic(now_ms, topic, int(deleted_ms), self.offsets)
+        raise ValueError(f"unknown timer {key}")
 
     # State
 
@@ -236,7 +236,7 @@ class GroupMachine:
             case ClusterImage():
                 self.image = change
             case _:
-                raise ValueError(f"nobody knows the change {change}")
+                raise ValueError(f"unknown change {change}")
 
     # How
 

@@ -21,8 +21,8 @@ from ottla.coordinator.group.consumer.member import (
     AssignmentState,
     ConsumerMember,
     MemberState,
-    holding_record,
-    wishes_record,
+    current_record,
+    subscription_record,
 )
 from ottla.coordinator.group.consumer.partitions import to_record, unclaimed, without
 from ottla.coordinator.group.consumer.subscription import metadata_hash
@@ -63,17 +63,17 @@ def upgrade(
 ) -> ConsumerGroupUpdate:
     """Begin a turn on the consumer group that a classic group becomes; raise if it cannot become one."""
     _check_upgrade(group, config)
-    turn = ConsumerGroupUpdate(ConsumerGroup(group.group_id), now_ms, config, image, group.tombstones())
+    update = ConsumerGroupUpdate(ConsumerGroup(group.group_id), now_ms, config, image, group.tombstones())
     members = [_converted(each, group, image) for each in group.members.values()]
-    _write_members(turn, members, group.generation_id)
+    _write_members(update, members, group.generation_id)
     for member in group.members.values():
         for token in (member.join_token, member.sync_token):
             if token is not None:
-                turn.reply(token, RebalanceInProgress(f"{group.group_id} has another protocol now"))
-    turn.cancel_group_timers()
-    for converted in turn.group.members.values():
-        turn.set_session_timer(converted)
-    return turn
+                update.reply(token, RebalanceInProgress(f"{group.group_id} has another protocol now"))
+    update.cancel_group_timers()
+    for converted in update.group.members.values():
+        update.set_session_timer(converted)
+    return update
 
 
 def _check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
@@ -105,7 +105,7 @@ def _converted(member: Member, group: ClassicGroup, image: ClusterImage) -> Cons
             f"Cannot upgrade classic group {group.group_id} to consumer group because an unsupported custom "
             "assignor is in use. Switch to a default assignor before re-attempting the upgrade."
         )
-    wishes = ConsumerMemberValue(
+    value = ConsumerMemberValue(
         member.instance_id,
         subscription.rack_id or None,
         member.client_id,
@@ -121,67 +121,67 @@ def _converted(member: Member, group: ClassicGroup, image: ClusterImage) -> Cons
     claimed = by_topic_id(subscription.owned, image.topics)
     if not member.assignment:
         # Taken back in the middle of a rebalance. What the member brought into it, it may still have.
-        return ConsumerMember(member.member_id, wishes, AssignmentState(epoch, epoch, assigned=claimed))
+        return ConsumerMember(member.member_id, value, AssignmentState(epoch, epoch, assigned=claimed))
     # What a cooperative member brought into the last rebalance, and was not assigned again, it gives up when
     # it learns of its assignment. It may not have yet.
     revoking = without(claimed, assigned)
     return ConsumerMember(
-        member.member_id, wishes, AssignmentState(epoch, epoch, assigned=assigned, revoking=revoking)
+        member.member_id, value, AssignmentState(epoch, epoch, assigned=assigned, revoking=revoking)
     )
 
 
-def _write_members(turn: ConsumerGroupUpdate, members: list[ConsumerMember], epoch: int) -> None:
+def _write_members(update: ConsumerGroupUpdate, members: list[ConsumerMember], epoch: int) -> None:
     """Write the group as if it had been a consumer group all the time, and had come to rest at an epoch.
 
     A large group may not fit into one batch. Members that are lost with the second have to join again; those
     in the first are complete.
     """
-    group_id = turn.group.group_id
-    names = frozenset(name for each in members for name in each.wishes.subscribed_topics)
-    value = ConsumerGroupValue(epoch, metadata_hash(names, turn.image.topics))
-    turn.write(Record(ConsumerGroupKey(group_id), value))
+    group_id = update.group.group_id
+    names = frozenset(name for each in members for name in each.subscription.subscribed_topics)
+    value = ConsumerGroupValue(epoch, metadata_hash(names, update.image.topics))
+    update.write(Record(ConsumerGroupKey(group_id), value))
     # What the leader of a classic group assigned twice counts once, and before what members claim to have.
     taken: set[tuple[UUID, int]] = set()
-    assigned = [unclaimed(each.holding.assigned, taken) for each in members]
+    assigned = [unclaimed(each.current.assigned, taken) for each in members]
     for each, own in zip(members, assigned, strict=True):
-        revoking = unclaimed(each.holding.revoking, taken)
+        revoking = unclaimed(each.current.revoking, taken)
         state = MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE
-        holding = AssignmentState(epoch, epoch, state, own, revoking)
+        current = AssignmentState(epoch, epoch, state, own, revoking)
         target = ConsumerTargetMemberValue(to_record(own))
-        turn.write(
-            holding_record(group_id, replace(each, holding=holding)),
+        update.write(
+            current_record(group_id, replace(each, current=current)),
             Record(ConsumerTargetMemberKey(group_id, each.member_id), target),
-            wishes_record(group_id, each),
+            subscription_record(group_id, each),
         )
-    turn.write(Record(ConsumerTargetKey(group_id), ConsumerTargetValue(epoch)))
+    update.write(Record(ConsumerTargetKey(group_id), ConsumerTargetValue(epoch)))
 
 
 # Downgrade
 
 
-def can_downgrade(turn: ConsumerGroupUpdate) -> bool:
+def can_downgrade(update: ConsumerGroupUpdate) -> bool:
     """Tell whether those who are in the group can, and may, go on as a classic group."""
-    group = turn.group
+    group = update.group
     return (
         bool(group.members)
         and all(each.is_classic for each in group.members.values())
-        and turn.config.group_consumer_migration_policy in ("downgrade", "bidirectional")
-        and len(group.members) <= turn.config.group_max_size
+        and update.config.group_consumer_migration_policy in ("downgrade", "bidirectional")
+        and len(group.members) <= update.config.group_max_size
     )
 
 
-def downgrade(turn: ConsumerGroupUpdate, lost: Sequence[ConsumerMember]) -> None:
+def downgrade(update: ConsumerGroupUpdate, lost: Sequence[ConsumerMember]) -> None:
     """Replace the group by a classic one with the same members, at the same epoch.
 
     It rebalances if members are lost. The record still has these, so that if the coordinator fails before
     the rebalance is over, the end of their sessions brings it about once more.
     """
-    consumers = turn.group
-    classic = GroupUpdate(_classic_group(turn), turn.now_ms, turn.config)
+    consumers = update.group
+    classic = GroupUpdate(_classic_group(update), update.now_ms, update.config)
     for member_id in consumers.members:
-        turn.cancel_timer("rejoin", member_id)
-        turn.cancel_timer("collect", member_id)
-    turn.write(*consumers.tombstones())
+        update.cancel_timer("rejoin", member_id)
+        update.cancel_timer("collect", member_id)
+    update.write(*consumers.tombstones())
     for member in classic.group.members.values():
         classic.set_session_timer(member)
     for each in lost:
@@ -191,20 +191,20 @@ def downgrade(turn: ConsumerGroupUpdate, lost: Sequence[ConsumerMember]) -> None
         classic.group.remove(each.member_id)
     if lost:
         prepare(classic)
-    turn.become(classic.step())
+    update.continue_with(classic.step())
 
 
-def _classic_group(turn: ConsumerGroupUpdate) -> ClassicGroup:
-    consumers = turn.group
+def _classic_group(update: ConsumerGroupUpdate) -> ClassicGroup:
+    consumers = update.group
     group = ClassicGroup(
-        consumers.group_id, State.STABLE, turn.now_ms, PROTOCOL_TYPE, generation_id=consumers.epoch
+        consumers.group_id, State.STABLE, update.now_ms, PROTOCOL_TYPE, generation_id=consumers.epoch
     )
     for each in consumers.members.values():
-        classic = each.wishes.classic
+        classic = each.subscription.classic
         assert classic is not None, "only classic members can be in a classic group"
         # Not the target: others may still have some of that.
         version = read_version(classic.protocols[0].metadata)
-        assignment = encode_assignment(each.holding.held, turn.image, version)
+        assignment = encode_assignment(each.current.held, update.image, version)
         group.add(_classic_member(each, classic.session_timeout_ms, classic.join_protocols, assignment))
     group.protocol_name = group.select_protocol()
     group.topics = group.subscribed_topics()
@@ -214,7 +214,7 @@ def _classic_group(turn: ConsumerGroupUpdate) -> ClassicGroup:
 def _ghost(member: ConsumerMember, classic: GroupUpdate) -> Member:
     """Return a member that is gone, as it would have to be to be a member."""
     session_timeout_ms = member.session_timeout_ms(classic.config.group_consumer_session_timeout_ms)
-    metadata = encode_subscription(Subscription(member.wishes.subscribed_topics), version=0)
+    metadata = encode_subscription(Subscription(member.subscription.subscribed_topics), version=0)
     protocols = ((classic.group.protocol_name or "", metadata),)
     return replace(_classic_member(member, session_timeout_ms, protocols, b""), instance_id=None)
 
@@ -225,9 +225,9 @@ def _classic_member(
     return Member(
         member.member_id,
         member.instance_id,
-        member.wishes.client_id,
-        member.wishes.client_host,
-        member.wishes.rebalance_timeout_ms,
+        member.subscription.client_id,
+        member.subscription.client_host,
+        member.subscription.rebalance_timeout_ms,
         session_timeout_ms,
         protocols,
         assignment,

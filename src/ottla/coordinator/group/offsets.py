@@ -281,7 +281,7 @@ _UNSTABLE = UnstableOffsetCommit("a transaction that is still open has committed
 # Both may concern a great many, so they are done in slices, each a step of its own that sets the timer for
 # the next; other events get their turn in between.
 
-KEY = ("expire",)
+EXPIRE_TIMER = ("expire",)
 GROUPS_PER_SLICE = 500
 RECORDS_PER_SLICE = 1000
 
@@ -299,17 +299,17 @@ def expire(
         if is_all and group.is_empty:
             records.extend(group.tombstones())
         if count == GROUPS_PER_SLICE or len(records) >= RECORDS_PER_SLICE:
-            return Step(tuple(records), timers=(SetTimer((*KEY, group_id), now_ms),))
-    again = SetTimer(KEY, now_ms + config.offsets_retention_check_interval_ms)
+            return Step(tuple(records), timers=(SetTimer((*EXPIRE_TIMER, group_id), now_ms),))
+    again = SetTimer(EXPIRE_TIMER, now_ms + config.offsets_retention_check_interval_ms)
     return Step(tuple(records), timers=(again,))
 
 
-def forget_timer(topic: str, now_ms: int) -> SetTimer:
+def deleted_topic_timer(topic: str, now_ms: int) -> SetTimer:
     """Return the timer at which the offsets of a topic that is gone are forgotten: now."""
-    return SetTimer(("forget", topic, str(now_ms)), now_ms)
+    return SetTimer(("topic_deleted", topic, str(now_ms)), now_ms)
 
 
-def forget(now_ms: int, topic: str, deleted_ms: int, offsets: Offsets) -> Step[None]:
+def delete_offsets_of_topic(now_ms: int, topic: str, deleted_ms: int, offsets: Offsets) -> Step[None]:
     """Forget some offsets of a topic that is gone.
 
     A new topic may have its name by now; what was committed for that is newer than `deleted_ms`.
@@ -317,4 +317,4 @@ def forget(now_ms: int, topic: str, deleted_ms: int, offsets: Offsets) -> Step[N
     records = tuple(offsets.delete_topic(topic, deleted_ms, RECORDS_PER_SLICE))
     if len(records) < RECORDS_PER_SLICE:
         return Step(records)
-    return Step(records, timers=(SetTimer(("forget", topic, str(deleted_ms)), now_ms),))
+    return Step(records, timers=(SetTimer(("topic_deleted", topic, str(deleted_ms)), now_ms),))

@@ -25,7 +25,7 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     fresh_id: str
-    must_know_its_id: bool = True
+    requires_member_id: bool = True
     """Whether a new member is first told its id, and only then joins (JoinGroup v4)."""
     can_skip_assignment: bool = True
     """Whether a leader understands that it is not to assign anything (JoinGroup v9)."""
@@ -115,7 +115,7 @@ class CommitRequest:
     """Id and epoch of the producer in whose transaction this is; None outside of transactions."""
 
     @property
-    def names_a_member(self) -> bool:
+    def has_member(self) -> bool:
         """Whether it claims to come from a member; in transactions old clients do not."""
         return self.generation_id >= 0 or bool(self.member_id) or self.instance_id is not None
 

@@ -22,7 +22,14 @@ always ends with a higher epoch, and its markers carry that: what the fenced pro
 from __future__ import annotations
 
 from ottla.coordinator.transaction.requests import EndRequest, NewProducerIdNeeded
-from ottla.coordinator.transaction.transaction import ENDING, LAST_EPOCH, NOBODY, Producer, State, Transaction
+from ottla.coordinator.transaction.transaction import (
+    ENDING,
+    LAST_EPOCH,
+    NO_PRODUCER,
+    Producer,
+    State,
+    Transaction,
+)
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
@@ -77,13 +84,13 @@ def end(found: Transaction, request: EndRequest, now_ms: int, new_id: int | None
     raise InvalidTxnState(f"there is no transaction to end in state {found.state.title}")
 
 
-def aborted_by_coordinator(found: Transaction, now_ms: int, last: Producer = NOBODY) -> Transaction:
+def aborted_by_coordinator(found: Transaction, now_ms: int, last: Producer = NO_PRODUCER) -> Transaction:
     """Return an ongoing transaction that is aborted in a new epoch, which fences its producer.
 
     `last` is the producer if it has asked for that itself, and may go on in the new epoch.
     """
     if found.holder.is_exhausted:
-        last = NOBODY  # the last epoch is for fencing only
+        last = NO_PRODUCER  # the last epoch is for fencing only
     return _decided(found, now_ms, State.PREPARE_ABORT, found.holder.bumped(), last, BUMPS_EPOCH)
 
 
@@ -93,7 +100,7 @@ def completed(found: Transaction, now_ms: int) -> Transaction:
     return found.changed(
         now_ms,
         producer=found.holder,
-        next=NOBODY,
+        next=NO_PRODUCER,
         state=State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT,
         partitions=frozenset(),
         is_prepared=False,
@@ -104,13 +111,13 @@ def retired(found: Transaction, producer_id: int) -> Transaction:
     """Return a completed transaction whose holder is fenced, so that the next one gets a new producer id."""
     if found.holder.producer_id != producer_id:
         return found  # it has a new one already
-    return found._replace(producer=Producer(producer_id, LAST_EPOCH), last=NOBODY)
+    return found._replace(producer=Producer(producer_id, LAST_EPOCH), last=NO_PRODUCER)
 
 
 def _is_retry(found: Transaction, producer: Producer) -> bool:
     """Tell whether the producer has missed the answer to the EndTxn by which it got its epoch."""
     has_ended = found.state not in (State.EMPTY, State.ONGOING)
-    return has_ended and found.version == BUMPS_EPOCH and producer == found.last != NOBODY
+    return has_ended and found.version == BUMPS_EPOCH and producer == found.last != NO_PRODUCER
 
 
 def _is_repeated(found: Transaction, request: EndRequest) -> bool:
@@ -143,7 +150,7 @@ def _decided(
         state=state,
         # Records of the old id may still be under way: its marker has a higher epoch, as with the same id.
         producer=holder if keeps_id else in_log.bumped(),
-        next=NOBODY if keeps_id else holder,
+        next=NO_PRODUCER if keeps_id else holder,
         last=last,
         version=version,
     )

@@ -201,7 +201,7 @@ class TransactionMachine:
             every_ms = self.config.transaction_remove_expired_transaction_cleanup_interval_ms
             sends = ()
         else:
-            raise ValueError(f"nobody knows the timer {key}")
+            raise ValueError(f"unknown timer {key}")
         next_ms = now_ms + (SOON_MS if len(records) == AT_ONCE else every_ms)
         return Step(records, timers=(SetTimer(key, next_ms),), sends=sends)
 
@@ -236,7 +236,7 @@ class TransactionMachine:
 
     def apply(self, change: object) -> None:
         """Refuse: everything that this machine knows is in its records."""
-        raise ValueError(f"nobody knows the change {change}")
+        raise ValueError(f"unknown change {change}")
 
     # How
 

@@ -28,7 +28,7 @@ from ottla.coordinator.record_schema import (
     since,
     tag,
 )
-from ottla.coordinator.transaction.transaction import NOBODY, Producer, Record, State, Transaction
+from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer, Record, State, Transaction
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.primitives import encode_uvarint
 
@@ -130,7 +130,7 @@ def _encode_topics(partitions: frozenset[TopicPartition]) -> bytes:
 @lru_cache(CACHED)
 def _encode_tags(last: Producer, following: Producer, version: int, flags: int, principal: str) -> bytes:
     """Return the part of a value after its times."""
-    if following == NOBODY and last != NOBODY and version:
+    if following == NO_PRODUCER and last != NO_PRODUCER and version:
         # The end of every transaction of `transaction.version=2`: its epoch is not in the cache.
         name = principal.encode()
         size = len(name)
@@ -172,9 +172,9 @@ def _transaction(value: TransactionValue) -> Transaction:
         partitions=frozenset(
             TopicPartition(each.topic, index) for each in value.topics or () for index in each.partitions
         ),
-        last=Producer(value.last_producer_id, own.last_epoch) if has_last else NOBODY,
+        last=Producer(value.last_producer_id, own.last_epoch) if has_last else NO_PRODUCER,
         next=(
-            NOBODY
+            NO_PRODUCER
             if value.next_producer_id < 0
             else Producer(value.next_producer_id, max(value.next_producer_epoch, 0))
         ),

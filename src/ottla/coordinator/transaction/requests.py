@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
-from ottla.coordinator.transaction.transaction import NOBODY, Producer
+from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 
 
 class NewProducerIdNeeded(Exception):
@@ -31,7 +31,7 @@ class Initiated(NamedTuple):
     """What the producer is from now on, and the transaction that it finds, if it wanted to keep it."""
 
     producer: Producer
-    ongoing: Producer = NOBODY
+    ongoing: Producer = NO_PRODUCER
 
 
 class EndRequest(NamedTuple):

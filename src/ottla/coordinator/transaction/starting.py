@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ottla.coordinator.transaction.ending import aborted_by_coordinator, check_principal
 from ottla.coordinator.transaction.requests import Initiated, InitRequest, NewProducerIdNeeded
-from ottla.coordinator.transaction.transaction import NOBODY, Producer, State, Transaction
+from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer, State, Transaction
 from ottla.protocol.errors import ConcurrentTransactions, ProducerFenced
 
 
@@ -19,7 +19,7 @@ def initiate(
 ) -> tuple[Transaction, Initiated | None]:
     """Return what becomes of the transactional id, and the answer; None if it has to ask again."""
     if found is None:
-        made = _begun(request, now_ms, _first(new_id), NOBODY)
+        made = _begun(request, now_ms, _first(new_id), NO_PRODUCER)
         return made, Initiated(made.producer)
     _check_expected(found, request.expected)
     if found.state.is_ending:
@@ -28,7 +28,7 @@ def initiate(
         if request.keeps_prepared:
             return _take_over(found, request, now_ms, new_id)
         # The answer to a producer that is not new is a change of its own epoch, to be had by a retry.
-        return aborted_by_coordinator(found, now_ms, request.expected or NOBODY), None
+        return aborted_by_coordinator(found, now_ms, request.expected or NO_PRODUCER), None
     made = _begin_anew(found, request, now_ms, new_id)
     return made, Initiated(made.producer)
 
@@ -46,7 +46,7 @@ def _begin_anew(found: Transaction, request: InitRequest, now_ms: int, new_id: i
     holder = found.holder
     if request.expected is not None and request.expected != holder:
         return _begun(request, now_ms, holder, found.last)  # a retry
-    last = request.expected or NOBODY
+    last = request.expected or NO_PRODUCER
     if holder.is_exhausted:
         return _begun(request, now_ms, _first(new_id), last)
     return _begun(request, now_ms, holder.bumped(), last)
@@ -73,7 +73,7 @@ def _take_over(
     taken = found.changed(
         now_ms,
         next=holder,
-        last=request.expected or NOBODY,
+        last=request.expected or NO_PRODUCER,
         timeout_ms=request.timeout_ms,
         is_two_phase=request.is_two_phase or found.is_prepared,
         principal=request.principal,

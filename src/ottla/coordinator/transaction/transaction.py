@@ -76,7 +76,7 @@ class Producer(NamedTuple):
         return Producer(self.producer_id, self.epoch + 1)
 
 
-NOBODY: Final = Producer(-1, -1)
+NO_PRODUCER: Final = Producer(-1, -1)
 
 
 class Transaction(NamedTuple):
@@ -89,8 +89,8 @@ class Transaction(NamedTuple):
     last_update_ms: int
     start_ms: int = -1
     partitions: frozenset[TopicPartition] = frozenset()
-    last: Producer = NOBODY
-    next: Producer = NOBODY
+    last: Producer = NO_PRODUCER
+    next: Producer = NO_PRODUCER
     version: int = 0
     """The `transaction.version` by which it was ended: 2 if the epoch went up with that."""
     is_two_phase: bool = False
@@ -100,12 +100,12 @@ class Transaction(NamedTuple):
     @property
     def holder(self) -> Producer:
         """Return who may speak for the transactional id, or will when the markers are written."""
-        return self.producer if self.next == NOBODY else self.next
+        return self.producer if self.next == NO_PRODUCER else self.next
 
     @property
     def is_taken_over(self) -> bool:
         """Tell whether somebody else than its producer is to end the ongoing transaction."""
-        return self.state == State.ONGOING and self.next != NOBODY
+        return self.state == State.ONGOING and self.next != NO_PRODUCER
 
     def has_timed_out(self, now_ms: int) -> bool:
         """Tell whether its time is over; a prepared transaction has all the time of the world."""

@@ -1,23 +1,26 @@
-"""What compaction leaves of one batch.
+"""Decide what compaction keeps of one batch, and which transactions were aborted.
 
-A record stays if it is the latest of its key, as far as the key map knows; a tombstone (a key with a null
-value) among those goes too once it is past its batch's delete horizon. Records without a key go.
+A record is kept if it is the latest of its key, as far as the offset map knows. A tombstone (a key with a
+null value) is dropped once its batch's delete horizon has passed. Records without a key are dropped.
 
-A batch that changes keeps its base and last offset, producer id, epoch and sequence, leader epoch,
-timestamps and codec: offsets never move, and a producer's state can be rebuilt from what is left. The
-first round that meets a tombstone writes the delete horizon, now + delete.retention.ms, into the batch
-(attribute bit 6, in the place of base_timestamp), so that every consumer has that long to see it.
+A batch that changes keeps its base and last offset, producer id, epoch and sequence, leader epoch, timestamps
+and codec: offsets never move, and producer state can be rebuilt from what is left. The first compaction that
+meets a tombstone writes the delete horizon, now + delete.retention.ms, into the batch (attribute bit 6, in
+place of base_timestamp), so that every consumer has that long to read it.
 
-A batch that lost all its records goes, unless it has to stay behind as a bare header:
-- the last batch of an active producer, which carries its latest sequence number;
-- the last batch of what is being copied, which says where the copy ends.
+A batch without records is dropped, unless its header must be kept:
+- the last batch of an active producer, which has its latest sequence number;
+- the last batch of a copied segment group, which determines where the copy ends.
 
-Control batches are never compared by key. A transaction's marker stays until a round finds nothing
-left of the transaction; it then gets a delete horizon of its own. Aborted records go at once.
+Control batches are not compared by key. A transaction's marker decides all transactional batches of its
+producer since that producer's previous marker. It may follow after the range being compacted, so the scan
+continues until no transaction is open; one that is open at the end of the log limits how far the log can be
+compacted. A marker is kept until a compaction finds no records of its transaction; it then gets a delete
+horizon too. Records of aborted transactions are dropped immediately.
 
-A batch whose records cannot be decoded stays as it is: nothing can be said about its keys, and one bad
-batch must not keep a log from being cleaned. A wrong checksum is another matter: CorruptMessage, because
-a copy with a fresh checksum would hide the damage for ever.
+A batch whose records cannot be decoded is kept unchanged: nothing is known about its keys, and one bad batch
+must not prevent compaction. A wrong checksum raises CorruptMessage instead, because a copy with a new
+checksum would hide the damage.
 """
 
 from __future__ import annotations
@@ -35,28 +38,22 @@ from ottla.protocol.records.batch import BatchHeader, Buffer, check_crc
 from ottla.protocol.records.control import decode_marker
 from ottla.protocol.records.records import Record, decode_records, encode_batch, iter_records
 
-# Which transactions in a stretch of a log were aborted, found out by reading headers and markers.
-#
-# A marker (see protocol/records/control.py) decides all transactional batches of its producer since that
-# producer's marker before. It may lie beyond the stretch that is asked about, so the scan goes on until
-# nothing is open. What is still open at the end of the log bounds how far the log can be cleaned.
-
 _first_offset = itemgetter(0)
 
 
 class AbortedTransactions:
-    """Feed it every transactional batch, in order; then it knows which were aborted."""
+    """Finds the aborted transactions of a log range. Pass it every transactional batch, in order."""
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         self._aborted: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
 
-    def saw_records(self, header: BatchHeader) -> None:
-        """Take note of a transactional batch."""
+    def add_batch(self, header: BatchHeader) -> None:
+        """Add a transactional data batch."""
         self._open.setdefault(header.producer_id, header.base_offset)
 
-    def saw_marker(self, header: BatchHeader, batch: memoryview) -> None:
-        """Take note of a control batch."""
+    def add_marker(self, header: BatchHeader, batch: memoryview) -> None:
+        """Add a control batch."""
         first_offset = self._open.pop(header.producer_id, None)
         if first_offset is not None and is_abort(header, batch):
             self._aborted[header.producer_id].append((first_offset, header.last_offset))
@@ -66,31 +63,31 @@ class AbortedTransactions:
         ranges = self._aborted.get(header.producer_id)
         if ranges is None:
             return False
-        at = bisect_right(ranges, header.base_offset, key=_first_offset) - 1
-        return at >= 0 and header.base_offset <= ranges[at][1]
+        index = bisect_right(ranges, header.base_offset, key=_first_offset) - 1
+        return index >= 0 and header.base_offset <= ranges[index][1]
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the oldest transaction starts whose marker was not seen yet; None if there is none."""
+        """Return where the oldest transaction without a marker starts; None if there is none."""
         return min(self._open.values(), default=None)
 
     def has_open_below(self, offset: int) -> bool:
-        """Return whether the fate of something below `offset` is still unknown."""
+        """Return whether a transaction that starts below `offset` has no marker yet."""
         return any(first < offset for first in self._open.values())
 
 
 class KeptTransactions:
-    """Feed it every batch that compaction keeps, from the log's start: it tells what to put into the index.
+    """Builds the transaction index of compacted segments. Pass it every kept batch, from the log's start.
 
-    What is left of an aborted transaction, if anything, are batches without records. As long as there is one,
-    the transaction is in the index: it is what one would find by building the index anew.
+    Of an aborted transaction at most batches without records are left. While there is one, the transaction is
+    in the index, as it would be if the index were rebuilt.
     """
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
 
-    def saw(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
-        """Take note of a batch; return the transaction that it aborts, if any."""
+    def add(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
+        """Add a batch; return the transaction that it aborts, if any."""
         producer_id = header.producer_id
         if not header.is_control:
             if header.is_transactional:
@@ -112,22 +109,24 @@ def is_abort(header: BatchHeader, batch: memoryview) -> bool:
 
 Batch = memoryview | bytearray
 
-Pace = Callable[[int], None]
-"""Called in the copying thread with the bytes just dealt with: may sleep, or raise to break the round off."""
+ThrottleCallback = Callable[[int], None]
+"""Called in the copying thread with the number of bytes just processed: may sleep, or raise to cancel the
+job.
+"""
 
-_RECORDS_AT_A_STRETCH = 256
+_RECORDS_PER_SLICE = 256
 
 
-def paced(records: Iterable[Record], pace: Pace) -> Iterator[Record]:
-    """Yield the records of a batch, which may be many thousands, with a pause every now and then."""
+def throttled(records: Iterable[Record], throttle: ThrottleCallback) -> Iterator[Record]:
+    """Yield the records of a batch, which may be many thousands, calling `throttle` at intervals."""
     for number, record in enumerate(records, start=1):
         yield record
-        if number % _RECORDS_AT_A_STRETCH == 0:
-            pace(0)
+        if number % _RECORDS_PER_SLICE == 0:
+            throttle(0)
 
 
 class BatchFilter:
-    """One round's rules; feed it every batch of the round, in order: it follows transactions."""
+    """Filters the batches of one compaction job. Pass it every batch, in order: it tracks transactions."""
 
     def __init__(
         self,
@@ -138,7 +137,7 @@ class BatchFilter:
         aborted: AbortedTransactions,
         delete_retention_ms: int,
         now_ms: int,
-        pace: Pace = lambda size: None,
+        throttle: ThrottleCallback = lambda size: None,
     ) -> None:
         self._latest = key_map.get
         self._end_offset = end_offset
@@ -146,26 +145,28 @@ class BatchFilter:
         self._aborted = aborted
         self._horizon_ms = now_ms + delete_retention_ms
         self._now_ms = now_ms
-        self._pace = pace
+        self._throttle = throttle
         self._open_transactions: set[int] = set()
         self.undecodable = 0
 
-    def compact(self, header: BatchHeader, batch: memoryview, *, must_stay: bool = False) -> Batch | None:
-        """Return what stays of `batch`: itself, a smaller one, or None."""
+    def compact(self, header: BatchHeader, batch: memoryview, *, must_keep: bool = False) -> Batch | None:
+        """Return what is kept of `batch`: the batch itself, a smaller one, or None."""
         check_crc(batch, header)
         if header.base_offset >= self._end_offset:
             return batch
-        must_stay = must_stay or self._is_last_of_producer(header)
+        must_keep = must_keep or self._is_last_of_producer(header)
         try:
             if header.is_control:
-                return self._compact_marker(header, batch, must_stay)
-            return self._compact_data(header, batch, must_stay)
+                return self._compact_marker(header, batch, must_keep)
+            return self._compact_data(header, batch, must_keep)
         except KafkaError:
             self.undecodable += 1
             return batch
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """A producer of which only a marker is left is known by that, for its epoch."""
+        """Return whether a producer's state depends on this batch: its last one, or its marker if only that
+        is left.
+        """
         last = self._producers.get(header.producer_id)
         if last is None:
             return False
@@ -173,47 +174,51 @@ class BatchFilter:
             return header.last_offset == last.batches[-1].last_offset
         return header.is_control and header.producer_epoch == last.epoch
 
-    def _compact_marker(self, header: BatchHeader, batch: memoryview, must_stay: bool) -> Batch | None:
-        """Keep a marker while records of its transaction are left, and for its delete horizon after that."""
+    def _compact_marker(self, header: BatchHeader, batch: memoryview, must_keep: bool) -> Batch | None:
+        """Keep a marker while records of its transaction are left, and until its delete horizon after
+        that.
+        """
         has_records_left = header.producer_id in self._open_transactions
         self._open_transactions.discard(header.producer_id)
         if not header.is_transactional or has_records_left:
             return batch
         if header.record_count == 0:
-            return batch if must_stay else None
+            return batch if must_keep else None
         if not header.has_delete_horizon:
             return _rebuilt(header, decode_records(batch), self._horizon_ms)
         if self._now_ms < header.base_timestamp:
             return batch
-        return _bare(header) if must_stay else None
+        return _emptied(header) if must_keep else None
 
-    def _compact_data(self, header: BatchHeader, batch: memoryview, must_stay: bool) -> Batch | None:
+    def _compact_data(self, header: BatchHeader, batch: memoryview, must_keep: bool) -> Batch | None:
         if header.is_transactional:
             self._open_transactions.add(header.producer_id)
             if self._aborted.includes(header):
-                return _bare(header) if must_stay else None
+                return _emptied(header) if must_keep else None
         if header.record_count == 0:
-            return batch if must_stay else None
-        records = list(paced(iter_records(batch), self._pace))
-        tombstones_go = header.has_delete_horizon and header.base_timestamp <= self._now_ms
-        kept = [record for record in paced(records, self._pace) if self._stays(record, tombstones_go)]
+            return batch if must_keep else None
+        records = list(throttled(iter_records(batch), self._throttle))
+        drop_tombstones = header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        kept = [
+            record for record in throttled(records, self._throttle) if self._keeps(record, drop_tombstones)
+        ]
         if not kept:
-            return _bare(header) if must_stay else None
+            return _emptied(header) if must_keep else None
         horizon_ms = header.base_timestamp if header.has_delete_horizon else None
         if horizon_ms is None and any(record.value is None for record in kept):
             return _rebuilt(header, kept, self._horizon_ms)
         return batch if len(kept) == len(records) else _rebuilt(header, kept, horizon_ms)
 
-    def _stays(self, record: Record, tombstones_go: bool) -> bool:
+    def _keeps(self, record: Record, drop_tombstones: bool) -> bool:
         if record.offset >= self._end_offset:
             return True
-        if record.key is None or (tombstones_go and record.value is None):
+        if record.key is None or (drop_tombstones and record.value is None):
             return False
         return record.offset >= self._latest(record.key)
 
 
 def _rebuilt(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytearray:
-    """Return the batch with only these records in it, otherwise as it was."""
+    """Return the batch with only these records, otherwise unchanged."""
     return encode_batch(
         records,
         base_offset=header.base_offset,
@@ -231,6 +236,6 @@ def _rebuilt(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: 
     )
 
 
-def _bare(header: BatchHeader) -> bytearray:
-    """Return the batch without any records."""
+def _emptied(header: BatchHeader) -> bytearray:
+    """Return the batch without records."""
     return _rebuilt(header._replace(attributes=header.attributes & ~7), (), None)

@@ -27,8 +27,8 @@ from ottla.log.compaction.batch_filter import (
     Batch,
     BatchFilter,
     KeptTransactions,
-    Pace,
-    paced,
+    ThrottleCallback,
+    throttled,
 )
 from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap
 from ottla.log.compaction.policy import CleanableStats, group_segments
@@ -42,67 +42,68 @@ from ottla.protocol.records.records import iter_records
 
 
 class LogChanged(Exception):
-    """The log was truncated, or segments were removed from it, while they were copied."""
+    """The log was truncated, or segments were removed from it, while they were being copied."""
 
 
 class CannotCompact(Exception):
-    """The log cannot be compacted: the reason is for the operator to read."""
+    """The log cannot be compacted; the message is for the operator."""
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a round did."""
+    """What a job did."""
 
-    records_mapped: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     undecodable_batches: int = 0
 
 
 class CompactionJob:
-    """One round over one log."""
+    """One compaction of one log."""
 
     def __init__(
         self,
         log: Log,
-        dirt: CleanableStats,
+        cleanable: CleanableStats,
         *,
         producers: Mapping[int, ProducerEntry],
         now_ms: int,
         map_bytes: int,
         load_factor: float = DEFAULT_LOAD_FACTOR,
-        pace: Pace = lambda size: None,
+        throttle: ThrottleCallback = lambda size: None,
     ) -> None:
         self.log = log
         self._truncations = log.truncation_count
-        self.end_offset = dirt.first_dirty_offset
+        self.end_offset = cleanable.first_dirty_offset
         self.stats = CleaningStats()
-        self._dirt = dirt
+        self._cleanable = cleanable
         self._config = log.config
         self._producers = producers
         self._now_ms = now_ms
-        self._pace = pace
+        self._throttle = throttle
         self._map = OffsetMap.sized(
-            dirt.first_uncleanable_offset - dirt.first_dirty_offset, map_bytes, load_factor
+            cleanable.first_uncleanable_offset - cleanable.first_dirty_offset, map_bytes, load_factor
         )
         self._aborted = AbortedTransactions()
         self._kept = KeptTransactions()
         self._filter: BatchFilter | None = None
-        cleanable = dirt.first_uncleanable_offset
+        end_offset = cleanable.first_uncleanable_offset
         sources = [_Source(segment, segment.size_bytes) for segment in log.segments]
-        self._sources = [source for source in sources[:-1] if source.base_offset < cleanable]
-        self._beyond = sources[len(self._sources) :]
-        clean = [source for source, then in pairwise(sources) if then.base_offset <= dirt.first_dirty_offset]
+        self._sources = [source for source in sources[:-1] if source.base_offset < end_offset]
+        self._uncleanable_sources = sources[len(self._sources) :]
+        clean = [
+            source for source, then in pairwise(sources) if then.base_offset <= cleanable.first_dirty_offset
+        ]
         self._dirty = self._sources[len(clean) :]
 
     def prepare(self) -> None:
-        """Read the dirty part: which transactions were aborted, and where each key was last written."""
+        """Scan the dirty part: find aborted transactions and the latest offset of each key."""
         limit = self._scan_transactions()
         self._fill_map(limit)
-        if self.end_offset == self._dirt.first_dirty_offset and limit > self.end_offset:
+        if self.end_offset == self._cleanable.first_dirty_offset and limit > self.end_offset:
             raise CannotCompact(
                 f"a batch at offset {self.end_offset} has more than {self._map.capacity} keys; "
-                "give log.cleaner.dedupe.buffer.size more memory"
+                "increase log.cleaner.dedupe.buffer.size"
             )
         self._filter = BatchFilter(
             self._map,
@@ -111,21 +112,21 @@ class CompactionJob:
             aborted=self._aborted,
             delete_retention_ms=self._config.delete_retention_ms,
             now_ms=self._now_ms,
-            pace=self._pace,
+            throttle=self._throttle,
         )
 
     @property
     def keys(self) -> int:
-        """How many different keys the dirty part has."""
+        """Return the number of distinct keys in the dirty part."""
         return len(self._map)
 
     def groups(self) -> Iterator[list[Segment]]:
-        """Yield which segments become one; some may be gone by the time they are copied."""
+        """Yield the segments that become one; some may be gone by the time they are copied."""
         segments = [source.segment for source in self._sources if source.base_offset < self.end_offset]
-        return group_segments(segments, self._dirt.first_uncleanable_offset, self._config.segment_bytes)
+        return group_segments(segments, self._cleanable.first_uncleanable_offset, self._config.segment_bytes)
 
     def copy(self, group: list[Segment]) -> Segment | None:
-        """Write what stays of `group` into a new segment, made durable; None if all stays as it is."""
+        """Write what is kept of `group` into a new, fsynced segment; None if nothing changes."""
         first, log = group[0], self.log
         cleaned = Segment.create(
             log.storage, log.path, first.base_offset, self._config, now_ms=self._now_ms, suffix=CLEANED
@@ -147,9 +148,9 @@ class CompactionJob:
         return None
 
     def swap_in(self, group: list[Segment], cleaned: Segment) -> list[str]:
-        """Let `cleaned` take the place of `group`; return the files that can be removed later.
+        """Replace `group` by `cleaned`; return the files that can be removed later.
 
-        LogChanged if some of the group is gone meanwhile, or the log was truncated; the copy is removed then.
+        Raise LogChanged, and remove the copy, if a segment of the group is gone or the log was truncated.
         """
         try:
             self.check_unchanged()
@@ -159,19 +160,21 @@ class CompactionJob:
             raise LogChanged(str(error)) from error
 
     def check_unchanged(self) -> None:
-        """Raise LogChanged if the map may know records that are gone: it supersedes nothing any more then."""
+        """Raise LogChanged if the offset map may contain records that are gone and supersede nothing any
+        more.
+        """
         if self.log.is_closed:
             raise LogChanged("it was closed")
         if self.log.truncation_count != self._truncations:
             raise LogChanged("it was truncated")
 
     def _scan_transactions(self) -> int:
-        """Find the aborted transactions of the dirty part; return how far the fate of all is known."""
-        limit = self._dirt.first_uncleanable_offset
+        """Find the aborted transactions of the dirty part; return the offset below which all have ended."""
+        limit = self._cleanable.first_uncleanable_offset
         scan = self._aborted
         for source in self._dirty:
             self._scan_segment(source)
-        for source in self._beyond:
+        for source in self._uncleanable_sources:
             if not scan.has_open_below(limit):
                 break
             self._scan_segment(source)
@@ -184,70 +187,72 @@ class CompactionJob:
             if header.is_control:
                 batch = memoryview(file.read_at(position, header.size_bytes))
                 check_crc(batch, header)
-                self._aborted.saw_marker(header, batch)
+                self._aborted.add_marker(header, batch)
             elif header.is_transactional:
-                self._aborted.saw_records(header)
+                self._aborted.add_batch(header)
 
     def _fill_map(self, limit: int) -> None:
-        """Put the keys of the dirty part into the map, until `limit` or until it is full."""
+        """Put the keys of the dirty part into the map, up to `limit` or until it is full."""
         for source in self._dirty:
             file = source.segment.open_file()
             for _, header, batch in walk_batches(file, 0, source.size_bytes):
                 if header.base_offset >= limit:
                     return
-                if header.next_offset > self._dirt.first_dirty_offset:
+                if header.next_offset > self._cleanable.first_dirty_offset:
                     check_crc(batch, header)
                     if not self._map_batch(header, batch):
                         return
                     self.end_offset = header.next_offset
-                self._pace(len(batch))
+                self._throttle(len(batch))
         # Compaction leaves gaps, also at the end of a segment: nothing is dirty in there.
         self.end_offset = limit
 
     def _map_batch(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Return False if the map is full. It may hold a part of the batch then, which does no harm:
-        that part is at or above `end_offset`, where everything stays."""
+        """Return False if the map is full.
+
+        The map may then hold a part of the batch, which is harmless: those records are at or above
+        `end_offset`, where everything is kept.
+        """
         if header.is_control or (header.is_transactional and self._aborted.includes(header)):
             return True
         try:
-            records = list(paced(iter_records(batch), self._pace))
+            records = list(throttled(iter_records(batch), self._throttle))
         except KafkaError:
             return True
-        first_dirty, put = self._dirt.first_dirty_offset, self._map.put
-        for record in paced(records, self._pace):
+        first_dirty, put = self._cleanable.first_dirty_offset, self._map.put
+        for record in throttled(records, self._throttle):
             if record.key is not None and record.offset >= first_dirty and not put(record.key, record.offset):
                 return False
-        self.stats.records_mapped += len(records)
         return True
 
     def _copy_segment(self, segment: Segment, cleaned: Segment, *, is_last: bool) -> bool:
-        """Append what stays of `segment` to `cleaned`; return whether that is not all of it."""
+        """Append what is kept of `segment` to `cleaned`; return whether something was dropped or changed."""
         assert self._filter is not None, "prepare() comes first"
         changed, size = False, segment.size_bytes
         stats = self.stats
         for position, header, batch in walk_batches(segment.open_file(), 0, size):
-            must_stay = is_last and position + len(batch) == size
-            kept = self._filter.compact(header, batch, must_stay=must_stay)
+            must_keep = is_last and position + len(batch) == size
+            kept = self._filter.compact(header, batch, must_keep=must_keep)
             changed |= kept is not batch
             stats.bytes_read += len(batch)
             if kept is not None:
                 self._append(cleaned, kept, header if kept is batch else decode_header(kept))
                 stats.bytes_written += len(kept)
-            self._pace(len(batch))
+            self._throttle(len(batch))
         stats.undecodable_batches = self._filter.undecodable
         return changed
 
     def _append(self, cleaned: Segment, batch: Batch, header: BatchHeader) -> None:
         cleaned.append(batch, header)
         if header.is_transactional:
-            aborted = self._kept.saw(header, batch)
+            aborted = self._kept.add(header, batch)
             if aborted is not None:
                 cleaned.append_aborted(aborted)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A segment, and how large it was when the round began (the active one grows)."""
+    """A segment and its size when the job started (the active segment grows)."""
 
     segment: Segment
     size_bytes: int

@@ -1,11 +1,11 @@
-"""Picks the dirtiest log and has it cleaned: the part of compaction that lives on the loop.
+"""Select the log with the highest dirty ratio and compact it: the part of compaction that runs on the loop.
 
-Copying runs in a thread, but Python threads take turns: `Throttle` makes the copying thread step back every
-millisecond, so that the loop never waits longer than that for its turn, and keeps it to
+Copying runs in a thread, and Python threads share the interpreter lock. `Throttle` makes the copying thread
+sleep briefly every millisecond, so that the loop never waits longer than that, and limits it to
 log.cleaner.io.max.bytes.per.second.
 
-A log that turns out to be damaged is not tried again until the broker restarts; the error is logged once and
-stays in `uncleanable`. A full disk, or a log that changed under the copy, only ends the round.
+A damaged log is not tried again until the broker restarts; the error is logged once and kept in
+`uncleanable`. A full disk, or a log that changed during the copy, only ends the job.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError
 
 logger = logging.getLogger(__name__)
 
-_NAP_S = 0.0002
+_YIELD_S = 0.0002
+_LONGEST_PAUSE_S = 1.0
+"""How soon a change of log.cleaner.io.max.bytes.per.second is noticed by a cleaner that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The log.cleaner.* keys that a round needs."""
+    """The log.cleaner.* configs that a job needs."""
 
     dedupe_buffer_bytes: int = 128 << 20
-    """For one thread."""
+    """Per thread."""
     load_factor: float = DEFAULT_LOAD_FACTOR
     max_bytes_per_second: float = float("inf")
 
@@ -48,29 +50,43 @@ class CleaningStopped(Exception):
 
 
 class Throttle:
-    """Called by the copying thread after every batch."""
+    """Limits the copying thread, which calls it after every batch."""
 
-    def __init__(self, clock: Clock, stopping: Event, max_bytes_per_second: float) -> None:
+    def __init__(self, clock: Clock, stopping: Event, max_bytes_per_second: Callable[[], float]) -> None:
         self._clock = clock
         self._stopping = stopping
-        self._rate = max_bytes_per_second / 1000
+        self._max_bytes_per_second = max_bytes_per_second
+        self._rate = max_bytes_per_second()
         self._started_ms = self._last_ms = clock.mono_ms()
         self._bytes = 0
 
     def __call__(self, size: int) -> None:
-        """Step back for a moment if it is time to; CleaningStopped if the round is to end."""
+        """Sleep if it is time to; raise CleaningStopped if the broker is stopping."""
         self._bytes += size
         now_ms = self._clock.mono_ms()
         if now_ms == self._last_ms:
             return
-        ahead_ms = self._bytes / self._rate - (now_ms - self._started_ms)
-        if self._stopping.wait(max(_NAP_S, ahead_ms / 1000)):
-            raise CleaningStopped
+        ahead_s = self._ahead_s()
+        while ahead_s > _LONGEST_PAUSE_S:
+            self._pause(_LONGEST_PAUSE_S)
+            ahead_s = self._ahead_s()
+        self._pause(max(_YIELD_S, ahead_s))
         self._last_ms = self._clock.mono_ms()
+
+    def _ahead_s(self) -> float:
+        """Return how long to pause to keep to the rate, which may have changed since the last call."""
+        rate, now_ms = self._max_bytes_per_second(), self._clock.mono_ms()
+        if rate != self._rate:
+            self._rate, self._started_ms, self._bytes = rate, now_ms, 0
+        return self._bytes / rate - (now_ms - self._started_ms) / 1000
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise CleaningStopped
 
 
 class LogCleaner:
-    """Cleans the compacted logs of one log directory."""
+    """Compacts the logs of one log directory."""
 
     def __init__(
         self,
@@ -85,7 +101,7 @@ class LogCleaner:
     ) -> None:
         self.settings = settings or CleanerSettings()
         self.uncleanable: dict[tuple[TopicPartition, UUID | None], str] = {}
-        self.busy: set[TopicPartition] = set()
+        self.in_progress: set[TopicPartition] = set()
         self._storage = storage
         self._logs = logs
         self._clock = clock
@@ -95,62 +111,60 @@ class LogCleaner:
         self._checkpoints = checkpoints
 
     def stop(self) -> None:
-        """End rounds that are running, soon."""
+        """Cancel the running jobs."""
         self._stopping.set()
 
     def cleanable_stats(self, log: Log) -> CleanableStats:
-        """Return how dirty `log` is."""
+        """Return how much of `log` is dirty."""
         return compute_cleanable_stats(
             log.sealed,
             log.config,
             active_base_offset=log.active.base_offset,
             log_start_offset=log.log_start_offset,
             cleaned_to=self._checkpoints.cleaned_to.get(log.topic_partition),
-            # A record must not go before the one that supersedes it is sure to survive a power cut.
+            # A record must not be dropped before the one that supersedes it is durable.
             stable_offset=min(self._stable_offset(log), log.recovery_point),
             now_ms=self._clock.wall_ms(),
         )
 
     async def clean_dirtiest(self) -> bool:
-        """Clean the log that needs it most; False if none is worth it or the broker is stopping."""
+        """Compact the log with the highest dirty ratio; False if none is due or the broker is stopping."""
         found = await self._find_dirtiest()
         if found is None or self._stopping.is_set():
             return False
-        log, dirt = found
-        self.busy.add(log.topic_partition)
+        log, stats = found
+        self.in_progress.add(log.topic_partition)
         try:
-            return await self._try_clean(log, dirt)
+            return await self._try_clean(log, stats)
         finally:
-            self.busy.discard(log.topic_partition)
+            self.in_progress.discard(log.topic_partition)
 
     async def _find_dirtiest(self) -> tuple[Log, CleanableStats] | None:
         best: tuple[Log, CleanableStats] | None = None
         async for log in in_slices(list(self._logs())):
-            if not log.config.is_compacted or log.topic_partition in self.busy:
+            if not log.config.is_compacted or log.topic_partition in self.in_progress:
                 continue
             if (log.topic_partition, log.topic_id) in self.uncleanable:
                 continue
             try:
-                dirt = self.cleanable_stats(log)
+                stats = self.cleanable_stats(log)
             except (KafkaError, OSError) as error:
-                self._give_up(log, error)
+                self._mark_uncleanable(log, error)
                 continue
-            worth = dirt.is_worth_cleaning(log.config.min_cleanable_dirty_ratio)
-            if worth and (best is None or dirt.ratio > best[1].ratio):
-                best = log, dirt
+            worth = stats.is_worth_cleaning(log.config.min_cleanable_dirty_ratio)
+            if worth and (best is None or stats.ratio > best[1].ratio):
+                best = log, stats
         return best
 
-    async def _try_clean(self, log: Log, dirt: CleanableStats) -> bool:
-        """Clean `log`; False if that could not be finished for a reason that may pass."""
+    async def _try_clean(self, log: Log, stats: CleanableStats) -> bool:
+        """Compact `log`; False if that failed for a transient reason."""
         try:
-            await self._clean(log, dirt)
+            await self._clean(log, stats)
             return True
         except CleaningStopped:
             return False
         except (LogChanged, FileNotFoundError) as change:
-            logger.info(
-                "%s changed while it was compacted, which is tried again: %s", log.topic_partition, change
-            )
+            logger.info("%s changed while it was being compacted, retrying: %s", log.topic_partition, change)
             return False
         except KafkaStorageError:
             return False
@@ -159,40 +173,40 @@ class LogCleaner:
                 self._storage.write_failed(f"compacting {log.topic_partition}", error)
             return False
         except (KafkaError, CannotCompact) as error:
-            self._give_up(log, error)
+            self._mark_uncleanable(log, error)
             return True
 
-    async def _clean(self, log: Log, dirt: CleanableStats) -> None:
+    async def _clean(self, log: Log, stats: CleanableStats) -> None:
         settings = self.settings
         started_ms = self._clock.mono_ms()
-        work = CompactionJob(
+        job = CompactionJob(
             log,
-            dirt,
+            stats,
             producers=dict(log.producers.producers),
             now_ms=self._clock.wall_ms(),
             map_bytes=settings.dedupe_buffer_bytes,
             load_factor=settings.load_factor,
-            pace=Throttle(self._clock, self._stopping, settings.max_bytes_per_second),
+            throttle=Throttle(self._clock, self._stopping, lambda: self.settings.max_bytes_per_second),
         )
-        await asyncio.to_thread(work.prepare)
-        for group in list(work.groups()):
-            cleaned = await asyncio.to_thread(work.copy, group)
+        await asyncio.to_thread(job.prepare)
+        for group in list(job.groups()):
+            cleaned = await asyncio.to_thread(job.copy, group)
             if cleaned is not None:
-                self._remove_later(work.swap_in(group, cleaned), log.config.file_delete_delay_ms)
-        work.check_unchanged()
-        self._checkpoints.cleaned_to[log.topic_partition] = work.end_offset
+                self._remove_later(job.swap_in(group, cleaned), log.config.file_delete_delay_ms)
+        job.check_unchanged()
+        self._checkpoints.cleaned_to[log.topic_partition] = job.end_offset
         await asyncio.to_thread(self._checkpoints.capture_cleaned_to())
         logger.info(
             "compacted %s up to offset %d: %d bytes in, %d out, %d keys, %d ms%s",
-            log.topic_partition, work.end_offset, work.stats.bytes_read, work.stats.bytes_written,
-            work.keys, self._clock.mono_ms() - started_ms,
-            f"; {work.stats.undecodable_batches} batches cannot be decoded and stay"
-            if work.stats.undecodable_batches else "",
+            log.topic_partition, job.end_offset, job.stats.bytes_read, job.stats.bytes_written,
+            job.keys, self._clock.mono_ms() - started_ms,
+            f"; {job.stats.undecodable_batches} batches cannot be decoded and were kept"
+            if job.stats.undecodable_batches else "",
         )  # fmt: skip
 
-    def _give_up(self, log: Log, error: Exception) -> None:
+    def _mark_uncleanable(self, log: Log, error: Exception) -> None:
         self.uncleanable[log.topic_partition, log.topic_id] = str(error)
         logger.error(
-            "%s cannot be compacted and will grow until this is repaired and the broker restarted: %s",
+            "cannot compact %s, it will grow until it is repaired and the broker is restarted: %s",
             log.topic_partition, error,
         )  # fmt: skip

@@ -1,14 +1,14 @@
-"""Key -> latest offset, in a fixed amount of memory: what compaction remembers of the dirty part of a log.
+"""Map keys to their latest offsets in a fixed amount of memory, for the dirty part of a log.
 
-Keys are remembered by a 16-byte BLAKE2s digest, never by themselves, so that a map of N slots takes 24 x N
-bytes whatever the keys look like. Two tables share a slot number:
+A key is stored as a 16-byte BLAKE2s digest, so that a map of N slots takes 24 x N bytes regardless of the
+keys. Two tables share the slot number:
 
     digests   16 bytes per slot
     marks     int64 per slot: offset + 1, 0 = the slot is free
 
-Collisions are resolved by double hashing over a prime number of slots: the step visits every slot before it
-comes back. The digest is salted per map, so nobody can choose keys that fall into the same slots.
-There are no deletions. Losing a record to two keys of one digest needs a 128-bit collision.
+Collisions are resolved by double hashing over a prime number of slots: the probe sequence visits every slot
+before it repeats. The digest is salted per map, so that a client cannot choose keys that share slots. There
+are no deletions. Losing a record to a collision takes two keys with the same 128-bit digest.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class OffsetMap:
 
     @classmethod
     def sized(cls, offsets: int, budget_bytes: int, load_factor: float = DEFAULT_LOAD_FACTOR) -> OffsetMap:
-        """Return a map for a stretch of `offsets` offsets that takes at most `budget_bytes`.
+        """Return a map for a range of `offsets` offsets that takes at most `budget_bytes`.
 
-        A stretch has no more keys than offsets, so a small one does not pay for the whole budget.
+        A range has no more keys than offsets, so a small one does not need the whole budget.
         """
         wanted = int(offsets / load_factor) + 64
         return cls(min(wanted, budget_bytes // ENTRY_BYTES), load_factor)
@@ -49,11 +49,11 @@ class OffsetMap:
 
     @property
     def size_bytes(self) -> int:
-        """What the two tables take."""
+        """Return the size of the two tables."""
         return self._slots * ENTRY_BYTES
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember that `key` was last written at `offset`; False if the map is full and the key is new."""
+        """Store that `key` was last written at `offset`; False if the map is full and the key is new."""
         digest = blake2s(key, digest_size=DIGEST_BYTES, salt=self._salt).digest()
         slot = self._find(digest)
         if not self._marks[slot]:

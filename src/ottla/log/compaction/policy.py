@@ -1,20 +1,17 @@
-"""When a compacted log is worth cleaning, how far, and which segments together: the pure part of compaction.
+"""Decide when a log is worth compacting, up to which offset, and which segments to merge: the pure part.
 
-A compacted log has a clean head, where each key occurs once, a dirty middle, and a part that must
-not be touched: the active segment, what is above the stable offset, and what is younger than
+A compacted log has a clean head, where each key occurs once, a dirty middle, and a part that must not be
+compacted: the active segment, what is above the stable offset, and what is younger than
 min.compaction.lag.ms.
 
     | clean             | dirty                    | uncleanable             |
     log start           first_dirty_offset         first_uncleanable_offset  log end
 
-A round reads the dirty part into a key map (key -> latest offset), then copies the clean and the dirty
-part without the records that the map supersedes. Whole segments only; small neighbours are merged as
-far as segment.bytes allows. A log is cleaned when more than min.cleanable.dirty.ratio of its cleanable
-bytes are dirty, or when something dirty is older than max.compaction.lag.ms. How far the last round
-came is kept in `cleaner-offset-checkpoint`.
-
-key_map.py is the map, batch_filter.py says what stays of a batch, transaction_scan.py which
-transactions were aborted, cleaner.py does a round.
+A compaction reads the dirty part into an offset map (key -> latest offset), then copies the clean and the
+dirty part without the records that the map supersedes. It copies whole segments; small neighbours are merged
+up to segment.bytes. A log is compacted when more than min.cleanable.dirty.ratio of its cleanable bytes are
+dirty, or when something dirty is older than max.compaction.lag.ms. `cleaner-offset-checkpoint` stores where
+the last compaction ended.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 
 class SealedSegment(Protocol):
-    """What the plan needs to know of a segment; timestamps are asked for only where a lag is set."""
+    """The interface of a segment that the policy uses; timestamps are read only if a lag is configured."""
 
     @property
     def base_offset(self) -> int:
@@ -40,18 +37,18 @@ class SealedSegment(Protocol):
 
     @property
     def max_timestamp(self) -> int:
-        """Its newest record, or -1."""
+        """Return the timestamp of its newest record, or -1."""
 
     @property
     def first_timestamp(self) -> int:
-        """The newest record of its first batch, or -1."""
+        """Return the newest timestamp of its first batch, or -1."""
 
 
 S = TypeVar("S", bound=SealedSegment)
 
 
 class CleanableStats(NamedTuple):
-    """How dirty a log is."""
+    """How much of a log is dirty."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -61,11 +58,11 @@ class CleanableStats(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The dirty share of what can be cleaned."""
+        """Return the dirty fraction of what can be compacted."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
     def is_worth_cleaning(self, min_ratio: float) -> bool:
-        """Whether a round would pay, or is due anyway."""
+        """Return whether the dirty ratio or the maximum lag is exceeded."""
         return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > min_ratio)
 
 
@@ -79,10 +76,10 @@ def compute_cleanable_stats(
     stable_offset: int,
     now_ms: int,
 ) -> CleanableStats:
-    """Return what of a log with these sealed segments is dirty.
+    """Return how much of a log with these sealed segments is dirty.
 
-    `cleaned_to` is where the last round ended. A value that does not fit the log (it was truncated,
-    or the log start moved past it) is not believed: everything is dirty then.
+    `cleaned_to` is where the last compaction ended. A value that does not fit the log (it was truncated, or
+    the log start moved past it) is ignored: everything is dirty then.
     """
     first_dirty = log_start_offset if cleaned_to is None else cleaned_to
     if not log_start_offset <= first_dirty <= active_base_offset:
@@ -115,9 +112,9 @@ def _is_too_young(segment: SealedSegment, min_lag_ms: int, now_ms: int) -> bool:
 
 
 def group_segments(segments: Sequence[S], end_offset: int, max_bytes: int) -> Iterator[list[S]]:
-    """Yield runs of neighbours that fit into one segment; `end_offset` is where the last one ends.
+    """Yield runs of neighbouring segments that fit into one; `end_offset` is where the last one ends.
 
-    A segment's indexes count offsets from its base in 31 bits, so a run must not span more.
+    A segment's indexes store offsets relative to its base in 31 bits, so a run must not span more.
     """
     group: list[S] = []
     group_bytes = 0

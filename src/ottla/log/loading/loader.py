@@ -1,8 +1,9 @@
-"""Opening a log from its directory.
+"""Open a log from its directory.
 
-After a clean stop: no scan, only the tail of the last segment is read to find where the log ends.
-After a crash: see recovery.py. Either way the producers' state and the leader epochs come from their
-files as far as those go, and from the batches after that.
+First, leftovers of a crash or of an unfinished compaction are removed, or the swap is completed. After a
+clean shutdown there is no scan: only the tail of the last segment is read to find the log's end. After a
+crash, see recovery.py. In both cases producer state and leader epochs come from their files as far as those
+go, and from the batches after that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ottla.log.checkpoints import (
     LOG_STARTS,
     decode_partition_metadata,
     encode_partition_metadata,
-    read_or_set_aside,
+    read_or_rename_corrupt,
 )
 from ottla.log.disk import DirEntry, Disk
 from ottla.log.epoch_cache import EpochCache
@@ -39,7 +40,7 @@ from ottla.log.file_names import (
     offset_of,
 )
 from ottla.log.indexes import OffsetIndex, TimeIndex
-from ottla.log.loading.recovery import Cuts, keep_segment, recover
+from ottla.log.loading.recovery import TruncationPolicy, quarantine_segment, recover
 from ottla.log.loading.replay import producers_at, rebuild_txn_indexes, replay_epochs
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
@@ -49,15 +50,13 @@ from ottla.log.segments import Segments
 from ottla.log.storage import Storage
 from ottla.protocol.errors import CorruptMessage
 
-# What a crash, or a clean-up that was not finished, left lying in a partition's directory.
-
 logger = logging.getLogger(__name__)
 
 _UNFINISHED = (CLEANED, DELETED, TEMPORARY)
 
 
-def tidy(disk: Disk, directory: str) -> list[DirEntry]:
-    """Complete swaps, remove what is unfinished or on its way out, and return what is there then."""
+def remove_leftovers(disk: Disk, directory: str) -> list[DirEntry]:
+    """Complete swaps, remove unfinished and deleted files, and return the remaining directory entries."""
     entries = disk.list_dir(directory)
     names = {entry.name for entry in entries}
     stray = _stray_indexes(names)
@@ -74,7 +73,7 @@ def tidy(disk: Disk, directory: str) -> list[DirEntry]:
 
 
 def _stray_indexes(names: set[str]) -> set[str]:
-    """Return the index files that belong to no log file."""
+    """Return the index files that have no log file."""
     stray = set()
     for kind in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
         for name in names:
@@ -85,12 +84,12 @@ def _stray_indexes(names: set[str]) -> set[str]:
 
 
 def _complete_swaps(disk: Disk, directory: str, names: set[str], swaps: list[int]) -> None:
-    """Let .swap segments take the place of everything from the first one's start to the last one's end."""
+    """Replace all segments from the first .swap segment's start to the last one's end."""
     end = max(_end_offset(disk, f"{directory}/{file_name(base, LOG)}{SWAP}", base) for base in swaps)
     for name in sorted(names):
         base = offset_of(name, LOG)
         if base is not None and min(swaps) <= base < end:
-            logger.info("%s/%s was replaced by a compacted segment and is removed", directory, name)
+            logger.info("removing %s/%s, which was replaced by a compacted segment", directory, name)
             kinds = [LOG] if base in swaps else SEGMENT_KINDS
             for kind in kinds:
                 disk.remove(f"{directory}/{file_name(base, kind)}")
@@ -102,7 +101,7 @@ def _complete_swaps(disk: Disk, directory: str, names: set[str], swaps: list[int
 
 
 def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
-    """Return where a segment's offsets end; what cannot be read of it is for recovery to deal with."""
+    """Return where a segment's offsets end; recovery handles what cannot be read of it."""
     file = disk.open_read(path)
     end = base_offset + 1
     try:
@@ -142,12 +141,12 @@ def open_log(
     log_start_offset: int = 0,
     is_replicated: bool = False,
 ) -> Log:
-    """Open the log in `directory`; CorruptMessage never escapes, OSErrors do.
+    """Open the log in `directory`; never raises CorruptMessage, but may raise OSError.
 
-    `is_replicated` says that other brokers have what is in the log.
+    `is_replicated` says that other brokers have a copy of the partition.
     """
     disk = storage.disk
-    entries = tidy(disk, directory)
+    entries = remove_leftovers(disk, directory)
     found = _find_segments(storage, directory, entries, config, clock.wall_ms())
     if is_clean and found:
         is_clean = _load_tail(found)
@@ -159,10 +158,10 @@ def open_log(
         is_flushed_first = config.flush_messages == 1
         at_early_ends = (is_flushed_first or is_replicated) and not config.is_compacted
         holes, is_damaged = recover(
-            found, recovery_point, Cuts(is_flushed_first, at_early_ends, is_replicated)
+            found, recovery_point, TruncationPolicy(is_flushed_first, at_early_ends, is_replicated)
         )
     if found and log_start_offset > found[-1].next_offset:
-        _set_aside(found, log_start_offset)
+        _quarantine(found, log_start_offset)
     segments = Segments(storage, directory, found)
     if not found:
         segments.start_new(log_start_offset, config, clock.wall_ms())
@@ -171,8 +170,10 @@ def open_log(
     epochs = _load_epochs(segments, log_start_offset, end if is_clean else min(recovery_point, end))
     offsets = producer_state.snapshot_offsets(entries)
     if not is_clean:
-        offsets = _believed(segments, offsets, min([end, *(hole.first_offset for hole in holes)]))
-    producer_state.remove_stray(disk, directory, offsets, {segment.base_offset for segment in found})
+        offsets = _trusted_snapshots(segments, offsets, min([end, *(hole.first_offset for hole in holes)]))
+    producer_state.remove_stray_snapshots(
+        disk, directory, offsets, {segment.base_offset for segment in found}
+    )
     if is_clean:
         _repair_txn_indexes(segments, entries, offsets)
     else:
@@ -181,7 +182,7 @@ def open_log(
         wrong = segments.all[segments.index_of(max(damaged_from - 1, 0)) :]
         rebuild_txn_indexes(segments, offsets, wrong)
     producers = producers_at(segments, offsets, end)
-    topic_id = read_or_set_aside(disk, f"{directory}/{PARTITION_METADATA}", decode_partition_metadata)
+    topic_id = read_or_rename_corrupt(disk, f"{directory}/{PARTITION_METADATA}", decode_partition_metadata)
     segments.close()
     return Log(
         topic_partition,
@@ -223,7 +224,7 @@ def _sizes(entries: Sequence[DirEntry], kind: str) -> dict[int, int]:
 
 
 def _load_tail(segments: Sequence[Segment]) -> bool:
-    """Find the end of a log that was stopped cleanly; False if it does not look like it."""
+    """Find the end of a log after a clean shutdown; False if its files contradict that."""
     active = segments[-1]
     try:
         active.load()
@@ -233,40 +234,41 @@ def _load_tail(segments: Sequence[Segment]) -> bool:
         if len(segments) > 1 and active.size_bytes == 0 and segments[-2].next_offset != active.base_offset:
             raise CorruptMessage(f"the log ends at offset {segments[-2].next_offset}")
     except CorruptMessage as problem:
-        logger.error("%s was stopped cleanly, but: %s", active.files.path(LOG), problem)
+        logger.error("%s was shut down cleanly but is damaged: %s", active.files.path(LOG), problem)
         return False
     return True
 
 
-def _believed(segments: Segments, offsets: Sequence[int], limit: int) -> list[int]:
-    """Remove the snapshots above `limit`, and return the others' offsets.
+def _trusted_snapshots(segments: Segments, offsets: Sequence[int], limit: int) -> list[int]:
+    """Remove the snapshots above `limit`, and return the offsets of the others.
 
-    They were taken when batches were there that are not any more: who sends one of those again must
-    not be told that it is in the log.
+    They were written when batches existed that are gone now: a producer that resends one of those must not
+    get a duplicate's response.
     """
     disk, directory = segments.storage.disk, segments.directory
-    if producer_state.remove_above(disk, directory, offsets, limit):
+    if producer_state.remove_snapshots_above(disk, directory, offsets, limit):
         disk.fsync_dir(directory)
     return [offset for offset in offsets if offset <= limit]
 
 
-def _set_aside(segments: list[Segment], log_start_offset: int) -> None:
-    """Keep, under names that are never opened, segments that end before the log's start.
+def _quarantine(segments: list[Segment], log_start_offset: int) -> None:
+    """Rename segments that end before the log start offset, so that they are never opened.
 
-    A power cut after DeleteRecords does that, if what was deleted had not been flushed. So does a flipped
-    bit in the checkpoint, which has no checksum: therefore nothing is destroyed.
+    This happens after a power failure that followed DeleteRecords, if the deleted records had not been
+    flushed. It also happens if a bit flips in the checkpoint, which has no checksum: therefore nothing is
+    deleted.
     """
     for segment in segments:
         path = segment.files.path(LOG)
         logger.error(
             "%s ends before the log start offset %d of %s; moved to %s",
-            path, log_start_offset, LOG_STARTS, keep_segment(segment, log_start_offset),
+            path, log_start_offset, LOG_STARTS, quarantine_segment(segment, log_start_offset),
         )  # fmt: skip
     segments.clear()
 
 
 def _rebuild_missing_indexes(segments: Sequence[Segment], entries: Sequence[DirEntry]) -> None:
-    """Rebuild sealed segments' indexes that are missing or have half an entry (the last one's are loaded)."""
+    """Rebuild the indexes of sealed segments that are missing or have a partial entry."""
     sizes = {entry.name: entry.size_bytes for entry in entries}
     for segment in segments[:-1]:
         for kind, entry_bytes in ((OFFSET_INDEX, OffsetIndex.ENTRY.size), (TIME_INDEX, TimeIndex.ENTRY.size)):
@@ -285,23 +287,23 @@ def _rebuild_missing_indexes(segments: Sequence[Segment], entries: Sequence[DirE
 def _repair_txn_indexes(
     segments: Segments, entries: Sequence[DirEntry], snapshot_offsets: Sequence[int]
 ) -> None:
-    """Build indexes of aborted transactions anew that have half an entry."""
+    """Rebuild transaction indexes that have a partial entry."""
     for base, size in _sizes(entries, TXN_INDEX).items():
         if size % transaction_index.ENTRY.size:
-            logger.warning("%s has %d bytes; it is built anew", file_name(base, TXN_INDEX), size)
+            logger.warning("rebuilding %s: its size of %d bytes is invalid", file_name(base, TXN_INDEX), size)
             wrong = segments.all[segments.index_of(base)]
             rebuild_txn_indexes(segments, snapshot_offsets, [wrong])
 
 
-def _load_epochs(segments: Segments, log_start_offset: int, believed_below: int) -> EpochCache:
-    """Return the leader epochs: from the file up to `believed_below`, from the batches after that."""
+def _load_epochs(segments: Segments, log_start_offset: int, trusted_below: int) -> EpochCache:
+    """Return the leader epochs: from the file up to `trusted_below`, from the batches after that."""
     path = f"{segments.directory}/{EPOCH_CHECKPOINT}"
-    epochs = read_or_set_aside(segments.storage.disk, path, EpochCache.decode)
+    epochs = read_or_rename_corrupt(segments.storage.disk, path, EpochCache.decode)
     first = next((segment for segment in segments.all if segment.size_bytes), None)
     if epochs is None:
         epochs = EpochCache()
         if first is not None and first.header_at(0).leader_epoch >= 0:
-            believed_below = log_start_offset
-    replay_epochs(segments, epochs, believed_below)
+            trusted_below = log_start_offset
+    replay_epochs(segments, epochs, trusted_below)
     epochs.truncate_from_start(log_start_offset)
     return epochs

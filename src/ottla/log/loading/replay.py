@@ -1,4 +1,4 @@
-"""What follows from the batches of a log: the producers, the aborted transactions, and the leader epochs."""
+"""Rebuild the state that follows from a log's batches: producers, aborted transactions and leader epochs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ottla.protocol.records.batch import BatchHeader
 
 
 def producers_at(segments: Segments, snapshot_offsets: Iterable[int], end_offset: int) -> ProducerState:
-    """Return the producers' state at `end_offset`: the newest readable snapshot and the batches after it."""
+    """Return the producer state at `end_offset`: the newest readable snapshot and the batches after it."""
     disk, directory, start = segments.storage.disk, segments.directory, segments.all[0].base_offset
-    state = producer_state.load_newest(disk, directory, snapshot_offsets, end_offset, start)
+    state = producer_state.load_newest_snapshot(disk, directory, snapshot_offsets, end_offset, start)
     for segment, position, header in headers_from(segments, state.end_offset):
         if header.base_offset >= end_offset:
             break
@@ -28,9 +28,10 @@ def producers_at(segments: Segments, snapshot_offsets: Iterable[int], end_offset
 def rebuild_txn_indexes(
     segments: Segments, snapshot_offsets: Iterable[int], wrong: Sequence[Segment]
 ) -> None:
-    """Write the indexes of aborted transactions anew, of some segments that follow each other.
+    """Rebuild the transaction indexes of some consecutive segments.
 
-    Their transactions may have begun in earlier ones: the producers' state where the first starts tells.
+    Their transactions may have begun in earlier segments: those are in the producer state at the first one's
+    start.
     """
     state = producers_at(segments, snapshot_offsets, wrong[0].base_offset)
     end_offset = wrong[-1].next_offset
@@ -42,13 +43,13 @@ def rebuild_txn_indexes(
             break
         ended = state.replay(header, _control_batch(segment, position, header))
         if ended is not None and not ended.is_commit:
-            segment.append_aborted(aborted_of(ended, state))
+            segment.append_aborted(aborted_entry(ended, state))
     for segment in wrong:
         if segment.txn_index is not None:
-            segment.txn_index.write_out()
+            segment.txn_index.write_pending()
 
 
-def aborted_of(ended: EndedTransaction, state: ProducerState) -> AbortedTransaction:
+def aborted_entry(ended: EndedTransaction, state: ProducerState) -> AbortedTransaction:
     """Return the index entry of a transaction that has just been aborted."""
     still_open = state.first_open_offset()
     stable = ended.marker_offset + 1 if still_open is None else still_open
@@ -62,7 +63,7 @@ def _control_batch(segment: Segment, position: int, header: BatchHeader) -> memo
 
 
 def replay_epochs(segments: Segments, epochs: EpochCache, from_offset: int) -> None:
-    """Bring the leader epochs up to date with the batches from `from_offset` on, which alone are believed."""
+    """Update the leader epochs from the batches at and after `from_offset`."""
     epochs.truncate_from_end(from_offset)
     for _, _, header in headers_from(segments, from_offset):
         if header.leader_epoch > epochs.latest_epoch:
@@ -70,7 +71,7 @@ def replay_epochs(segments: Segments, epochs: EpochCache, from_offset: int) -> N
 
 
 def headers_from(segments: Segments, offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
-    """Walk over (segment, position, header) of every batch that reaches `offset` or lies after it."""
+    """Yield (segment, position, header) of every batch that contains `offset` or follows it."""
     for segment in segments.all[segments.index_of(offset) :]:
         if segment.size_bytes:
             for position, header in segment.headers(segment.position_of(offset)):

@@ -1,1 +1,4 @@
-"""Zk."""
+"""The metadata store of a cluster, in ZooKeeper.
+
+Reading order: store, log, sessions, client (the connection), types.
+"""

@@ -2,17 +2,26 @@
 
     /ottla/controller_epoch          the epoch of the newest election
     /ottla/log/head                  the version of the newest entry
-    /ottla/log/entries/0000000042    one entry (zookeeper_payload.py)
+    /ottla/log/entries/0000000042    one entry
     /ottla/log/snapshot              which snapshot readers start with, and the oldest entry that is kept
     /ottla/log/parts/NAME/0000       the parts of an entry or snapshot that is too large for one node
 
-An append is one multi-operation: the epoch is still the controller's, the head moves by one, the entry is
-created. All three or none: that is the fence. When the connection is lost in the middle, the same
-multi-operation is sent again. If the first one happened after all, the second fails on the head, and the
-entry is found to carry our own id.
+An append is one multi-operation: check that the epoch is still the controller's, advance the head by one,
+create the entry. All three or none: that is the fence. If the connection is lost, the same multi-operation is
+sent again. If the first one was applied, the second fails on the head, and the entry has our own id.
 
-A snapshot is written beside the log, then made known by one multi-operation; then what nobody needs any
-more is deleted. A reader that had begun with something that is deleted meanwhile starts again.
+A snapshot is written beside the log, then published by one multi-operation; then obsolete nodes are deleted.
+A reader whose nodes are deleted while it reads starts again.
+
+An entry or snapshot:
+
+    line 1   {"v":1,"controller_epoch":7,"id":"...","encoding":"text","body_bytes":321,"crc":123456,"parts":0}
+    rest     the records: lines of JSON (records.py), deflated if `encoding` is "zlib"
+
+A node may hold 1 MB. Larger contents are split into parts, which are nodes of their own, written first; then
+the node has only line 1, with the number of parts. `id` is unique for every append: it tells a controller
+that lost the response whether its own append was applied. `body_bytes` and `crc` (CRC32C) are those of the
+encoded records.
 """
 
 from __future__ import annotations
@@ -32,24 +41,14 @@ from ottla.metadata.store import ControllerFenced, MetadataEntry, StoreUnavailab
 from ottla.metadata.zookeeper.client import ZooKeeperClient
 from ottla.metadata.zookeeper.types import Check, Create, NoNode, Operation, Put, RolledBack
 
-# How the entries and snapshots of the metadata log are written into nodes of ZooKeeper.
-#
-#   line 1   {"v":1,"controller_epoch":7,"id":"...","encoding":"text","body_bytes":321,"crc":123456,"parts":0}
-#     rest     the records: lines of JSON (records.py), deflated where `encoding` is "zlib"
-#
-# A node may hold 1 MB at most. What is larger is cut into parts, which are nodes of their own, written
-# first; then the node holds only line 1, with the number of parts. `id` is different for every append: it
-# tells a controller that lost the answer whether it was its own append that happened. `body_bytes` and
-# `crc` (CRC32C) are those of the encoded records.
-
 DEFLATE_ABOVE_BYTES = 4096
 PART_BYTES = 512 * 1024
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Records on their way to ZooKeeper: a node, and the parts that come before it."""
+    """Encoded records: a node, and the parts that are written before it."""
 
     node: bytes
     parts: tuple[bytes, ...]
@@ -69,13 +68,13 @@ class Header:
 
 
 def pack(text: str, controller_epoch: int, append_id: str) -> Payload:
-    """Return what to write for records that are written down as `text`."""
+    """Return what to write for records that are encoded as `text`."""
     body, encoding = text.encode(), "text"
     if len(body) > DEFLATE_ABOVE_BYTES:
         body, encoding = zlib.compress(body, 1), "zlib"
     parts: tuple[bytes, ...] = ()
     if len(body) > PART_BYTES:
-        parts = tuple(body[at : at + PART_BYTES] for at in range(0, len(body), PART_BYTES))
+        parts = tuple(body[start : start + PART_BYTES] for start in range(0, len(body), PART_BYTES))
     header: dict[str, Any] = {"v": 1, "controller_epoch": controller_epoch, "id": append_id}
     header |= {"encoding": encoding, "body_bytes": len(body), "crc": crc32c(body), "parts": len(parts)}
     line = json.dumps(header, separators=(",", ":")).encode() + b"\n"
@@ -95,14 +94,14 @@ def read_header(node: bytes, path: str) -> Header:
 
 
 def unpack(header: Header, body: bytes, path: str) -> str:
-    """Return the text of the records; `body` is the header's, or the parts joined together."""
+    """Return the text of the records; `body` is the header's, or the joined parts."""
     if len(body) != header.body_bytes or crc32c(body) != header.crc:
         raise MetadataError(f"{path} in ZooKeeper is damaged: it fails its checksum")
     if header.encoding == "zlib":
         inflating = zlib.decompressobj()
-        body = inflating.decompress(body, MOST_BYTES)
+        body = inflating.decompress(body, MAX_BYTES)
         if inflating.unconsumed_tail:
-            raise MetadataError(f"{path} in ZooKeeper is larger than {MOST_BYTES} bytes")
+            raise MetadataError(f"{path} in ZooKeeper is larger than {MAX_BYTES} bytes")
     return body.decode()
 
 
@@ -114,9 +113,9 @@ SNAPSHOT = f"{ROOT}/log/snapshot"
 PARTS = f"{ROOT}/log/parts"
 
 READ_ATTEMPTS = 10
-CALLS_AT_ONCE = 50
+MAX_CONCURRENT_CALLS = 50
 ENTRIES_KEPT = 500
-"""How many entries are kept behind a snapshot, so that brokers that are a little late need not read it."""
+"""How many entries are kept behind a snapshot, so that brokers that are slightly behind need not read it."""
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -138,7 +137,7 @@ class ZooKeeperLog:
         self._head_node: tuple[int, int] | None = None
 
     async def prepare(self) -> None:
-        """Create the nodes that are always there."""
+        """Create the permanent nodes."""
         await self._client.ensure(EPOCH, b"0")
         await self._client.ensure(HEAD, b"0")
         await self._client.ensure(ENTRIES)
@@ -158,15 +157,15 @@ class ZooKeeperLog:
         version, append_id = expected_version + 1, uuid_text(new_uuid())
         payload = pack(encode_records(records), controller_epoch, append_id)
         epoch_check = await self._fence(controller_epoch)
-        head_at = await self._head_at(expected_version)
+        head_version = await self._head_node_version(expected_version)
         await self._write_parts(_entry_parts(version, append_id), payload)
         operations: list[Operation] = [
             epoch_check,
-            Put(HEAD, b"%d" % version, head_at),
+            Put(HEAD, b"%d" % version, head_version),
             Create(_entry_path(version), payload.node),
         ]
         try:
-            results = await self._client.all_of(operations, retrying=True)
+            results = await self._client.transact(operations, retrying=True)
             self._head_node = (version, results[1])
         except RolledBack as error:
             self._epoch_node = self._head_node = None
@@ -202,11 +201,11 @@ class ZooKeeperLog:
         first_entry = max(_snapshot(node.data).first_entry, version - ENTRIES_KEPT + 1)
         pointer = json.dumps(_Snapshot(version, name, first_entry)._asdict()).encode()
         try:
-            await self._client.all_of([epoch_check, Put(SNAPSHOT, pointer, node.version)])
+            await self._client.transact([epoch_check, Put(SNAPSHOT, pointer, node.version)])
         except RolledBack as error:
             self._epoch_node = None
             raise ControllerFenced(f"controller epoch {controller_epoch} is over") from error
-        await self._tidy(version, first_entry)
+        await self._delete_obsolete(version, first_entry)
 
     # How
 
@@ -222,7 +221,7 @@ class ZooKeeperLog:
             path = f"{PARTS}/{snapshot.name}"
             entries.append(await self._entry(path, snapshot.name, snapshot.version, is_snapshot=True))
             start = snapshot.version
-        entries += await _some_at_once(range(start + 1, newest + 1), self._entry_of)
+        entries += await _gather_bounded(range(start + 1, newest + 1), self._entry_of)
         return entries
 
     async def _entry_of(self, version: int) -> MetadataEntry:
@@ -235,7 +234,7 @@ class ZooKeeperLog:
         body = header.body
         if header.parts:
             name = parts or _entry_parts(version, header.id)
-            nodes = await _some_at_once(
+            nodes = await _gather_bounded(
                 [f"{PARTS}/{name}/{index:04}" for index in range(header.parts)], self._client.get
             )
             body = b"".join(node.data for node in nodes)
@@ -250,7 +249,7 @@ class ZooKeeperLog:
         return read_header(node.data, _entry_path(version)).id == append_id
 
     async def _fence(self, controller_epoch: int) -> Check:
-        """Return the operation that fails when there has been another election."""
+        """Return the operation that fails if there has been another election."""
         if self._epoch_node is None or self._epoch_node[0] != controller_epoch:
             node = await self._client.get(EPOCH)
             self._epoch_node = (_number(node.data, EPOCH), node.version)
@@ -259,8 +258,8 @@ class ZooKeeperLog:
             raise ControllerFenced(f"controller epoch {controller_epoch} is over: epoch {newest} was elected")
         return Check(EPOCH, version)
 
-    async def _head_at(self, expected_version: int) -> int:
-        """Return ZooKeeper's own version of the head."""
+    async def _head_node_version(self, expected_version: int) -> int:
+        """Return ZooKeeper's own version of the head node."""
         if self._head_node is None or self._head_node[0] != expected_version:
             await self.version()
         assert self._head_node is not None
@@ -276,21 +275,21 @@ class ZooKeeperLog:
         for index, part in enumerate(payload.parts):
             await self._client.ensure(f"{PARTS}/{name}/{index:04}", part)
 
-    async def _tidy(self, snapshot_version: int, first_entry: int) -> None:
-        """Delete the entries and parts that no reader looks for any more.
+    async def _delete_obsolete(self, snapshot_version: int, first_entry: int) -> None:
+        """Delete the entries and parts that no reader needs any more.
 
-        Only what is older than our own snapshot: another controller may be writing a newer one by now.
+        Only what is older than our own snapshot: another controller may be writing a newer one.
         """
         entries = await self._client.children(ENTRIES)
         gone = [f"{ENTRIES}/{name}" for name in entries if int(name) < first_entry]
-        await _some_at_once(gone, self._client.delete)
+        await _gather_bounded(gone, self._client.delete)
         oldest = {"snapshot": snapshot_version, "entry": first_entry}
         for name in await self._client.children(PARTS):
             kind, version, _ = name.split("-", 2)
             if int(version) < oldest[kind]:
                 path = f"{PARTS}/{name}"
                 children = [f"{path}/{child}" for child in await self._client.children(path)]
-                await _some_at_once([*children], self._client.delete)
+                await _gather_bounded([*children], self._client.delete)
                 await self._client.delete(path)
 
 
@@ -316,9 +315,9 @@ def _snapshot(data: bytes) -> _Snapshot:
         raise MetadataError(f"{SNAPSHOT} in ZooKeeper cannot be read: {data[:200]!r}") from error
 
 
-async def _some_at_once(items: Sequence[A], call: Callable[[A], Awaitable[B]]) -> list[B]:
-    """Call for every item, a bounded number of them at a time; return the answers in order."""
+async def _gather_bounded(items: Sequence[A], call: Callable[[A], Awaitable[B]]) -> list[B]:
+    """Call for every item, a bounded number at a time; return the results in order."""
     answers: list[Any] = []
-    for at in range(0, len(items), CALLS_AT_ONCE):
-        answers += await asyncio.gather(*(call(item) for item in items[at : at + CALLS_AT_ONCE]))
+    for start in range(0, len(items), MAX_CONCURRENT_CALLS):
+        answers += await asyncio.gather(*(call(item) for item in items[start : start + MAX_CONCURRENT_CALLS]))
     return answers

@@ -1,15 +1,15 @@
 """The metadata store of a cluster: ZooKeeper.
 
-    zookeeper_client.py     the connection (kazoo; zookeeper_{threads,errors,sasl}.py: around it)
-    zookeeper_sessions.py   who is alive, who is the controller
-    zookeeper_log.py        the metadata log (zookeeper_payload.py: its bytes)
+    client.py     the connection (kazoo)
+    sessions.py   sessions and the controller election
+    log.py        the metadata log
 
-Everything is kept below `/ottla` in the chroot of `zookeeper.connect`, so that several clusters, and even
-a Kafka, can share one ZooKeeper. Here the three parts meet: what happens to the connection is passed on to
-them, and whoever watches is told on the loop.
+Everything is stored below `/ottla` in the chroot of `zookeeper.connect`, so that several clusters, and even a
+Kafka, can share one ZooKeeper. This module connects the three parts: connection events are passed to them,
+and watchers are called on the loop.
 
-ZooKeeper tells a watcher once; to be told again is to read again. That is what a `_Follower` does, also
-after the connection was lost, when something may have been missed.
+ZooKeeper calls a watch once; to be notified again, a client must read again. A `_NodeWatcher` does that, also
+after the connection was lost, when a change may have been missed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from ottla.metadata.zookeeper.log import ZooKeeperLog
 from ottla.metadata.zookeeper.sessions import ZooKeeperSessions
 from ottla.metadata.zookeeper.types import ZooKeeperSettings
 
+logger = logging.getLogger(__name__)
+
+
 __all__ = ["ZooKeeperSettings", "ZooKeeperStore"]
 
-logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 
@@ -40,14 +42,14 @@ class ZooKeeperStore:
         self._client = ZooKeeperClient(settings, self._on_connected, self._on_session_over)
         self._log = ZooKeeperLog(self._client)
         self._sessions = ZooKeeperSessions(self._client, settings.session_timeout_ms)
-        self._own_node = _Follower("own session", self._look_at_own_node)
-        self._head = _Follower("metadata log", self._look_at_head)
-        self._members = _Follower("sessions", self._look_at_sessions)
+        self._own_node = _NodeWatcher("own session", self._check_own_node)
+        self._head = _NodeWatcher("metadata log", self._check_head)
+        self._members = _NodeWatcher("sessions", self._check_sessions)
         self._log_watchers: list[Callable[[int], None]] = []
         self._session_watchers: list[Callable[[], None]] = []
 
     async def open(self) -> None:
-        """Connect, and create what is always there; raise StoreUnavailable if no ZooKeeper answers."""
+        """Connect, and create the permanent nodes; raise StoreUnavailable if no ZooKeeper responds."""
         await self._client.open()
         try:
             await self._log.prepare()
@@ -55,26 +57,26 @@ class ZooKeeperStore:
         except BaseException:
             await self._client.close()
             raise
-        for follower in (self._own_node, self._head, self._members):
-            follower.start()
+        for watcher_task in (self._own_node, self._head, self._members):
+            watcher_task.start()
 
     async def close(self) -> None:
-        """End the session, for all to see, and disconnect."""
-        for follower in (self._own_node, self._head, self._members):
-            await follower.stop()
+        """End the session and disconnect."""
+        for watcher_task in (self._own_node, self._head, self._members):
+            await watcher_task.stop()
         await self._client.close()
         self._sessions.lose()
 
     # Sessions and the election
 
     async def open_session(self, node_id: int, registration: BrokerRegistration = NO_REGISTRATION) -> Session:
-        """Take a lease for a broker; an older one of this store is lost."""
+        """Open a session for a broker; an older one of this store is lost."""
         session = await self._sessions.open(node_id, registration)
-        self._own_node.look()
+        self._own_node.trigger()
         return session
 
     async def update_registration(self, session: Session, registration: BrokerRegistration) -> None:
-        """Change what the broker says about itself."""
+        """Change the broker's registration."""
         await self._sessions.update(session, registration)
 
     async def sessions(self) -> list[SessionInfo]:
@@ -82,9 +84,11 @@ class ZooKeeperStore:
         return await self._sessions.all()
 
     def watch_sessions(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call `watcher()` on the loop when the sessions may have changed; return what ends that."""
+        """Call `watcher()` on the loop when the sessions may have changed; return a function that stops
+        it.
+        """
         self._session_watchers.append(watcher)
-        self._members.look()
+        self._members.trigger()
         return lambda: self._session_watchers.remove(watcher)
 
     async def stand_for_election(self, session: Session) -> int:
@@ -92,7 +96,7 @@ class ZooKeeperStore:
         return await self._sessions.elect(session)
 
     async def resign(self, session: Session) -> None:
-        """Be the controller no longer."""
+        """Stop being the controller."""
         await self._sessions.resign(session)
 
     # The log
@@ -114,7 +118,7 @@ class ZooKeeperStore:
         await self._log.compact(version, records, controller_epoch)
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
-        """Call `watcher(version)` on the loop after appends; return what ends that."""
+        """Call `watcher(version)` on the loop after appends; return a function that stops it."""
         self._log_watchers.append(watcher)
         return lambda: self._log_watchers.remove(watcher)
 
@@ -122,40 +126,40 @@ class ZooKeeperStore:
 
     def _on_connected(self, session_id: int) -> None:
         self._sessions.connected(session_id)
-        for follower in (self._own_node, self._head, self._members):
-            follower.look()
+        for watcher_task in (self._own_node, self._head, self._members):
+            watcher_task.trigger()
 
     def _on_session_over(self) -> None:
         logger.warning("ZooKeeper has ended the session")
         self._sessions.lose()
 
-    async def _look_at_own_node(self) -> None:
-        await self._sessions.verify(self._own_node.look)
+    async def _check_own_node(self) -> None:
+        await self._sessions.verify(self._own_node.trigger)
 
-    async def _look_at_head(self) -> None:
-        version = await self._log.version(self._head.look)
+    async def _check_head(self) -> None:
+        version = await self._log.version(self._head.trigger)
         for watcher in tuple(self._log_watchers):
             watcher(version)
 
-    async def _look_at_sessions(self) -> None:
+    async def _check_sessions(self) -> None:
         if self._session_watchers:
-            await self._sessions.all(self._members.look)
+            await self._sessions.all(self._members.trigger)
             for watcher in tuple(self._session_watchers):
                 watcher()
 
 
-class _Follower:
-    """A task that looks whenever there may be something new to see. Looking sets the next watch."""
+class _NodeWatcher:
+    """A task that reads a node whenever it may have changed. Reading sets the next watch."""
 
-    def __init__(self, what: str, look: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, what: str, trigger: Callable[[], Awaitable[None]]) -> None:
         self._what = what
-        self._look = look
-        self._news = asyncio.Event()
+        self._refresh = trigger
+        self._triggered = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.look = self._news.set
+        self.trigger = self._triggered.set
 
     def start(self) -> None:
-        self._news.set()
+        self._triggered.set()
         self._task = asyncio.create_task(self._follow(), name=f"follow {self._what}")
 
     async def stop(self) -> None:
@@ -166,11 +170,11 @@ class _Follower:
 
     async def _follow(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._triggered.wait()
+            self._triggered.clear()
             try:
-                await self._look()
+                await self._refresh()
             except MetadataError as error:
                 logger.warning("cannot follow the %s: %s", self._what, error)
                 await asyncio.sleep(RETRY_S)
-                self._news.set()
+                self._triggered.set()

@@ -1,4 +1,4 @@
-"""What the metadata store and the connection to ZooKeeper say to each other: nodes, operations, failures."""
+"""The types shared by the metadata store and the connection to ZooKeeper: nodes, operations, errors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class NoNode(MetadataError):
 
 
 class NodeExists(MetadataError):
-    """The node is there already."""
+    """The node already exists."""
 
 
 class NodeChanged(MetadataError):
-    """The node is not at the expected version any more."""
+    """The node is no longer at the expected version."""
 
 
 class NotAuthenticated(StoreUnavailable):
-    """ZooKeeper does not let us in; the message says what to set."""
+    """ZooKeeper rejects our credentials; the message says what to set."""
 
 
 class RolledBack(MetadataError):
-    """One operation of several failed, so none of them happened. `index` says which, the cause says why."""
+    """One of several operations failed, so none was applied. `index` says which, the cause says why."""
 
     def __init__(self, index: int, cause: Exception) -> None:
         super().__init__(f"operation {index} failed: {cause!r}")
@@ -46,7 +46,7 @@ class ZooKeeperSettings:
 
 
 class Node(NamedTuple):
-    """A node of ZooKeeper as it was read."""
+    """A node of ZooKeeper."""
 
     data: bytes
     version: int
@@ -56,14 +56,14 @@ class Node(NamedTuple):
 
 
 class Check(NamedTuple):
-    """The node must be at this version."""
+    """Require a node to be at this version."""
 
     path: str
     version: int
 
 
 class Put(NamedTuple):
-    """The node, if it is at this version, gets new data."""
+    """Set the data of a node that is at this version."""
 
     path: str
     data: bytes
@@ -71,7 +71,7 @@ class Put(NamedTuple):
 
 
 class Create(NamedTuple):
-    """A new node; an ephemeral one lives as long as the session."""
+    """Create a node; an ephemeral one lives as long as the session."""
 
     path: str
     data: bytes
@@ -79,7 +79,7 @@ class Create(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """The node, if it is at this version (-1: any), goes."""
+    """Delete a node that is at this version (-1: any)."""
 
     path: str
     version: int = -1
@@ -88,8 +88,8 @@ class Delete(NamedTuple):
 Operation = Check | Put | Create | Delete
 
 
-def transaction_of(transaction: Any, operations: Sequence[Operation]) -> Any:
-    """Put the operations into a transaction of kazoo."""
+def build_transaction(transaction: Any, operations: Sequence[Operation]) -> Any:
+    """Add the operations to a transaction of kazoo."""
     for each in operations:
         match each:
             case Check(path, version):

@@ -1,1 +1,5 @@
-"""Records."""
+"""Record batches (magic 2).
+
+Reading order: batch (the header), records, compression, control (transaction markers), record_encoder and
+record_decoder (fast paths for clients), compiled (selects the compiled decoder).
+"""

@@ -1,20 +1,20 @@
-"""The header of a record batch (magic 2): all that the broker reads of what clients produce.
+"""The header of a record batch (magic 2): all that the broker reads of produced data.
 
 at  size  field              notes
- 0     8  base_offset        stamped by the leader; not under the checksum
+ 0     8  base_offset        set by the leader; not covered by the checksum
  8     4  batch_length       bytes after this field
-12     4  leader_epoch       stamped by the leader; not under the checksum
+12     4  leader_epoch       set by the leader; not covered by the checksum
 16     1  magic              2
 17     4  crc                CRC32C of everything from `attributes` on
 21     2  attributes         bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon
 23     4  last_offset_delta  last_offset - base_offset; compaction keeps it when it drops records
-27     8  base_timestamp     what the records' timestamps count from, or the delete horizon (bit 6)
+27     8  base_timestamp     base of the records' timestamps, or the delete horizon (bit 6)
 35     8  max_timestamp      the largest of the records, or the log append time (bit 3)
 43     8  producer_id        -1 without idempotence
 51     2  producer_epoch     -1 without idempotence
 53     4  base_sequence      -1 without idempotence
 57     4  record_count
-61        the records, compressed as one block when there is a codec
+61        the records, compressed as one block if there is a codec
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.protocol.errors import (
 
 HEADER_BYTES = 61
 LOG_OVERHEAD = 12
-"""The bytes that `batch_length` does not count: base_offset and batch_length themselves."""
+"""The bytes not counted by `batch_length`: base_offset and batch_length themselves."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -79,22 +79,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """Return the size of the whole batch, header included."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record that was in the batch when it was produced."""
+        """Return the offset of the last record that was in the batch when it was produced."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The base offset of the batch that follows."""
+        """Return the base offset of the batch that follows."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def codec(self) -> int:
-        """How the records are compressed: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Return the compression codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -104,7 +104,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch is a marker of the broker's own, not for applications."""
+        """Return whether the batch is a transaction marker, which consumers skip."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` says when the batch's tombstones may go."""
+        """Return whether `base_timestamp` is the time when the batch's tombstones may be dropped."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
@@ -130,7 +130,7 @@ _make_header = BatchHeader._make
 
 
 def decode_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """Return the header that starts at `at`; nothing of it is checked but that it is all there."""
+    """Return the header at the position; checks only that it is complete."""
     try:
         return _make_header(_unpack_header(buffer, at))
     except error:
@@ -138,23 +138,23 @@ def decode_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def crc_of(batch: Buffer) -> int:
-    """Return the checksum that `batch` (one whole batch) ought to carry."""
+    """Return the correct checksum of `batch` (one whole batch)."""
     return int(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
 
 
 def check_crc(batch: Buffer, header: BatchHeader) -> None:
-    """Raise CorruptMessage unless `batch`, one whole batch, has the checksum its header states."""
+    """Raise CorruptMessage unless `batch`, one whole batch, has the checksum in its header."""
     actual = crc_of(batch)
     if actual != header.crc:
         raise CorruptMessage(f"CRC32C is {actual:#010x}, the header says {header.crc:#010x}")
 
 
 def check_batch(batch: memoryview) -> BatchHeader:
-    """Return the header of what a client produced to one partition, or raise why it is refused.
+    """Return the header of the data produced to one partition, or raise why it is rejected.
 
-    Checks everything that can be known without decompressing: exactly one batch, of the present
-    format, intact, with a count that fits its offsets and complete producer fields. Control
-    batches pass: who may write those is for the caller to say.
+    Checks everything that can be known without decompressing: exactly one batch, of the current format,
+    intact, with a count that fits its offsets and complete producer fields. Control batches pass: the caller
+    decides who may write those.
     """
     size = len(batch)
     if size < HEADER_BYTES:
@@ -180,7 +180,7 @@ def check_batch(batch: memoryview) -> BatchHeader:
 
 
 def _refuse_short(batch: memoryview) -> None:
-    """Old formats have shorter headers: tell those from a batch that is cut off."""
+    """Raise the error for a batch without a complete header; older formats have shorter headers."""
     if len(batch) == 0:
         raise InvalidRecord("a produce request carries exactly one batch per partition, not none")
     if len(batch) > MAGIC_POSITION and batch[MAGIC_POSITION] in (0, 1):
@@ -210,13 +210,13 @@ def _check_attributes(header: BatchHeader) -> None:
 
 
 def stamp(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write the leader's part of the header in place; the checksum does not cover it."""
+    """Set base offset and leader epoch in place; the checksum does not cover them."""
     _OFFSET.pack_into(batch, 0, base_offset)
     _EPOCH.pack_into(batch, 12, leader_epoch)
 
 
 def stamp_log_append_time(batch: memoryview, now_ms: int) -> None:
-    """Make `now_ms` the timestamp of every record, in place, and renew the checksum."""
+    """Set `now_ms` as the timestamp of every record, in place, and update the checksum."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME_BIT)
     _MAX_TIMESTAMP.pack_into(batch, 35, now_ms)
@@ -224,10 +224,10 @@ def stamp_log_append_time(batch: memoryview, now_ms: int) -> None:
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield each whole batch in `buffer` with its header; checksums are not checked.
+    """Yield each whole batch in `buffer` with its header; checksums are not verified.
 
-    A batch cut off by the end of the buffer ends the iteration quietly: reads by size cut where
-    they like. A length no batch can have, or another format, raises.
+    An incomplete batch at the end is ignored: reads by size end anywhere. An impossible length, or another
+    format, raises.
     """
     view = memoryview(buffer)
     at, end = 0, len(view)

@@ -1,8 +1,8 @@
-"""Finds the compiled twin of a module, if there is one that fits.
+"""Select the compiled version of a module, if there is one for the same source.
 
-Building the package compiles some modules (tools/compile_modules.py): the twin of `name.py` is `_name.*.so`
-beside it, and remembers the hash of the source it was made from. A twin of another source, as a checkout has
-it after an edit, is left alone: what counts is always what is written in the module.
+Building the package compiles some modules (tools/compile_modules.py): the compiled version of `name.py` is
+`_name.*.so` beside it, and contains the hash of its source. If the source has changed since, as in a checkout
+after an edit, it is ignored: the source always wins.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 
 def compiled_or_source(module: ModuleType) -> ModuleType:
-    """Return the compiled twin of a module if it says the same, else the module."""
+    """Return the compiled version of a module if it has the same source, else the module."""
     return compiled_twin(module) or module
 
 
 def compiled_twin(module: ModuleType) -> ModuleType | None:
-    """Return the compiled twin of a module; None if there is none, or one of another source."""
+    """Return the compiled version of a module; None if there is none, or one of another source."""
     package, _, name = module.__name__.rpartition(".")
     try:
         twin = import_module(f"{package}._{name}")

@@ -1,4 +1,4 @@
-"""Transaction markers: the control batches by which a coordinator ends a transaction in a partition.
+"""Transaction markers: the control batches with which a coordinator ends a transaction in a partition.
 
 A marker is a batch of one record, with the attributes `control` and `transactional`, the producer's id and
 epoch, and no sequence number.
@@ -6,7 +6,7 @@ epoch, and no sequence number.
     key     int16 version (0), int16 type: 0 abort, 1 commit; other types are not about transactions
     value   int16 version (0), int32 coordinator epoch
 
-It decides everything that its producer wrote to the partition since the marker before.
+It decides everything that its producer wrote to the partition since the previous marker.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _ATTRIBUTES = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Marker(NamedTuple):
-    """The end of one producer's transaction, as its coordinator decided it."""
+    """The end of one producer's transaction."""
 
     producer_id: int
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
-    """Of the partition of `__transaction_state` that the coordinator leads: it fences older ones."""
+    """The leader epoch of the coordinator's partition of `__transaction_state`: it fences older ones."""
     transaction_version: int = 0
-    """From 2 on every transaction has an epoch of its own, and the marker carries the next one (KIP-890)."""
+    """From 2 on every transaction has its own epoch, and the marker has the next one (KIP-890)."""
 
 
 def encode_marker(marker: Marker, now_ms: int) -> memoryview:
@@ -67,7 +67,7 @@ def encode_marker(marker: Marker, now_ms: int) -> memoryview:
 
 
 def decode_marker(header: BatchHeader, batch: Buffer) -> Marker | None:
-    """Return the marker in a control batch; None if it is of another kind, or compaction emptied it."""
+    """Return the marker in a control batch; None if it is of another type, or compaction emptied it."""
     if not header.is_transactional or header.record_count == 0:
         return None
     try:

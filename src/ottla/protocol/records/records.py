@@ -55,7 +55,7 @@ class Record(NamedTuple):
 
 
 class RecordHead(NamedTuple):
-    """The front of a record: enough to search by time, and to know whether there is a key."""
+    """The beginning of a record: enough to search by time, and to know whether there is a key."""
 
     offset: int
     timestamp: int
@@ -89,7 +89,7 @@ def iter_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iter
 
 
 def iter_record_heads(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[RecordHead]:
-    """Yield the front of each record of one whole batch, and look at nothing else of it."""
+    """Yield the beginning of each record of one whole batch, without decoding the rest."""
     header, data = _open(batch, max_bytes)
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
     at = 0
@@ -116,7 +116,7 @@ def _open(batch: Buffer, max_bytes: int) -> tuple[BatchHeader, bytes]:
 
 
 def record_data(header: BatchHeader, batch: Buffer, max_bytes: int) -> bytes:
-    """Return the records of one whole batch, which has some, decompressed."""
+    """Return the decompressed records of one non-empty batch."""
     data = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], max_bytes)
     if not 0 < header.record_count * SMALLEST_RECORD_BYTES <= len(data):
         raise InvalidRecord(f"{header.record_count} records do not fit into {len(data)} bytes")

@@ -1,1 +1,4 @@
-"""Schema."""
+"""Encode and decode all messages but Produce and Fetch, from kio's message classes.
+
+Reading order: messages (the interface), fields (what the classes declare), decoding, encoding.
+"""

@@ -1,9 +1,8 @@
-"""Functions that read messages, compiled once per class from its fields.
+"""Functions that decode messages, compiled once per class from its fields.
 
-A reader built for a wire version fills the class of another version: fields that only the wire
-has are read and dropped, fields that only the class has get their defaults. Nothing is built on
-the word of a length: every array is first weighed against the bytes that are left, and all the
-elements and tagged fields of one message share one budget.
+A decoder for a wire version fills the class of another version: fields that only the wire has are read and
+dropped, fields that only the class has get their defaults. No length is trusted: every array is first checked
+against the bytes that are left, and all elements and tagged fields of one message share one budget.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ottla.protocol.schema.fields import (
 
 
 class Cursor:
-    """Where in the message a reader is, and how many more elements it may build."""
+    """The position in the message, and how many more elements may be created."""
 
     __slots__ = ("buffer", "elements_left", "position")
 
@@ -260,6 +259,7 @@ def _check_null(size: int, nullable: bool) -> None:
 
 
 def _array_reader(spec: FieldSpec, target: FieldSpec, flexible: bool) -> Read:
+    """Return a reader of an array."""
     read_length = _length_reader(flexible, Struct(">i"))
     nullable = spec.nullable
     weight = 1

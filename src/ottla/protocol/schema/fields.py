@@ -1,8 +1,11 @@
-"""What kio's message classes say about the wire: each class as a list of `FieldSpec`s.
+"""The fields of kio's message classes, as a list of `FieldSpec`s, and the conversion of their values.
 
-kio generates one frozen dataclass per message, struct and version from Kafka's own schemas. This
-module reads those classes; message_decoding.py and message_encoding.py turn what it finds into
-functions.
+kio generates one frozen dataclass per message, struct and version from Kafka's own schemas. This module reads
+those classes; decoding.py and encoding.py compile functions from them.
+
+Durations and dates are milliseconds on the wire. Whatever a peer sends becomes a value: those that Python
+cannot represent are clamped, ids of all zeros and dates of -1 are None, and unknown error codes are
+UNKNOWN_SERVER_ERROR, as in Kafka's own clients.
 """
 
 from __future__ import annotations
@@ -105,7 +108,7 @@ def _zero(kind: str, struct: EntityType | None, is_array: bool, nullable: bool) 
 
 
 def zero_of(spec: FieldSpec) -> object:
-    """Return what stands for nothing in a field that cannot be null."""
+    """Return the value that stands for nothing in a field that cannot be null."""
     return _zero(spec.kind, spec.struct, spec.is_array, False)
 
 
@@ -159,12 +162,6 @@ def _smallest_field(spec: FieldSpec, flexible: bool) -> int:
         return 1 if flexible else 4
     return FIXED_KINDS[spec.kind][1]
 
-
-# Fields that are numbers or bytes on the wire and something better in kio's classes.
-#
-# Durations and dates are milliseconds on the wire. Whatever a peer sends becomes a value: those that Python
-# cannot hold are clamped, ids of all zeros and dates of -1 are None, and error codes of the future are
-# unknown errors, as in Kafka's own clients.
 
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -226,16 +223,16 @@ _CONVERTERS: dict[str, tuple[_Convert, _Convert]] = {
 }
 
 CONVERTED_KINDS = frozenset(_CONVERTERS)
-"""The kinds of fields that this module is about."""
+"""The kinds of fields whose values are converted."""
 
 
 def from_wire(spec: FieldSpec) -> _Convert:
-    """Return what turns the field's number or bytes into its value."""
+    """Return the function that converts the field's number or bytes to its value."""
     if spec.kind == "datetime_i64" and spec.nullable:
         return _to_nullable_datetime
     return _CONVERTERS[spec.kind][0]
 
 
 def to_wire(kind: str) -> _Convert:
-    """Return what turns a value of `kind` into a number or bytes."""
+    """Return the function that converts a value of `kind` to a number or bytes."""
     return _CONVERTERS[kind][1]

@@ -1,4 +1,4 @@
-"""Pipelines as files: PySpark functions with decorators, SQL files, and what runs them.
+"""Declarative pipelines: PySpark functions with decorators, SQL files, and their runner.
 
     from ottla.spark import pipelines as dp
 
@@ -7,15 +7,16 @@
         orders = dp.read_topic("orders", schema="item STRING, price DOUBLE, at TIMESTAMP")
         return orders.groupBy("item")...
 
-    language, sql_files        what users write; sdp: Spark's own decorators, accepted as they are
-    elements, registry, graph  what was declared, and what reads what: pure code
-    project, spec, loading     from a path to a registry
-    resolving                  from a flow's function to its DataFrame, by names
-    runner                     starts flows, keeps them running, stops them; writing: which writer
-    state, storage             what is remembered on the disk
-    user_errors                from Spark's exceptions to the user's line
-    topics, records            topics in and out: JSON, dead letters, changelogs
-    postgres, files            tables in bulk
+Reading order:
+
+    language, sql/              what users write: decorators and SQL files
+    elements, registry          datasets, flows and their graph: pure code
+    project, spec, loading      from a path to a registry
+    resolving, reader_patches   from a flow's function to its DataFrame, by names
+    run/                        the driver: queries, restarts, state, errors
+    records, files, postgres/   JSON, dead letters, changelogs; files; PostgreSQL tables
+    copying, explaining, scaffold, testing/     the other `ottla pipeline` commands
+    problems                    errors with the user's file and line
 
 `ottla pipeline` is the command; docs/pipelines.md the tutorial.
 """

@@ -33,7 +33,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Copy:
-    """What is copied, and how."""
+    """What to copy, and how."""
 
     source: Endpoint
     target: Endpoint
@@ -47,7 +47,7 @@ class Copy:
 
     @property
     def name(self) -> str:
-        """The name of the pipeline: the same copy goes on where it was."""
+        """The name of the pipeline: repeating a copy resumes it."""
         text = f"{self.source} {self.target}"
         ending = hashlib.sha256(text.encode()).hexdigest()[:8]
         last = [Path(each.name).name or each.kind for each in (self.source, self.target)]
@@ -55,11 +55,11 @@ class Copy:
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """Read `kind:name`; refuse an unknown kind with the near one."""
+    """Parse `kind:name`; raise PipelineProblem with a similar kind for an unknown one."""
     kind, colon, name = text.partition(":")
     if not colon or kind not in KINDS or not name:
         raise PipelineProblem(
-            f"{text!r} is not a place to copy from or to",
+            f"{text!r} is not a source or target",
             *did_you_mean(kind, KINDS),
             "write topic:NAME, parquet:PATH, json:PATH, csv:PATH or postgres:TABLE",
         )
@@ -67,22 +67,22 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def check_copy(copy: Copy) -> None:
-    """Refuse options that do not go together."""
+    """Raise PipelineProblem for contradicting options."""
     if copy.schema and copy.source.kind != TOPIC and copy.source.kind not in FILES:
-        raise PipelineProblem("--schema is for topics and files; PostgreSQL knows its columns")
+        raise PipelineProblem("--schema is for topics and files; PostgreSQL tables have their columns")
     if copy.partition_by and copy.target.kind not in FILES:
         raise PipelineProblem("--partition-by is for files")
     if copy.key and copy.target.kind in FILES:
         raise PipelineProblem("--key is for topics and for PostgreSQL")
     if copy.source.kind == TOPIC and copy.target.kind == POSTGRES and not copy.schema:
         raise PipelineProblem(
-            "from a topic to PostgreSQL the values must become columns",
-            "say which: --schema 'id INT, name STRING'",
+            "copying from a topic to PostgreSQL needs columns",
+            "name them: --schema 'id INT, name STRING'",
         )
 
 
 def declare_copy(copy: Copy, spark: Any) -> Registry:
-    """Return the pipeline of one flow that copies."""
+    """Return the registry of the pipeline."""
     check_copy(copy)
     registry = Registry()
     here = Place(f"{copy.source} -> {copy.target}")
@@ -133,7 +133,7 @@ def _from_topic(copy: Copy, spark: Any) -> Any:
         return records.select("key", "value", "headers")
     if copy.target.kind == "parquet":
         return records.drop("timestampType")
-    # JSON and CSV hold text.
+    # JSON and CSV files contain text.
     columns = [
         "CAST(key AS STRING) AS key",
         "CAST(value AS STRING) AS value",

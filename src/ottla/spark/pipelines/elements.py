@@ -1,4 +1,4 @@
-"""What a pipeline is made of: datasets, sinks and the flows that fill them. Plain data, no Spark."""
+"""The elements of a pipeline: datasets, sinks and flows. Plain data, no Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QueryFunction = Callable[[], Any]
 
 
 class Kind(StrEnum):
-    """What a dataset is."""
+    """The kind of a dataset."""
 
     STREAMING_TABLE = "streaming table"
     MATERIALIZED_VIEW = "materialized view"
@@ -25,12 +25,12 @@ class Kind(StrEnum):
 APPEND, UPDATE, COMPLETE = OUTPUT_MODES = ("append", "update", "complete")
 
 PARQUET, TOPIC, POSTGRES = "parquet", "ottla", "postgres"
-"""Formats that the runner knows: files under its storage, a topic, a table of PostgreSQL."""
+"""Formats that the runner knows: files in its storage, a topic, a PostgreSQL table."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Something with a name that flows write to, and (but for sinks) read from."""
+    """A named target of flows, which (except for sinks) can be read."""
 
     name: str
     kind: Kind
@@ -58,4 +58,4 @@ class Flow:
     output_mode: str = APPEND
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     trigger: str = ""
-    """How often a batch starts, e.g. "10 seconds"; empty: as soon as there is data."""
+    """The trigger interval, e.g. "10 seconds"; empty: as soon as there is data."""

@@ -1,14 +1,14 @@
-"""What a pipeline would do: its datasets in order, what each reads, and Spark's plans. Nothing is run."""
+"""Explain a pipeline: its datasets in order, what each reads, and Spark's plans. Nothing is run."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ottla.spark.pipelines.driver import Job, resolver_of
 from ottla.spark.pipelines.elements import TOPIC, Dataset, Flow, Kind
 from ottla.spark.pipelines.registry import Registry
 from ottla.spark.pipelines.resolving import Resolver, resolving
+from ottla.spark.pipelines.run.driver import Job, resolver_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Explained:
         return asdict(self)
 
     def as_text(self, *, with_plan: bool) -> str:
-        """Return it for people."""
+        """Return it as text."""
         flow = "" if self.flow == self.target else f" by {self.flow}"
         how = f"{'stream' if self.is_stream else 'batch'}, {self.output_mode}"
         lines = [f"{self.target}{flow}: {self.kind}{self.stored} ({how})", f"  declared  {self.place}"]
@@ -54,7 +54,7 @@ def explain_pipeline(job: Job, spark: Any, registry: Registry) -> list[Explained
 
 
 def _explained(flow: Flow, target: Dataset, reads: list[str], resolver: Resolver) -> Explained:
-    # Afresh, because Spark looks at the views of SQL once more when it explains a stream.
+    # A new DataFrame, because Spark resolves the views of SQL again when it explains a stream.
     rows = resolver.again(flow)
     return Explained(
         flow.name,

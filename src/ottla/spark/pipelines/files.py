@@ -1,4 +1,4 @@
-"""Files in bulk: read as streams that remember which files they have seen; partitioned by event time."""
+"""Read topics and files in pipelines; partition files by event time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.records import latest_per_key, strict_json
 
-# Topics as DataFrames, in one call.
+# Topics as DataFrames.
 
 
 def read_topic(
@@ -22,8 +22,8 @@ def read_topic(
     """Read a topic from its beginning, as a stream (or with is_stream=False as a batch).
 
     Without `schema`, the columns are those of the record: key, value, topic, partition, offset, timestamp.
-    With it, values are JSON and the columns are those of the schema, and of the record those that `keep`
-    names; a value that does not fit makes the query fail: to tell good from bad, use `parse_json`.
+    With it, values are JSON and the columns are those of the schema, and those columns of the record that
+    `keep` names; an invalid value fails the query: to separate valid from invalid records, use `parse_json`.
     `options` are those of the format `ottla`.
     """
     from pyspark.sql import SparkSession
@@ -36,9 +36,9 @@ def read_topic(
 
 
 def read_changelog(topic: str, *, schema: Any = None, spark: Any = None, **options: Any) -> Any:
-    """Read a topic as a table: the last value of each key, without the deleted ones (null values).
+    """Read a topic as a table: the last value of each key, without deleted keys (null values).
 
-    Joined to a stream, it is what it was when the batch was planned.
+    Joined to a stream, its contents are those at the time when the batch was planned.
     """
     return latest_per_key(read_topic(topic, is_stream=False, spark=spark, **options), schema)
 
@@ -49,15 +49,15 @@ UNITS = {
     "day": "yyyy-MM-dd",
     "hour": "yyyy-MM-dd-HH",
 }
-"""How the folders of each unit are named; they sort by time."""
+"""The folder names of each unit; they sort by time."""
 
 
 def read_files(
     path: str, format: str = "parquet", *, schema: Any = None, spark: Any = None, **options: str
 ) -> Any:
-    """Read a folder of files as a stream: each file once, new ones as they come.
+    """Read a folder of files as a stream: each file once, and new files as they arrive.
 
-    Without `schema` it is that of the files that are there now.
+    Without `schema`, the schema is inferred from the existing files.
     """
     from pyspark.sql import SparkSession
 
@@ -72,9 +72,9 @@ def read_files(
 
 
 def partition_by_time(rows: Any, column: str = "timestamp", unit: str = "day") -> Any:
-    """Add the column `unit` (year, month, day, hour), the event time's, by which files can be partitioned."""
+    """Add the column `unit` (year, month, day, hour) of the event time, to partition files by."""
     from pyspark.sql import functions as sql
 
     if unit not in UNITS:
-        raise PipelineProblem(f"{unit!r} is no unit of time", f"it is one of {', '.join(UNITS)}")
+        raise PipelineProblem(f"{unit!r} is not a unit of time", f"use one of {', '.join(UNITS)}")
     return rows.withColumn(unit, sql.date_format(sql.col(column), UNITS[unit]))

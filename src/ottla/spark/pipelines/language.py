@@ -1,8 +1,8 @@
-"""The decorators: named, and called, as those of Spark's Declarative Pipelines.
+"""The decorators, with the names and arguments of Spark's Declarative Pipelines.
 
-A decorated function is handed back as it is, so that a test can call it. Beyond Spark's own arguments:
+A decorated function is returned unchanged, so that a test can call it. Beyond Spark's own arguments:
 `output_mode` (append, update, complete) and `trigger` ("10 seconds") of a flow, `format` and `options` of a
-table (`format="ottla"` keeps it in a topic).
+table (`format="ottla"` stores it in a topic).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def materialized_view(
     options: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]: ...
 def materialized_view(query_function: Any = None, **stored: Any) -> Any:
-    """Declare a table that is computed anew by a batch query, and the query."""
+    """Declare a table that a batch query recomputes, and the query."""
     return _stored(Kind.MATERIALIZED_VIEW, _caller(), query_function, stored, APPEND, "")
 
 
@@ -67,7 +67,7 @@ def temporary_view(
     *, name: str | None = None, comment: str = "", spark_conf: Mapping[str, str] | None = None
 ) -> Callable[[Function], Function]: ...
 def temporary_view(query_function: Any = None, **stored: Any) -> Any:
-    """Give a query a name by which other queries of the pipeline can read it; nothing is stored."""
+    """Name a query, so that other queries of the pipeline can read it; nothing is stored."""
     return _stored(Kind.TEMPORARY_VIEW, _caller(), query_function, stored, APPEND, "")
 
 
@@ -124,7 +124,7 @@ def create_streaming_table(
 
 
 def create_sink(name: str, format: str, options: Mapping[str, str] | None = None) -> None:
-    """Declare a place outside the pipeline that flows write to: a topic, files, PostgreSQL, ...
+    """Declare a target outside the pipeline: a topic, files, PostgreSQL, ...
 
     dp.create_sink("revenue", "ottla", {"topic": "revenue"})
     dp.create_sink("archive", "parquet", {"path": "/data/orders"})
@@ -149,7 +149,7 @@ def _stored(
     def declare(function: Function) -> Function:
         if not callable(function):
             raise PipelineProblem(
-                "a decorator is followed by a function",
+                "the decorator is not applied to a function",
                 'with arguments write @dp.table(name="..."), without them @dp.table',
                 place=place,
             )
@@ -167,11 +167,11 @@ def _stored(
 def _dataset(kind: Kind, name: str, place: Place, stored: dict[str, Any]) -> Dataset:
     given = dict(stored)
     options = _texts(given.pop("table_properties", None)) | _texts(given.pop("options", None))
-    # Clustering is a hint to stores that have it; Parquet files have none.
+    # Clustering is a hint for stores that support it; Parquet files do not.
     given.pop("cluster_by", None)
     known = {"comment", "partition_cols", "schema", "format"}
     if unknown := sorted(set(given) - known):
-        raise PipelineProblem(f"there is no argument {unknown[0]!r}", place=place)
+        raise PipelineProblem(f"unknown argument {unknown[0]!r}", place=place)
     return Dataset(
         name,
         kind,
@@ -189,6 +189,6 @@ def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _caller() -> Place:
-    """Return the line of the user's file that calls the function that calls this one."""
+    """Return the line in the user's file that called the caller of this function."""
     frame = sys._getframe(2)
     return Place(frame.f_code.co_filename, frame.f_lineno)

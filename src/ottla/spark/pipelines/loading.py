@@ -13,10 +13,10 @@ from ottla.spark.pipelines.elements import PARQUET, Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 from ottla.spark.pipelines.project import Project
 from ottla.spark.pipelines.registry import Registry, declaring
+from ottla.spark.pipelines.run.user_errors import Context, explain_error, place_in_sql
 from ottla.spark.pipelines.sql.files import declare_sql
-from ottla.spark.pipelines.user_errors import Context, explain_error, place_in_sql
 
-# Files that say `from pyspark import pipelines as dp`: Spark's decorators, our registry.
+# Support for `from pyspark import pipelines as dp`: Spark's decorators, our registry.
 
 KINDS = {
     "StreamingTable": Kind.STREAMING_TABLE,
@@ -28,14 +28,14 @@ KINDS = {
 
 @contextmanager
 def declaring_from_spark(registry: Registry) -> Iterator[None]:
-    """Let the decorators of `pyspark.pipelines` that run meanwhile declare into `registry`."""
+    """Make the decorators of `pyspark.pipelines` declare into `registry` within the block."""
     from pyspark.pipelines.graph_element_registry import (
         GraphElementRegistry,
         graph_element_registration_context,
     )
 
     class Adapter(GraphElementRegistry):
-        """Spark's registry, in front of ours."""
+        """An adapter from Spark's registry to ours."""
 
         def register_output(self, output: Any) -> None:
             registry.add_dataset(_dataset(output))
@@ -54,7 +54,7 @@ def declaring_from_spark(registry: Registry) -> Iterator[None]:
             )
 
         def register_sql(self, sql_text: str, file_path: Path) -> None:
-            raise PipelineProblem("SQL files are read by the runner itself", place=Place(str(file_path)))
+            raise PipelineProblem("SQL files are read by the runner", place=Place(str(file_path)))
 
     with graph_element_registration_context(Adapter()):
         yield
@@ -79,7 +79,7 @@ def _place(location: Any) -> Place:
 
 
 def compile_project(project: Project) -> dict[Path, CodeType]:
-    """Compile the Python files: a slip of the pen is found before Spark starts."""
+    """Compile the Python files: syntax errors are found before Spark starts."""
     compiled = {}
     for file in project.files:
         if file.suffix == ".py":
@@ -91,7 +91,7 @@ def compile_project(project: Project) -> dict[Path, CodeType]:
 
 
 def load_project(project: Project, spark: Any, compiled: Mapping[Path, CodeType] | None = None) -> Registry:
-    """Run the files of a project, with `spark` as a global; return what they declare."""
+    """Run the files of a project, with `spark` as a global; return their registry."""
     registry = Registry()
     compiled = compile_project(project) if compiled is None else compiled
     context = Context(project.files)
@@ -110,8 +110,7 @@ def load_project(project: Project, spark: Any, compiled: Mapping[Path, CodeType]
 
 
 def _run(file: Path, code: CodeType, spark: Any) -> None:
-    # The module is not in sys.modules: so Spark ships its functions to workers by value, and these need
-    # no file.
+    # The module is not in sys.modules: so Spark pickles its functions by value, and workers need no file.
     module = ModuleType(file.stem)
     module.__file__ = str(file)
     module.__dict__["spark"] = spark
@@ -135,8 +134,8 @@ def _query(spark: Any, context: Context) -> Callable[[str, Place], Any]:
 
 def _loader(spark: Any) -> Callable[[str, dict[str, str], Place], Any]:
     def load(format: str, options: dict[str, str], place: Place) -> Any:
-        # A topic without end is a stream; files and tables are read as they are, unless their
-        # reader says stream.
+        # A topic is a stream by default; files and tables are batches, unless their reader is a stream
+        # reader.
         is_stream = options.get("stream", "true" if format == "ottla" else "false").lower() == "true"
         given = {key: value for key, value in options.items() if key != "stream"}
         reader = spark.readStream if is_stream else spark.read
@@ -147,7 +146,7 @@ def _loader(spark: Any) -> Callable[[str, dict[str, str], Place], Any]:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let the files import their neighbours."""
+    """Make the neighbours of the files importable."""
     sys.path.insert(0, str(folder))
     try:
         yield

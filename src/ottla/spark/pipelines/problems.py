@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, in words, with the user's file and line."""
+"""Errors of pipelines, with the user's file and line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Place:
 
 
 class PipelineProblem(Exception):
-    """A user's mistake, or something outside that a user must see to: what, where, and what to do."""
+    """An error that the user can fix: what happened, where, and what to do."""
 
     def __init__(self, what: str, *hints: str, place: Place | None = None) -> None:
         super().__init__(what)

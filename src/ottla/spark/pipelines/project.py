@@ -1,4 +1,4 @@
-"""From a path that a user names to a pipeline: its name, its files, its settings."""
+"""Find the name, the files and the settings of a pipeline by its path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ottla.spark.pipelines.spec import SPEC_NAMES, Spec, read_spec
 
 SOURCES = (".py", ".sql")
 NOT_SOURCES = {"tests", "samples", "__pycache__"}
-"""Folders of a project without a spec that hold no definitions."""
+"""Folders of a project without a spec that contain no definitions."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A pipeline as it lies on the disk."""
+    """A pipeline on disk."""
 
     name: str
     folder: Path
@@ -31,7 +31,7 @@ def open_project(path: Path, *, name: str = "") -> Project:
     path = path.absolute()
     if not path.exists():
         raise PipelineProblem(
-            f"there is no file or folder {path}", f"make a pipeline there: ottla pipeline init {path.name}"
+            f"there is no file or folder {path}", f"create a pipeline there: ottla pipeline init {path.name}"
         )
     if path.is_dir():
         spec_file = _spec_in(path)
@@ -40,7 +40,8 @@ def open_project(path: Path, *, name: str = "") -> Project:
         files = tuple(sorted(_sources(path)))
         if not files:
             raise PipelineProblem(
-                f"{path} has no .py or .sql files", f"make a pipeline there: ottla pipeline init {path.name}"
+                f"{path} has no .py or .sql files",
+                f"create a pipeline there: ottla pipeline init {path.name}",
             )
         return Project(_clean(name or path.name), path, files, Spec())
     if path.name in SPEC_NAMES or path.suffix in (".yml", ".yaml"):
@@ -73,7 +74,7 @@ def _from_spec(file: Path, name: str) -> Project:
 
 
 def _matching(folder: Path, pattern: str, spec_file: Path) -> Iterable[Path]:
-    """Return the sources of one glob; as in SDP it is a file, or a folder with /** behind it."""
+    """Return the sources of one glob; as in SDP it is a file, or a folder followed by /**."""
     if glob.has_magic(pattern.removesuffix("/**")):
         raise PipelineProblem(
             f"the glob {pattern!r} is neither a file nor a folder/**", place=Place(str(spec_file))
@@ -98,5 +99,5 @@ def _sources(folder: Path) -> Iterable[Path]:
 
 
 def _clean(name: str) -> str:
-    """Return a name that can be a folder's: a spec may say anything."""
+    """Return a name that can be used as a folder name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "pipeline"

@@ -1,7 +1,8 @@
-"""Spark's readers, taught the names of a pipeline for as long as its functions run.
+"""Patch Spark's readers to resolve the names of a pipeline while its functions run.
 
-PySpark has no seam for this: a temporary view must be there before it is read, and then says nothing about
-who reads it. So four methods look a name up first, and the format `ottla` starts with the pipeline's broker.
+PySpark has no extension point for this: a temporary view must exist before it is read, and does not report
+who reads it. So four methods look up a name in the pipeline first, and the format `ottla` gets the pipeline's
+broker by default.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 
 
 class Lookup(Protocol):
-    """What the readers ask."""
+    """What the patched readers call."""
 
     @property
     def topic_options(self) -> Mapping[str, str]:
@@ -24,7 +25,7 @@ class Lookup(Protocol):
         ...
 
     def read_in_sql(self, text: str) -> list[str]:
-        """Make views of the datasets that a query reads; return their names."""
+        """Create views of the datasets that a query reads; return their names."""
         ...
 
 
@@ -33,7 +34,7 @@ _depth = 0
 
 @contextmanager
 def reading_through(lookup: Lookup) -> Iterator[None]:
-    """Patch the readers for a while; nested calls share the outermost patch."""
+    """Patch the readers within the block; nested calls share the outermost patch."""
     global _depth
     if _depth:
         yield

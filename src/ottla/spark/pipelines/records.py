@@ -1,7 +1,7 @@
-"""Between rows and records: JSON values, dead letters, changelogs.
+"""Convert between rows and records: JSON values, dead letters, changelogs.
 
-A record is a row with `key`, `value` and perhaps `headers`, `topic`, `timestamp`: what the format `ottla`
-reads and writes. Everything here is a plain function from DataFrame to DataFrame, usable in any PySpark
+A record is a row with `key`, `value` and optionally `headers`, `topic`, `timestamp`: the columns of the
+format `ottla`. All functions here are plain functions from DataFrame to DataFrame, usable in any PySpark
 program.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
-SOURCE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 REASON, SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET = (
     "ottla.error",
@@ -26,17 +25,18 @@ _PARSED = "__ottla_parsed"
 
 
 class Parsed(NamedTuple):
-    """Rows of records that could be parsed, and the records that could not."""
+    """Rows of the records that could be parsed, and the records that could not."""
 
     good: Any
     bad: Any
 
 
 def parse_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Parsed:
-    """Split records into rows (the columns of `schema`, out of JSON values) and those that do not fit.
+    """Split records into rows (the columns of `schema`, parsed from JSON values) and invalid records.
 
-    `keep` names columns of the record that good rows carry too, e.g. timestamp. `bad` has the columns of the
-    record and `error`, the reason; `dead_letters` makes records of it. Null values (tombstones) are neither.
+    `keep` names columns of the record that valid rows carry too, e.g. timestamp. `bad` has the columns of the
+    record and `error`, the reason; `dead_letters` converts it to records. Null values (tombstones) are in
+    neither.
     """
     from pyspark.sql import functions as sql
 
@@ -58,11 +58,10 @@ def parse_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Parsed
 
 
 def dead_letters(bad: Any, topic: str | None = None) -> Any:
-    """Make records of rows that could not be used: key and value as they came, the reason and origin as
-    headers.
+    """Convert invalid rows to records: original key and value, with the reason and origin as headers.
 
-    `bad` has `error`, and of the record what there is. With `topic`, the records name it: for a sink that
-    takes the topic from a column, so that good rows and dead letters share one exactly-once query.
+    `bad` has `error`, and columns of the record. With `topic`, the records name it: for a sink that takes the
+    topic from a column, so that valid rows and dead letters share one exactly-once query.
     """
     from pyspark.sql import functions as sql
 
@@ -80,7 +79,7 @@ def dead_letters(bad: Any, topic: str | None = None) -> Any:
 
 
 def as_records(rows: Any, *, key: str | Sequence[str] | None = None, topic: str | None = None) -> Any:
-    """Make records of rows: the value is the row as JSON; the key, that of the named columns (one: its text).
+    """Convert rows to records: the value is the row as JSON; the key is the named columns (one: its text).
 
     With `topic`, the records name it; and there is a column `headers`, empty, so that they can be united with
     `dead_letters(..., topic)`.
@@ -97,7 +96,7 @@ def as_records(rows: Any, *, key: str | Sequence[str] | None = None, topic: str 
 def as_changelog(
     rows: Any, *, key: str | Sequence[str], deleted: Any = None, topic: str | None = None
 ) -> Any:
-    """Make the records of a changelog: keyed, the row as JSON, null where `deleted` (a condition) holds.
+    """Convert rows to a changelog: keyed, the row as JSON, null where `deleted` (a condition) holds.
 
     Write it to a topic with cleanup.policy=compact; `latest_per_key` reads it as a table.
     """
@@ -112,7 +111,7 @@ def as_changelog(
 
 
 def strict_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Any:
-    """Make rows of JSON values; a value that does not fit makes the query fail ."""
+    """Parse JSON values into rows; an invalid value fails the query."""
     from pyspark.sql import functions as sql
 
     parsed = sql.from_json(sql.col("value").cast("string"), _struct(schema), {"mode": "FAILFAST"})
@@ -124,10 +123,10 @@ def strict_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Any:
 
 
 def latest_per_key(records: Any, schema: Any = None) -> Any:
-    """Read a changelog as a table (a batch of records): the last value of each key, without the deleted ones.
+    """Read a changelog (a batch of records) as a table: the last value of each key, without deleted keys.
 
     With `schema`, values are JSON and become columns, beside `key`; else the columns are `key` and `value`.
-    The last is the one of the highest offset: a key is always in one partition.
+    The last value is that with the highest offset: all records of a key are in one partition.
     """
     from pyspark.sql import functions as sql
 
@@ -143,14 +142,16 @@ def latest_per_key(records: Any, schema: Any = None) -> Any:
 
 
 def columns_of_topic_table(records: Any, schema: Any) -> Any:
-    """Read a table that is kept in a topic: as records if its rows were records, else columns out of JSON."""
+    """Read a table that is stored in a topic: as records if its rows were records, else as columns of
+    JSON.
+    """
     if "value" in schema.fieldNames():
         return records
     return _parsed_columns(records, schema)
 
 
 def for_topic(rows: Any, *, key: str | None = None) -> Any:
-    """Return rows as the sink of topics takes them: records as they are, other rows as JSON."""
+    """Return rows for the sink of topics: records unchanged, other rows as JSON."""
     if "value" in rows.columns:
         unknown = [name for name in rows.columns if name not in (*RECORD_COLUMNS, "offset", "timestampType")]
         return rows.drop("offset", "timestampType") if not unknown else rows

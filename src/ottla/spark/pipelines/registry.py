@@ -1,4 +1,4 @@
-"""Everything that the files of one pipeline declare, by name. Pure code."""
+"""The datasets and flows that the files of a pipeline declare, by name. Pure code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.elements import COMPLETE, OUTPUT_MODES, Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 
-# Which dataset is read by which: the order of a pipeline, and what is wrong with it. Pure code.
+# The dependency graph of datasets: their order, and cycles.
 
 
 class Graph:
@@ -21,7 +21,7 @@ class Graph:
         self._places = places or {}
 
     def order(self) -> list[str]:
-        """Return the names so that each comes after what it reads; refuse a circle, naming it."""
+        """Return the names in topological order; raise PipelineProblem for a cycle."""
         done: dict[str, None] = {}
         for name in self.reads:
             self._visit(name, (), done)
@@ -32,7 +32,7 @@ class Graph:
         return [reader for reader, inputs in self.reads.items() if name in inputs]
 
     def upstream_of(self, name: str) -> set[str]:
-        """Return everything that `name` reads, directly or through others."""
+        """Return everything that `name` reads, directly or indirectly."""
         found: set[str] = set()
         waiting = [name]
         while waiting:
@@ -47,7 +47,8 @@ class Graph:
             circle = [*path[path.index(name) :], name]
             raise PipelineProblem(
                 f"{name!r} reads itself: {' <- '.join(circle)}",
-                "a pipeline has a direction; to feed a result back, write it to a topic and read that topic",
+                "a pipeline must not have cycles; to feed a result back, write it to a topic and "
+                "read that topic",
                 place=self._places.get(name),
             )
         if name in done:
@@ -65,7 +66,7 @@ class Registry:
         self.flows: dict[str, Flow] = {}
 
     def add_dataset(self, dataset: Dataset) -> None:
-        """Declare a dataset; a name that is taken is refused with both places."""
+        """Add a dataset; raise PipelineProblem if the name is taken."""
         _check_name(dataset.name, dataset.place)
         if (other := self.datasets.get(dataset.name)) is not None:
             raise PipelineProblem(
@@ -74,7 +75,7 @@ class Registry:
         self.datasets[dataset.name] = dataset
 
     def add_flow(self, flow: Flow) -> None:
-        """Declare a flow; its name must be free, its target may be declared later."""
+        """Add a flow; its name must be unused, its target may be declared later."""
         _check_name(flow.name, flow.place)
         if (other := self.flows.get(flow.name)) is not None:
             raise PipelineProblem(
@@ -85,8 +86,8 @@ class Registry:
             )
         if flow.output_mode not in OUTPUT_MODES:
             raise PipelineProblem(
-                f"{flow.output_mode!r} is no output mode",
-                f"it is one of {', '.join(OUTPUT_MODES)}",
+                f"{flow.output_mode!r} is not an output mode",
+                f"use one of {', '.join(OUTPUT_MODES)}",
                 place=flow.place,
             )
         self.flows[flow.name] = flow
@@ -96,7 +97,9 @@ class Registry:
         return [flow for flow in self.flows.values() if flow.target == name]
 
     def check(self) -> None:
-        """Refuse a pipeline that cannot run: no flows, unknown targets, views with two flows."""
+        """Raise PipelineProblem for a pipeline that cannot run: no flows, unknown targets, views with two
+        flows.
+        """
         if not self.flows:
             raise PipelineProblem(
                 "the pipeline declares no flow",
@@ -113,13 +116,13 @@ class Registry:
             hints = [*did_you_mean(flow.target, self.datasets)]
             hints.append(f"declare it: dp.create_streaming_table({flow.target!r}), or dp.create_sink")
             raise PipelineProblem(
-                f"flow {flow.name!r} goes into {flow.target!r}, which nobody declares",
+                f"the target {flow.target!r} of flow {flow.name!r} is not declared",
                 *hints,
                 place=flow.place,
             )
         if flow.output_mode == COMPLETE and target.kind == Kind.STREAMING_TABLE and target.format != "ottla":
             raise PipelineProblem(
-                f"{target.name!r} is kept in files, which are only added to: no complete mode",
+                f"{target.name!r} is stored in files, which are append-only: no complete mode",
                 'write to a topic with format="ottla", or use @dp.materialized_view over the stream\'s table',
                 place=flow.place,
             )
@@ -134,19 +137,20 @@ class Registry:
             )
         if dataset.kind == Kind.MATERIALIZED_VIEW and dataset.format == "ottla":
             raise PipelineProblem(
-                f"the materialized view {dataset.name!r} is computed anew each time: it cannot be a topic",
-                'keep it in files, or let @dp.table with output_mode="update" write changes to the topic',
+                f"the materialized view {dataset.name!r} is recomputed each time: it cannot be a topic",
+                'store it in files, or write changes to the topic: @dp.table with output_mode="update"',
                 place=dataset.place,
             )
         if not flows:
             raise PipelineProblem(
-                f"nothing flows into the {dataset.kind} {dataset.name!r}",
+                f"no flow writes to the {dataset.kind} {dataset.name!r}",
                 f"add a function: @dp.append_flow(target={dataset.name!r})",
                 place=dataset.place,
             )
         if dataset.kind in (Kind.MATERIALIZED_VIEW, Kind.TEMPORARY_VIEW) and len(flows) > 1:
             raise PipelineProblem(
-                f"the {dataset.kind} {dataset.name!r} is one query, but {flows[1].name!r} flows into it too",
+                f"the {dataset.kind} {dataset.name!r} is one query, but flow {flows[1].name!r} writes "
+                "to it too",
                 "several flows can share a streaming table: dp.create_streaming_table",
                 place=flows[1].place,
             )
@@ -157,7 +161,7 @@ _current: ContextVar[Registry | None] = ContextVar("ottla_pipeline_registry", de
 
 @contextmanager
 def declaring(registry: Registry) -> Iterator[Registry]:
-    """Let the decorators that run meanwhile declare into `registry`."""
+    """Make the decorators declare into `registry` within the block."""
     token = _current.set(registry)
     try:
         yield registry
@@ -170,7 +174,7 @@ def current_registry(place: Place) -> Registry:
     registry = _current.get()
     if registry is None:
         raise PipelineProblem(
-            "this file declares a pipeline: it is run by ottla, not by python",
+            "this file declares a pipeline: run it with ottla, not with python",
             f"ottla pipeline run {place.file}",
             place=place,
         )
@@ -180,5 +184,5 @@ def current_registry(place: Place) -> Registry:
 def _check_name(name: str, place: Place) -> None:
     if not name or not all(part.replace("_", "").replace("-", "").isalnum() for part in name.split(".")):
         raise PipelineProblem(
-            f"{name!r} is not a name: letters, digits, underscores, dashes and dots", place=place
+            f"{name!r} is not a valid name: use letters, digits, underscores, dashes and dots", place=place
         )

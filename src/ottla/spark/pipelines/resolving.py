@@ -1,8 +1,8 @@
-"""From a flow's function to its DataFrame: datasets of the pipeline are found by name.
+"""Resolve a flow's function to its DataFrame; datasets of the pipeline are found by name.
 
-While a function runs, `spark.table`, `spark.read.table`, `spark.readStream.table` and `spark.sql` know the
-names that the pipeline declares, and the format `ottla` knows the pipeline's broker. Which names a function
-asks for is noted: that is the graph.
+While a function runs, `spark.table`, `spark.read.table`, `spark.readStream.table` and `spark.sql` resolve the
+names that the pipeline declares, and the format `ottla` uses the pipeline's broker. The names that a function
+reads are recorded: they are the edges of the graph.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.reader_patches import reading_through
 from ottla.spark.pipelines.records import columns_of_topic_table
 from ottla.spark.pipelines.registry import Graph, Registry
+from ottla.spark.pipelines.run.storage import Storage
+from ottla.spark.pipelines.run.user_errors import Context, explain_error
 from ottla.spark.pipelines.sql.text import relations
-from ottla.spark.pipelines.storage import Storage
-from ottla.spark.pipelines.user_errors import Context, explain_error
 
 GROUP = f"{KAFKA}group.id"
 
 
 class Samples(Protocol):
-    """Rows that stand in for datasets, in a test."""
+    """Rows that replace datasets in a test."""
 
     def read(self, spark: Any, dataset: Dataset, schema: Any, *, is_stream: bool) -> Any:
         """Return a DataFrame of the rows given for `dataset`, or None if none are given."""
@@ -34,7 +34,7 @@ class Samples(Protocol):
 
 
 class Resolver:
-    """Makes the DataFrames of a pipeline's flows, once each."""
+    """Builds the DataFrames of a pipeline's flows, once each."""
 
     def __init__(
         self,
@@ -65,27 +65,27 @@ class Resolver:
 
     @property
     def topic_options(self) -> Mapping[str, str]:
-        """Options of every read of a topic: how to reach the broker, and a group named after who reads."""
+        """Options of every read of a topic: the broker, and a group named after the reader."""
         if not self._connecting:
             return {}
         group = {GROUP: f"{self._name}.{self._running[0].name}"} if self._running else {}
         return {**self._connecting, **group}
 
     def resolve_all(self) -> Graph:
-        """Make the DataFrame of every flow; return which dataset reads which."""
+        """Build the DataFrame of every flow; return the graph."""
         with reading_through(self):
             for flow in self.registry.flows.values():
                 self.dataframe(flow)
         return self.graph()
 
     def graph(self) -> Graph:
-        """Return what was seen so far."""
+        """Return the graph so far."""
         places = {name: dataset.place for name, dataset in self.registry.datasets.items()}
         reads = {name: self._reads.get(name, {}) for name in self.registry.datasets}
         return Graph(reads, places)
 
     def again(self, flow: Flow) -> Any:
-        """Make a flow's DataFrame afresh: after a failure, or because files have changed."""
+        """Rebuild a flow's DataFrame: after a failure, or because files have changed."""
         self._made.pop(flow.name, None)
         for name in self.graph().upstream_of(flow.target):
             for view in self.registry.flows_into(name):
@@ -94,11 +94,11 @@ class Resolver:
             return self.dataframe(flow)
 
     def dataframe(self, flow: Flow) -> Any:
-        """Return the DataFrame of a flow, calling the user's function if that was not done yet."""
+        """Return the DataFrame of a flow; call the user's function if it was not called yet."""
         if flow.name in self._made:
             return self._made[flow.name]
         if flow in self._running:
-            self.graph().order()  # names the circle
+            self.graph().order()  # raises, naming the cycle
         self._running.append(flow)
         try:
             made = flow.function()
@@ -116,7 +116,7 @@ class Resolver:
         return made
 
     def read_in_sql(self, text: str) -> list[str]:
-        """Make temporary views of the pipeline's datasets that a query reads; return their names."""
+        """Create temporary views of the pipeline's datasets that a query reads; return their names."""
         made = []
         for relation in relations(text):
             found = self.read(relation.name, is_stream=relation.is_stream)
@@ -126,13 +126,13 @@ class Resolver:
         return made
 
     def read(self, name: str, *, is_stream: bool) -> Any:
-        """Return the dataset `name` as a DataFrame, or None if the pipeline declares none of that name."""
+        """Return the dataset `name` as a DataFrame, or None if the pipeline does not declare it."""
         dataset = self.registry.datasets.get(name)
         if dataset is None:
             return None
         if dataset.kind == Kind.SINK:
             raise PipelineProblem(
-                f"{name!r} is a sink: it is written, not read",
+                f"{name!r} is a sink, which cannot be read",
                 "read the topic or the files that it writes to",
             )
         if self._running:
@@ -163,7 +163,7 @@ class Resolver:
     def _materialized(self, dataset: Dataset, flow: Flow, is_stream: bool) -> Any:
         if is_stream:
             raise PipelineProblem(
-                f"{dataset.name!r} is a materialized view, which is computed anew each time: not a stream",
+                f"{dataset.name!r} is a materialized view, which is recomputed each time: it is not a stream",
                 f"read it with spark.read.table({dataset.name!r})",
             )
         current = self.storage.current_view(dataset.name)
@@ -190,7 +190,7 @@ class Resolver:
         return columns_of_topic_table(reader.format(TOPIC).options(**options).load(), self._schema(dataset))
 
     def _schema(self, dataset: Dataset) -> Any:
-        """Return the columns of a table: those declared, else those of the first flow into it."""
+        """Return the schema of a table: declared, or that of the first flow into it."""
         from pyspark.sql.types import StructType
 
         if isinstance(dataset.schema, StructType):
@@ -202,6 +202,6 @@ class Resolver:
 
 @contextmanager
 def resolving(resolver: Resolver) -> Iterator[Resolver]:
-    """Let readers know the names of a pipeline for a while."""
+    """Make readers resolve the names of a pipeline within the block."""
     with reading_through(resolver):
         yield resolver

@@ -1,4 +1,4 @@
-"""`ottla pipeline init`: a project that works at once, with a pipeline, sample records and a test."""
+"""`ottla pipeline init`: create a working project with a pipeline, sample records and a test."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def files_of(name: str) -> dict[str, str]:
 
 
 def scaffold(folder: Path) -> list[Path]:
-    """Write a new project into `folder`; refuse if that would overwrite anything."""
+    """Write a new project into `folder`; raise PipelineProblem if that would overwrite anything."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise PipelineProblem(f"{folder} exists and is not empty", "name another folder")
     written = []

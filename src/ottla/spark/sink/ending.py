@@ -1,4 +1,4 @@
-"""Ends prepared transactions, and finds those that nobody will ever decide for."""
+"""End prepared transactions, and find those that will never be decided."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TAKEN = frozenset(
 )
 
 
-async def end_all(
+async def end_transactions(
     cluster: Cluster,
     transactions: Iterable[Prepared],
     options: ProducerOptions,
@@ -42,7 +42,7 @@ async def end_all(
     commit: bool,
     batch_id: int,
 ) -> None:
-    """End prepared transactions; those that are ended already stay as they are."""
+    """End prepared transactions; those that have ended already are skipped."""
     waiting = list(transactions)
     if waiting:
         await _end(cluster, waiting[0], options, commit)
@@ -59,7 +59,7 @@ async def _end(cluster: Cluster, prepared: Prepared, options: ProducerOptions, c
         await calls.end(identity, commit=commit, is_implicit=is_implicit)
     except KafkaError as error:
         if not commit:
-            log.warning("the transaction of %s could not be aborted: %s", prepared.transactional_id, error)
+            log.warning("cannot abort the transaction of %s: %s", prepared.transactional_id, error)
         elif error.code in TAKEN:
             await _commit_from_another(cluster, calls, prepared, is_implicit, error)
         else:
@@ -69,7 +69,7 @@ async def _end(cluster: Cluster, prepared: Prepared, options: ProducerOptions, c
 async def _commit_from_another(
     cluster: Cluster, calls: TransactionCalls, prepared: Prepared, is_implicit: bool, why: KafkaError
 ) -> None:
-    """Commit a decided transaction whose id a late task has taken: it leaves what is prepared as it is."""
+    """Commit a decided transaction whose id a late task has taken: that task leaves the prepared one open."""
     if await _has_been_committed(cluster, prepared.transactional_id):
         return
     taken, left = await calls.init(Identity(), keep_prepared=True)
@@ -77,42 +77,42 @@ async def _commit_from_another(
         await calls.end(taken, commit=True, is_implicit=is_implicit)
         return
     raise TransactionLost(
-        f"the transaction of {prepared.transactional_id} was ended by somebody else before it could be "
-        f"committed: {why}. If it was aborted by hand, its rows are missing; start with a new checkpoint"
+        f"the transaction of {prepared.transactional_id} was ended by another client before it could be "
+        f"committed: {why}. If it was aborted manually, its rows are missing; start with a new checkpoint"
     )
 
 
 async def _has_been_committed(cluster: Cluster, transactional_id: str) -> bool:
-    """Return whether the last transaction of an id is committed; one that is forgotten had been ended."""
+    """Return whether the last transaction of an id is committed; an expired one had ended."""
     try:
         return (await Transactions(cluster).describe(transactional_id)).state in COMMITTED
     except TransactionalIdNotFound:
         return True
 
 
-async def check_all_there(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
-    """Raise TransactionLost if somebody, say a task of a run that is over, has taken an id since."""
+async def check_all_prepared(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
+    """Raise TransactionLost if another client, e.g. a task of an earlier run, has taken an id since."""
     transactions = Transactions(cluster)
     for each in prepared:
         found = await transactions.describe(each.transactional_id)
         if (found.producer_id, found.producer_epoch) != each[1:] or not found.is_prepared:
             raise TransactionLost(
                 f"the transaction of {each.transactional_id} is not prepared any more: another attempt or "
-                "run has taken it. Nothing of the batch has become visible; start the query again"
+                "run has taken it. Nothing of the batch is visible; restart the query"
             )
 
 
-async def tidy(cluster: Cluster, key: SinkKey, decision: Decision | None) -> int:
-    """Abort what is left open and nobody will decide for any more; return how many there were."""
+async def abort_leftovers(cluster: Cluster, key: SinkKey, decision: Decision | None) -> int:
+    """Abort the open transactions that will never be decided; return their number."""
     transactions = Transactions(cluster)
     found = await transactions.list(OPEN_STATES, pattern=prefix_pattern(key.prefix))
     left = to_abort(key, [one.transactional_id for one in found], decision)
     for each in left:
-        log.warning("%s is left over: aborted", each)
+        log.warning("%s is a leftover of an earlier run: aborted", each)
         await transactions.abort(each)
     return len(left)
 
 
 def two_phase(options: ProducerOptions, transactional_id: str) -> ProducerOptions:
-    """Return the options of a producer of prepared transactions."""
+    """Return the producer options for prepared transactions."""
     return replace(options, transactional_id=transactional_id, transaction_two_phase_commit_enable=True)

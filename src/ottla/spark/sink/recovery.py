@@ -1,8 +1,7 @@
-"""The transactions of queries that stay away: what they are, and how to end them without their query.
+"""End the transactions of queries that will not run again: `ottla txn spark`.
 
-A query that comes back ends them by itself. Until then they hold back everybody who reads committed
-records, so there is a command: `ottla txn spark`. What is decided is committed, the rest is aborted, as the
-query would have done.
+A query that is restarted ends them by itself. Until then they block read_committed consumers. Decided
+transactions are committed, the others aborted, as the query would have done.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from ottla.common.clock import SystemClock
 from ottla.common.ids import new_uuid
 from ottla.spark.sink.decision_log import DecisionLog
 from ottla.spark.sink.decisions import MAIN, PREFIX, Prepared, SinkKey
-from ottla.spark.sink.ending import OPEN_STATES, end_all
+from ottla.spark.sink.ending import OPEN_STATES, end_transactions
 
 
 @dataclass(frozen=True)
-class LeftOver:
-    """A transaction that is still open."""
+class OpenTransaction:
+    """An open transaction."""
 
     transactional_id: str
     key: SinkKey
     decided: Prepared | None
-    """Its transaction, if its batch is decided: then it has to be committed."""
+    """Its transaction, if its batch is decided: then it must be committed."""
     batch_id: int | None = None
 
 
 class Recovery:
-    """Looks at the open transactions of Spark's tasks, and ends them."""
+    """Finds the open transactions of Spark's tasks, and ends them."""
 
     def __init__(self, cluster: Cluster, options: ProducerOptions) -> None:
         self._cluster = cluster
@@ -39,8 +38,8 @@ class Recovery:
         self._transactions = Transactions(cluster)
         self._decisions = DecisionLog(cluster, options, SystemClock())
 
-    async def find(self, query_id: str | None = None) -> list[LeftOver]:
-        """Return what is open, of one query or of all."""
+    async def find(self, query_id: str | None = None) -> list[OpenTransaction]:
+        """Return the open transactions, of one query or of all."""
         prefix = PREFIX if query_id is None else f"{PREFIX}{query_id}/"
         listed = await self._transactions.list(OPEN_STATES, pattern=prefix_pattern(prefix))
         found = []
@@ -50,30 +49,30 @@ class Recovery:
                 found.append(await self._judge(each.transactional_id, key))
         return found
 
-    async def end(self, left: LeftOver) -> None:
-        """Commit what is decided, abort what is not."""
+    async def end(self, left: OpenTransaction) -> None:
+        """Commit it if it is decided, else abort it."""
         if left.decided is None:
-            # Whatever the query has still under way must not decide after we have aborted.
+            # Fence the query: it must not decide after we have aborted.
             await self._decisions.take(left.key, f"recovery-{new_uuid().hex}")
             left = await self._judge(left.transactional_id, left.key)
         if left.decided is not None:
-            await end_all(self._cluster, [left.decided], self._options, commit=True, batch_id=-1)
+            await end_transactions(self._cluster, [left.decided], self._options, commit=True, batch_id=-1)
         else:
             await self._transactions.abort(left.transactional_id)
 
-    async def _judge(self, transactional_id: str, key: SinkKey) -> LeftOver:
+    async def _judge(self, transactional_id: str, key: SinkKey) -> OpenTransaction:
         decision = (await self._decisions.current(key)).decision
         if decision is None:
-            return LeftOver(transactional_id, key, None)
+            return OpenTransaction(transactional_id, key, None)
         described = await self._transactions.describe(transactional_id)
         held = Prepared(transactional_id, described.producer_id, described.producer_epoch)
         if held in decision.transactions:
-            return LeftOver(transactional_id, key, held, decision.batch_id)
-        return LeftOver(transactional_id, key, None)
+            return OpenTransaction(transactional_id, key, held, decision.batch_id)
+        return OpenTransaction(transactional_id, key, None)
 
 
 def key_of(transactional_id: str) -> SinkKey | None:
-    """Return the sink that a transactional id belongs to; None if it is none of ours."""
+    """Return the sink that a transactional id belongs to; None if it is not one of Spark's."""
     parts = transactional_id.removeprefix(PREFIX).split("/")
     if not transactional_id.startswith(PREFIX) or not parts[-1].isdigit() or not 2 <= len(parts) <= 3:
         return None

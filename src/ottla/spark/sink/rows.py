@@ -1,4 +1,14 @@
-"""From Arrow to encoded record batches, by topic and partition; layout.py says what the columns mean."""
+"""Encode Arrow rows as record batches, by topic and partition.
+
+The columns of a write:
+
+    value      string or binary   required
+    key        string or binary   null: any partition
+    topic      string             unless the option `topic` names one for all records
+    partition  int                null: by the key, or any
+    headers    array<struct<key: string, value: binary>>
+    timestamp  timestamp          with the option `includeTimestamp`
+"""
 
 from __future__ import annotations
 
@@ -18,13 +28,6 @@ from ottla.protocol.records.record_encoder import NewRecord, encode_new_batch
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.sink.serializing import SerializeOptions, serialized
 
-# The columns of a write: which there are, and what each means.
-#
-# value      string or binary   the only one that must be there key        string or binary   null: any
-# partition topic      string             unless the option `topic` says where all records go partition  int
-# null: by the key, or any headers    array<struct<key: string, value: binary>> timestamp  timestamp
-# with the option `includeTimestamp`
-
 COLUMNS = {
     "value": ("string", "binary"),
     "key": ("string", "binary"),
@@ -37,7 +40,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of a write are used, by their place."""
+    """The columns of a write, by their position."""
 
     places: Mapping[str, int]
     topic: str | None
@@ -69,11 +72,10 @@ def layout_of(
         places[name] = place
     if "value" not in places:
         raise SparkError(
-            "there is no column `value`: what is in it becomes the records. "
-            "For whole rows: df.select(to_json(struct('*')).alias('value'))"
+            "there is no column `value`. To write whole rows: df.select(to_json(struct('*')).alias('value'))"
         )
     if topic is None and "topic" not in places:
-        raise WrongOption("topic", "must say where the records go, or there must be a column `topic`")
+        raise WrongOption("topic", "must name the topic, or there must be a column `topic`")
     return Layout(places, topic)
 
 
@@ -82,7 +84,7 @@ Encoded = tuple[TopicPartition, bytearray, int]
 
 
 class RowEncoder:
-    """Collects rows into batches of a good size."""
+    """Encodes rows into batches."""
 
     def __init__(
         self,
@@ -101,11 +103,11 @@ class RowEncoder:
         self._serialize = serialize
         self._open: dict[TopicPartition, list[NewRecord]] = {}
         self._sizes: dict[TopicPartition, int] = {}
-        self._spread = _Spread(options, partition_count)
+        self._spread = _Partitioner(options, partition_count)
         self.rows = 0
 
     def add(self, batch: Any) -> Iterator[Encoded]:
-        """Take the rows of an Arrow record batch; yield what has become full."""
+        """Add the rows of an Arrow record batch; yield full batches."""
         self.rows += batch.num_rows
         limit, most = self._options.batch_size, self._options.max_request_size
         opened, sizes, spread = self._open, self._sizes, self._spread
@@ -113,7 +115,7 @@ class RowEncoder:
             size = size_of(*record[1:])
             if size > most:
                 raise SparkError(
-                    f"a record for {topic} has {size} bytes; the largest may have {most} "
+                    f"a record for {topic} has {size} bytes; the limit is {most} "
                     "(kafka.max.request.size, and max.message.bytes of the topic)"
                 )
             at = spread.place(topic, partition, record[1])
@@ -131,7 +133,7 @@ class RowEncoder:
             sizes[at] = held + size
 
     def rest(self) -> Iterator[Encoded]:
-        """Yield what is left."""
+        """Yield the remaining batches."""
         for at in list(self._open):
             yield self._close(at)
 
@@ -192,8 +194,8 @@ def _bytes_column(batch: Any, layout: Layout, name: str) -> Sequence[bytes | Non
     return found
 
 
-class _Spread:
-    """Chooses partitions: the one that is named, by the key, or one for all until its batch is full."""
+class _Partitioner:
+    """Chooses partitions: the given one, by the key, or one for all records until its batch is full."""
 
     def __init__(self, options: ProducerOptions, partition_count: Callable[[str], int]) -> None:
         self._count_of = partition_count
@@ -205,7 +207,7 @@ class _Spread:
         self._choose = partitioner_of(partitioner) if isinstance(partitioner, str) else partitioner
 
     def place(self, topic: str, partition: int | None, key: bytes | None) -> TopicPartition:
-        """Return where a record goes."""
+        """Return the partition of a record."""
         places = self._places.get(topic)
         if places is None:
             places = self._places[topic] = [
@@ -213,7 +215,9 @@ class _Spread:
             ]
         if partition is not None:
             if not 0 <= partition < len(places):
-                raise SparkError(f"{topic} has no partition {partition}: it has {len(places)}, from 0 on")
+                raise SparkError(
+                    f"{topic} has no partition {partition}: it has {len(places)}, numbered from 0"
+                )
             return places[partition]
         if not self._is_sticky:
             every = range(len(places))
@@ -226,7 +230,7 @@ class _Spread:
         return current
 
     def was_full(self, at: TopicPartition) -> None:
-        """Go on with another partition."""
+        """Switch to another partition."""
         if self._current.get(at.topic) == at:
             places = self._places[at.topic]
             self._current[at.topic] = places[(at.partition + 1) % len(places)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import Given
+from ottla.spark.options import SCHEMA_TYPE, SERIALIZE, Given
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ def read_serialize_options(given: Given) -> SerializeOptions | None:
             if given.text(name) is not None:
                 raise WrongOption(name, "says how values are serialized: write also serialize")
         return None
-    given.choice("serialize", "registry")
+    given.value(SERIALIZE)
     url = given.text("schemaRegistryUrl")
     if url is None:
         raise WrongOption("schemaRegistryUrl", "must say where the registry is: http://localhost:8081")
-    kind = given.choice("schemaType", "avro", "json", "protobuf")
+    kind = given.value(SCHEMA_TYPE)
     return SerializeOptions(url, given.text("valueSchema"), kind.upper())
 
 

@@ -1,4 +1,4 @@
-"""What a task writes with: a producer that takes whole encoded batches, in a transaction or without one."""
+"""The producer of a task: sends encoded batches, in a transaction or without one."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ TWO_PHASE_COMMIT_OFF = (
 
 
 class BatchProducer:
-    """Sends encoded batches from the thread of a task; at most one hand-over is under way."""
+    """Sends encoded batches from a task's thread; at most one send is in flight."""
 
-    def __init__(self, link: ClusterSession, options: ProducerOptions) -> None:
-        self._link = link
+    def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
+        self._session = session
         self._options = options
-        self._core = link.run(_started(link.cluster, options))
+        self._core = session.run(_started(session.cluster, options))
         self._under_way: Future[None] | None = None
 
     def begin(self, is_decided: Callable[[Prepared], Awaitable[bool]]) -> None:
-        """Take the transactional id and begin a transaction.
+        """Initialise the transactional id and begin a transaction.
 
-        What an earlier attempt has left open is ended first: committed if it `is_decided`, else aborted.
+        An open transaction of an earlier attempt is ended first: committed if it `is_decided`, else aborted.
         """
         try:
-            self._link.run(self._begin(is_decided))
+            self._session.run(self._begin(is_decided))
         except KafkaError as error:
             if error.code == ErrorCode.transactional_id_authorization_failed:
                 raise TwoPhaseCommitOff(TWO_PHASE_COMMIT_OFF) from None
@@ -59,19 +59,21 @@ class BatchProducer:
         await transactions.begin()
 
     def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has; the broker may create it."""
-        return self._link.run(self._open(topic))
+        """Return the number of partitions of a topic; the broker may auto-create it."""
+        return self._session.run(self._open(topic))
 
     async def _open(self, topic: str) -> int:
         await self._core.open_topic(topic)
         return len((await self._core.cluster.topic(topic)).partitions)
 
     def send(self, batches: Iterable[Encoded]) -> None:
-        """Hand batches over; wait until those before are queued, and there is room."""
+        """Send batches in the background; wait until the previous ones are queued, and the buffer has
+        room.
+        """
         found = list(batches)
         if found:
             self._settle()
-            self._under_way = self._link.begin(self._send(found))
+            self._under_way = self._session.begin(self._send(found))
 
     async def _send(self, batches: list[Encoded]) -> None:
         core = self._core
@@ -86,32 +88,32 @@ class BatchProducer:
             core.sender.notify(queue)
 
     def flush(self) -> None:
-        """Wait until all is delivered; raise what failed."""
+        """Wait until everything is delivered; raise the first error."""
         self._settle()
-        self._link.run(self._core.flush())
+        self._session.run(self._core.flush())
 
     def prepare(self) -> Prepared:
-        """Deliver everything, and promise that the transaction can be committed."""
+        """Deliver everything, and prepare the transaction."""
         self._settle()
         transactions = self._core.transactions
         assert transactions is not None
         assert self._options.transactional_id is not None
-        return Prepared(self._options.transactional_id, *self._link.run(transactions.prepare()))
+        return Prepared(self._options.transactional_id, *self._session.run(transactions.prepare()))
 
     def abort(self) -> None:
-        """Give the transaction up, as far as that is still possible: it would hold readers back."""
+        """Abort the transaction if possible: it would block read_committed consumers."""
         transactions = self._core.transactions
         assert transactions is not None
         try:
-            self._link.run(transactions.abort())
+            self._session.run(transactions.abort())
         except (KafkaError, ClientError):
-            pass  # then it times out, or the next attempt takes the id
+            pass  # then it times out, or the next attempt takes over the id
 
     def close(self) -> None:
-        """End the background work; a prepared transaction stays as it is."""
+        """Stop the producer; a prepared transaction remains prepared."""
         if self._under_way is not None:
             self._under_way.cancel()
-        self._link.run(self._core.stop())
+        self._session.run(self._core.stop())
 
     def _settle(self) -> None:
         if self._under_way is not None:

@@ -1,7 +1,7 @@
-"""What Spark calls to write: a stream, or a batch (which may be one of a stream, in foreachBatch).
+"""The writers that Spark calls: of a stream, or of a batch (perhaps of a stream, in foreachBatch).
 
-Spark makes these objects in a process of their own, only to send them to others: what does the work is
-imported where it is done.
+Spark creates these objects in a process of their own, only to pickle them: so modules are imported where they
+are used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.sink.decisions import MAIN, SinkKey
 from ottla.spark.sink.rows import Layout, layout_of
 from ottla.spark.sink.writing import SinkOptions, Target, read_sink_options
-from ottla.spark.worker import TaskPlace, task_place
+from ottla.spark.worker import TaskInfo, task_info
 
 if TYPE_CHECKING:
     from ottla.spark.sink.writing import Written
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Messages = Sequence[WriterCommitMessage | None]
 
 
-class Writing:
-    """What both writers share."""
+class Writer:
+    """The common part of both writers."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._options = options
@@ -36,28 +36,28 @@ class Writing:
         """Write the rows of one task."""
         from ottla.spark.sink.writing import write_at_least_once, write_exactly_once
 
-        place = task_place()
+        place = task_info()
         if not self._options.is_exactly_once:
             return write_at_least_once(iterator, self._layout, self._options)
         target = self._target(place)
         return write_exactly_once(iterator, target, self._layout, self._options, place)
 
-    def _target(self, place: TaskPlace) -> Target:
-        raise SparkError("a task without a target")  # each of the two writers has its own
+    def _target(self, place: TaskInfo) -> Target:
+        raise SparkError("a task without a target")  # each of the two writers overrides it
 
 
-class StreamWriter(Writing, DataSourceStreamArrowWriter):
+class StreamWriter(Writer, DataSourceStreamArrowWriter):
     """Writes the batches of a stream."""
 
-    def _target(self, place: TaskPlace) -> Target:
+    def _target(self, place: TaskInfo) -> Target:
         if place.query_id is None or place.batch_id is None:
-            raise SparkError("Spark does not say which query and batch this task belongs to")
+            raise SparkError("Spark does not provide the query and the batch of this task")
         key = SinkKey(place.query_id, self._options.sink or MAIN)
         # The writer is another object on the driver: within a stream, one batch is written once.
         return Target(key, place.batch_id, place.run_id or "", "stream")
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Make a batch visible."""
+        """Commit a batch."""
         from ottla.spark.sink.committing import commit_batch
 
         commit_batch(cast("Sequence[Written | None]", messages), self._options)
@@ -69,10 +69,10 @@ class StreamWriter(Writing, DataSourceStreamArrowWriter):
         abort_batch(cast("Sequence[Written | None]", messages), self._options)
 
 
-class BatchWriter(Writing, DataSourceArrowWriter):
+class BatchWriter(Writer, DataSourceArrowWriter):
     """Writes a table; inside foreachBatch, a batch of a stream."""
 
-    def _target(self, place: TaskPlace) -> Target:
+    def _target(self, place: TaskInfo) -> Target:
         if place.query_id is not None and place.batch_id is not None:
             key = SinkKey(place.query_id, self._options.sink or self._layout.topic or "topics")
             return Target(key, place.batch_id, place.run_id or "", self._writer_id)
@@ -80,17 +80,17 @@ class BatchWriter(Writing, DataSourceArrowWriter):
 
     @property
     def _key(self) -> SinkKey:
-        """The sink of a write that belongs to no query."""
+        """The sink of a write outside of a query."""
         return SinkKey(f"batch-{self._writer_id}")
 
     def commit(self, messages: Messages) -> None:
-        """Make what was written visible, all at once."""
+        """Commit the write, atomically."""
         from ottla.spark.sink.committing import commit_batch
 
         commit_batch(cast("Sequence[Written | None]", messages), self._options)
 
     def abort(self, messages: Messages) -> None:
-        """Give up what was written."""
+        """Abort the write."""
         from ottla.spark.sink.committing import abort_batch
 
         if self._options.is_exactly_once:

@@ -1,4 +1,4 @@
-"""What a task of a write does: rows into a transaction, which it prepares and leaves to the driver."""
+"""The task's part of a write: send rows in a transaction, prepare it, and leave its end to the driver."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.client.producer.options import ProducerOptions
 from ottla.common.clock import SystemClock
-from ottla.spark.cluster_session import link_to
+from ottla.spark.cluster_session import cluster_session
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import SINK, Given
+from ottla.spark.options import (
+    DELIVERY_GUARANTEE,
+    EXACTLY_ONCE,
+    INCLUDE_HEADERS,
+    INCLUDE_TIMESTAMP,
+    SINK,
+    Given,
+)
 from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import decision_log
 from ottla.spark.sink.decisions import MAIN, Prepared, SinkKey, is_decided
@@ -20,11 +27,10 @@ from ottla.spark.sink.ending import two_phase
 from ottla.spark.sink.rows import Layout, RowEncoder
 from ottla.spark.sink.serializing import SerializeOptions, read_serialize_options
 from ottla.spark.sink.transaction import BatchProducer
-from ottla.spark.worker import TaskPlace, settle_worker
+from ottla.spark.worker import TaskInfo, freeze_modules
 
-# The options of the sink, read and checked.
+# The options of the sink.
 
-EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 TRANSACTION_TIMEOUT_MS = 15 * 60_000
 
 
@@ -36,14 +42,14 @@ class SinkOptions:
     producer: ProducerOptions
     is_exactly_once: bool
     sink: str | None
-    """The name that the user gave; None if he gave none."""
+    """The name that the user gave, if any."""
     with_headers: bool
     with_timestamp: bool
     serialize: SerializeOptions | None = None
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Return the options of a write; raise WrongOption for the first that does not fit."""
+    """Return the options of a write; raise WrongOption for the first invalid one."""
     given = Given(options, SINK)
     fixed = {}
     if "transaction.timeout.ms" not in given.client_values:
@@ -54,20 +60,20 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         topic=given.text("topic"),
         producer=given.client(ProducerOptions, **fixed),
-        is_exactly_once=given.choice("deliveryGuarantee", EXACTLY_ONCE, AT_LEAST_ONCE) == EXACTLY_ONCE,
+        is_exactly_once=given.value(DELIVERY_GUARANTEE) == EXACTLY_ONCE,
         sink=sink,
-        with_headers=given.yes_or_no("includeHeaders", True),
-        with_timestamp=given.yes_or_no("includeTimestamp", False),
+        with_headers=given.value(INCLUDE_HEADERS) is not False,
+        with_timestamp=given.value(INCLUDE_TIMESTAMP),
         serialize=read_serialize_options(given),
     )
 
 
-# Which batch of which sink is written.
+# The batch that a task writes, and its message to the driver.
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which batch of which sink a task writes."""
+    """The batch and the sink that a task writes."""
 
     key: SinkKey
     batch_id: int
@@ -77,7 +83,7 @@ class Target:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     key: SinkKey | None
     batch_id: int
@@ -85,29 +91,29 @@ class Written(WriterCommitMessage):
     writer_id: str
     transaction: Prepared | None
     is_decided: bool = False
-    """Whether nothing was written, because the batch is decided already."""
+    """Whether nothing was written, because the batch is already decided."""
     attempt: int = 0
     rows: int = 0
 
 
 def write_exactly_once(
-    rows: Iterator[Any], target: Target, layout: Layout, options: SinkOptions, place: TaskPlace
+    rows: Iterator[Any], target: Target, layout: Layout, options: SinkOptions, place: TaskInfo
 ) -> Written:
     """Write the rows of one task into a transaction, and prepare it."""
-    settle_worker()
+    freeze_modules()
     if place.speculates:
         raise SparkError(
-            "exactly-once cannot be kept with spark.speculation: two attempts would write the same rows at "
+            "exactly-once does not work with spark.speculation: two attempts would write the same rows at "
             "the same time. Set spark.speculation to false"
         )
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
     nothing = Written(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
     first = next((each for each in rows if each.num_rows), None)
-    link = link_to(options.producer, is_patient=True)
-    decisions = decision_log(link, options.producer)
+    session = cluster_session(options.producer, is_patient=True)
+    decisions = decision_log(session, options.producer)
 
     def has_been_decided() -> bool:
-        register = link.run(decisions.owned(key, run_id))
+        register = session.run(decisions.owned(key, run_id))
         nothing.is_decided = is_decided(register, batch_id, run_id, writer_id)
         return nothing.is_decided
 
@@ -116,11 +122,13 @@ def write_exactly_once(
     if first is None:
         return nothing
     crash_points.reached(crash_points.BEFORE_INIT, batch_id, key.query_id)
-    producer = BatchProducer(link, two_phase(options.producer, key.transactional_id(place.partition)))
+    producer = BatchProducer(session, two_phase(options.producer, key.transactional_id(place.partition)))
     try:
         producer.begin(lambda left: decisions.settle(key, run_id, left))
         crash_points.reached(crash_points.AFTER_INIT, batch_id, key.query_id)
-        if has_been_decided():  # by another attempt, before we took the id: what we add now, nobody would end
+        if (
+            has_been_decided()
+        ):  # by another attempt, before we took over the id: a transaction of ours would never be ended
             return _drained(rows, nothing)
         try:
             count = _send_all(first, rows, producer, layout, options)
@@ -137,19 +145,19 @@ def write_exactly_once(
 
 
 def _drained(rows: Iterator[Any], nothing: Written) -> Written:
-    """Read rows that are not needed: Spark has them ready, and keeps a worker that has read to the end."""
+    """Read the remaining rows: Spark reuses a worker only if it has read to the end."""
     for _ in rows:
         pass
     return nothing
 
 
 def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> Written:
-    """Write the rows of one task, and wait until they are delivered."""
-    settle_worker()
+    """Write the rows of one task, and wait for their delivery."""
+    freeze_modules()
     first = next((each for each in rows if each.num_rows), None)
     if first is None:
         return Written(None, -1, "", "", None)
-    producer = BatchProducer(link_to(options.producer, is_patient=True), options.producer)
+    producer = BatchProducer(cluster_session(options.producer, is_patient=True), options.producer)
     try:
         count = _send_all(first, rows, producer, layout, options)
         producer.flush()

@@ -1,7 +1,7 @@
-"""Reads topics as a table: what is there when the query is planned.
+"""Read topics as a table: the records that exist when the query is planned.
 
-In a join of a stream with a table Spark plans the table once and reads it in every batch. Then, if it ends
-at `latest`, each task reads on to where its partitions end at that time.
+In a join of a stream with a table Spark plans the table once and reads it in every batch. Then, if it ends at
+`latest`, each task reads up to the current end of its partitions.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.common.ids import TopicPartition
-from ottla.spark.cluster_session import link_to
+from ottla.spark.cluster_session import cluster_session
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import OffsetRange, plan_tasks
 from ottla.spark.source.reading import read_ranges, until_now
 from ottla.spark.source.topic_watch import TopicWatch
-from ottla.spark.worker import task_place
+from ottla.spark.worker import task_info
 
 
 class RangesToRead(InputPartition):
-    """What one task reads."""
+    """The ranges of one task."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         super().__init__(None)
@@ -41,9 +41,9 @@ class BatchReader(DataSourceReader):
         self._deserializer = deserializer
 
     def partitions(self) -> list[InputPartition]:
-        """Return what each task is to read."""
-        link = link_to(self._options.consumer)
-        ranges = link.run(_plan(TopicWatch(link.cluster, self._options), self._options))
+        """Return the ranges of each task."""
+        session = cluster_session(self._options.consumer)
+        ranges = session.run(_plan(TopicWatch(session.cluster, self._options), self._options))
         options = self._options
         tasks = plan_tasks(ranges, options.min_tasks, options.max_records_per_task)
         return [RangesToRead(each) for each in tasks]
@@ -51,7 +51,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of one task."""
         ranges = partition.ranges if isinstance(partition, RangesToRead) else []
-        if task_place().query_id is None:
+        if task_info().query_id is None:
             ranges = [replace(each, is_live=False) for each in ranges]
         return read_ranges(until_now(ranges, self._options), self._columns, self._options, self._deserializer)
 

@@ -1,4 +1,4 @@
-"""How fetched batches become the columns of the source."""
+"""Convert fetched batches into the columns of the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.client.arrow_batches import batches_to_arrow
 from ottla.spark.errors import WrongOption
 from ottla.spark.source.range_reader import Piece
 
-# The columns of the source, as Spark's Kafka source has them.
+# The columns of the source, as in Spark's Kafka source.
 
 COLUMN_TYPES = {
     "key": "binary",
@@ -28,14 +28,14 @@ HEADERS = "headers"
 
 
 def choose_columns(text: str | None, available: Sequence[str]) -> list[str]:
-    """Return the columns that the option `columns` names; all if it does not."""
+    """Return the columns that the option `columns` names, by default all."""
     if text is None:
         return list(available)
     lower = {each.lower(): each for each in available}
     chosen = []
     for name in (each.strip() for each in text.split(",")):
         if name.lower() not in lower:
-            raise WrongOption("columns", f"there is no column {name!r}; there are {', '.join(available)}")
+            raise WrongOption("columns", f"unknown column {name!r}; the columns are {', '.join(available)}")
         chosen.append(lower[name.lower()])
     if len(set(chosen)) < len(chosen):
         raise WrongOption("columns", "names a column twice")
@@ -55,7 +55,7 @@ ARROW_TYPES = {
     ),
 }
 MAX_ROWS = 100_000
-"""The most rows that are handed to Spark at once."""
+"""The maximum number of rows in an Arrow batch for Spark."""
 
 
 def record_columns(pieces: Sequence[Piece], columns: Sequence[str]) -> Any:
@@ -87,7 +87,7 @@ def _column(name: str, records: Any, pieces: Sequence[Piece], counts: Sequence[i
 
 
 def _outside(pieces: Sequence[Piece], counts: Sequence[int], records: Any) -> Any | None:
-    """Return which records lie before or behind their range; None if none does."""
+    """Return which records lie outside of their range; None if none does."""
     is_whole = all(
         piece.batches[0][0].base_offset >= piece.position
         and piece.batches[-1][0].last_offset < piece.range.end

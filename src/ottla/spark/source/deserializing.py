@@ -1,8 +1,8 @@
-"""Values into columns: JSON, Avro, or Avro, JSON Schema and Protobuf with a schema registry.
+"""Deserialize values into columns: JSON, Avro, or Avro, JSON Schema and Protobuf with a schema registry.
 
-The fields of the values become columns beside those of the records. A value that does not fit fails the
-query, with its place; or, with `badRecords` = `keep`, its columns are empty, and the columns `value` and
-`error` say what came and what is wrong with it.
+The fields of the values become columns beside those of the records. An invalid value fails the query, with
+its topic, partition and offset; or, with `badRecords` = `keep`, its columns are null, and the columns `value`
+and `error` contain the bytes and the reason.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import Given
+from ottla.spark.options import BAD_RECORDS, DESERIALIZE, JSON, REGISTRY, Given
 from ottla.spark.source.schema_registry import latest_avro, registry_decoder
 
-# The columns that an Avro record has, in the types of SQL.
+# The columns of an Avro record, in SQL types.
 
 SIMPLE = {
     "null": "void",
@@ -43,7 +43,7 @@ LOGICAL = {
 
 
 def columns_of_avro(schema: Any) -> dict[str, str]:
-    """Return the fields of an Avro record with their SQL types; raise WrongOption if it is something else."""
+    """Return the fields of an Avro record with their SQL types; raise WrongOption for another schema."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise WrongOption("valueSchema", "must be an Avro record: its fields become columns")
     named: dict[str, Any] = {}
@@ -80,14 +80,13 @@ def _type(schema: Any, named: dict[str, Any]) -> str:
     return _type(kind, named)
 
 
-JSON, AVRO, REGISTRY = "json", "avro", "registry"
 ERROR = "error"
 HEADERS = "headers"
 PLACE = ("topic", "partition", "offset")
 
 
 class BadValue(SparkError):
-    """A value that cannot be made into columns."""
+    """A value that cannot be deserialized."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,9 @@ class Deserializer:
     avro_schema: Any = None
     registry_url: str = ""
     columns: tuple[str, ...] = ()
-    """The columns that are wanted, in order."""
+    """The requested columns, in order."""
     schema: Any = None
-    """Their Arrow types, as Spark wants them."""
+    """Their Arrow types, as Spark expects them."""
 
     @property
     def fields(self) -> list[str]:
@@ -112,7 +111,7 @@ class Deserializer:
 
     @property
     def needed(self) -> list[str]:
-        """The columns of the records that are needed to begin with."""
+        """The columns of the records that are needed as input."""
         mine = set(self.types)
         headers = (HEADERS,) if self.kind == REGISTRY else ()
         return [
@@ -120,22 +119,22 @@ class Deserializer:
         ]
 
     def available(self, columns: Sequence[str]) -> list[str]:
-        """Return all the columns that there are."""
+        """Return all available columns."""
         kept = [each for each in columns if each != "value" or self.keeps_bad]
         twice = sorted({each.lower() for each in self.types} & {each.lower() for each in kept})
         fresh = [each for each in self.types if each.lower() not in twice]
         if twice:
-            # A field hides the column of the record of that name: what users ask for is in the values.
+            # A field hides the record's column of the same name.
             kept = [each for each in kept if each.lower() not in twice]
             fresh = list(self.types)
         return kept + fresh
 
     def choosing(self, columns: Sequence[str]) -> Deserializer:
-        """Return the same for these columns only."""
+        """Return a copy for these columns only."""
         return replace(self, columns=tuple(columns))
 
     def typed(self, schema: Any) -> Deserializer:
-        """Return the same with the Arrow types of its columns."""
+        """Return a copy with the Arrow types of its columns."""
         return replace(self, schema=schema)
 
     def apply(self, rows: Any) -> Any:
@@ -148,7 +147,7 @@ class Deserializer:
             place = {each: rows.column(each)[row].as_py() for each in PLACE if each in rows.schema.names}
             raise BadValue(
                 f"the value of {place.get('topic')}-{place.get('partition')} at offset {place.get('offset')} "
-                f"is not {self.kind} as expected: {reason}. To keep such records, set badRecords to keep"
+                f"is not valid {self.kind}: {reason}. To keep such records, set badRecords to keep"
             )
         arrays = []
         for name in self.columns:
@@ -199,14 +198,14 @@ def _headers(rows: Any) -> Sequence[Sequence[tuple[str, bytes | None]]]:
 def _fitting(value: Any, wanted: Any) -> dict[str, Any]:
     """Return the fields of one value; raise if one of them does not fit its type."""
     if not isinstance(value, dict):
-        raise ValueError(f"it is no object but {type(value).__name__}")
+        raise ValueError(f"it is not an object but {type(value).__name__}")
     found = {name: value.get(name) for name in wanted.names}
     pa.RecordBatch.from_pylist([found], schema=wanted)
     return found
 
 
 def _json_at_once(values: Any, wanted: Any) -> Any | None:
-    """Return JSON values as columns, all in one go; None if one of them needs a closer look."""
+    """Return JSON values as columns, parsed at once; None if one of them needs a closer look."""
     raw = values.to_pylist()
     if not raw or not wanted.names or any(each is None or b"\n" in each or not each for each in raw):
         return None
@@ -226,19 +225,21 @@ def _json_at_once(values: Any, wanted: Any) -> Any | None:
 
 
 def read_deserializer(given: Given) -> Deserializer:
-    """Return what the options say of values."""
+    """Return the deserializer of the options."""
     if given.text("deserialize") is None:
         for name in ("valueSchema", "schemaRegistryUrl", "badRecords"):
             if given.text(name) is not None:
-                raise WrongOption(name, "says how values become columns: write also deserialize")
-    kind = given.choice("deserialize", JSON, AVRO, REGISTRY)
-    keeps_bad = given.choice("badRecords", "fail", "keep") == "keep"
+                raise WrongOption(name, "needs the option deserialize")
+    kind = given.value(DESERIALIZE) or JSON
+    keeps_bad = given.value(BAD_RECORDS) == "keep"
     schema = given.text("valueSchema")
     url = given.text("schemaRegistryUrl") or ""
     types, avro_schema = _types(kind, schema, url, given)
     if keeps_bad:
         if ERROR in types:
-            raise WrongOption("badRecords", f"keep needs a column {ERROR}, and the values have one already")
+            raise WrongOption(
+                "badRecords", f"keep needs a column {ERROR}, but the values have a field of that name"
+            )
         types = {**types, ERROR: "string"}
     return Deserializer(kind, types, keeps_bad, avro_schema, url)
 
@@ -250,10 +251,12 @@ def _types(kind: str, schema: str | None, url: str, given: Given) -> tuple[dict[
         return split_columns(schema), None
     if kind == REGISTRY:
         if not url:
-            raise WrongOption("schemaRegistryUrl", "must say where the registry is: http://localhost:8081")
+            raise WrongOption(
+                "schemaRegistryUrl", "must be the address of the registry: http://localhost:8081"
+            )
         topics = (given.text("subscribe") or "").split(",")
         if schema is None and (len(topics) != 1 or not topics[0]):
-            raise WrongOption("valueSchema", "is needed unless one topic is subscribed to by its name")
+            raise WrongOption("valueSchema", "is needed unless one topic is subscribed by name")
         if schema is not None and not schema.lstrip().startswith("{"):
             return split_columns(schema), None
         avro: Any = None

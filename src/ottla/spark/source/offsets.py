@@ -1,14 +1,14 @@
-"""How far a streaming query has read, as it stands in Spark's checkpoint, and plain arithmetic on it.
+"""The position of a streaming query, as it is stored in Spark's checkpoint, and arithmetic on it.
 
-The form is that of Spark's Kafka source, `{"topic": {"0": 17}}`, with three more entries whose names no
+The format is that of Spark's Kafka source, `{"topic": {"0": 17}}`, with three more entries whose names no
 topic can have:
 
-    "@ids"    the id of each topic: one that was deleted and created again is another topic
+    "@ids"    the id of each topic: one that was deleted and recreated is another topic
     "@group"  the consumer group that progress is committed to
-    "@from"   where the query began; only as long as what comes after it is the first batch
+    "@from"   where the query began; only until the end of the first batch
 
 Spark asks for the initial offset again when the first batch is replayed after a crash, and by then `latest`
-is somewhere else. So the end of the first batch says itself where the batch began.
+has moved. So the end of the first batch also stores its start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SourceOffset:
-        """Read what `to_json` has written, or what Spark's Kafka source has."""
+        """Decode what `to_json` has written, or Spark's Kafka source."""
         return cls(
             _positions(value),
             dict(value.get(IDS, {})),
@@ -57,7 +57,7 @@ class SourceOffset:
         return found
 
     def advanced_to(self, positions: Positions, topic_ids: Mapping[str, str]) -> SourceOffset:
-        """Return the end of the next batch; it remembers the beginning if nothing was read before it."""
+        """Return the end of the next batch; it includes the start if nothing was read before it."""
         is_first = self.began is not None and self.began == self.positions
         return replace(
             self,
@@ -85,7 +85,7 @@ def _positions(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 
 def parse_positions(option: str, text: str) -> dict[TopicPartition, int]:
-    """Read an option such as `{"orders": {"0": 23, "1": -1}}`; raise ValueError with what is wrong."""
+    """Parse an option such as `{"orders": {"0": 23, "1": -1}}`; raise ValueError if it is invalid."""
     try:
         value = json.loads(text)
         if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
@@ -97,7 +97,7 @@ def parse_positions(option: str, text: str) -> dict[TopicPartition, int]:
 
 
 def parse_assignment(text: str) -> frozenset[TopicPartition]:
-    """Read the option `assign`, such as `{"orders": [0, 1]}`; raise ValueError if it is something else."""
+    """Parse the option `assign`, such as `{"orders": [0, 1]}`; raise ValueError if it is invalid."""
     try:
         value = json.loads(text)
         return frozenset(
@@ -108,9 +108,9 @@ def parse_assignment(text: str) -> frozenset[TopicPartition]:
 
 
 def limit_by_lag(start: Positions, latest: Positions, most: int) -> dict[TopicPartition, int]:
-    """Return how far to read, `most` records in all: each partition gets its share of the whole lag.
+    """Return the end of a batch of `most` records: each partition gets its share of the whole lag.
 
-    Whoever has something to read reads at least one record, so that no partition starves.
+    Every partition with lag gets at least one record, so that none starves.
     """
     lags = {each: max(end - start.get(each, end), 0) for each, end in latest.items()}
     total = sum(lags.values())
@@ -130,13 +130,13 @@ def count_between(start: Positions, end: Positions) -> int:
 
 
 def check_all_given(option: str, given: Iterable[TopicPartition], there: Iterable[TopicPartition]) -> None:
-    """Raise ValueError unless an option names exactly the partitions that there are."""
+    """Raise ValueError unless an option names exactly the existing partitions."""
     named, existing = set(given), set(there)
     if named == existing:
         return
     wrong = ", ".join(map(str, sorted(named - existing))) or "none"
     left_out = ", ".join(map(str, sorted(existing - named))) or "none"
     raise ValueError(
-        f"{option} must name every partition of the topics, and no others. Not there: {wrong}. "
-        f"Left out: {left_out} (write -2 for earliest, -1 for latest)"
+        f"{option} must name every partition of the topics, and no others. Unknown: {wrong}. "
+        f"Missing: {left_out} (write -2 for earliest, -1 for latest)"
     )

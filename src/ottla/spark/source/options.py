@@ -1,4 +1,4 @@
-"""What to read, from where to where, and how: the options of the source, read and checked."""
+"""The options of the source: what to read, from where to where, and how."""
 
 from __future__ import annotations
 
@@ -9,29 +9,42 @@ from dataclasses import dataclass
 from ottla.client.consumer.options import READ_COMMITTED, ConsumerOptions
 from ottla.common.ids import TopicPartition
 from ottla.spark.errors import WrongOption
-from ottla.spark.options import SOURCE, Given
+from ottla.spark.options import (
+    COMMIT_PROGRESS,
+    ENDING_TIMESTAMP,
+    FAIL_ON_DATA_LOSS,
+    GROUP_ID_PREFIX,
+    MAX_OFFSETS_PER_TRIGGER,
+    MAX_RECORDS_PER_PARTITION,
+    MAX_TRIGGER_DELAY,
+    MIN_OFFSETS_PER_TRIGGER,
+    MIN_PARTITIONS,
+    POLL_TIMEOUT_MS,
+    SOURCE,
+    STARTING_TIMESTAMP,
+    TIMESTAMP_STRATEGY,
+    Given,
+)
 from ottla.spark.source.offsets import parse_assignment, parse_positions
 from ottla.spark.source.range_reader import ReadSettings
 
 EARLIEST, LATEST = -2, -1
 
-MAX_TRIGGER_DELAY_MS = 15 * 60_000
-POLL_TIMEOUT_MS = 120_000
 LONGEST_WAIT_MS = 100
-"""How long `latestOffset` waits for news: other sources of the query, and its stop, wait with it."""
+"""How long `latestOffset` waits for new records: other sources of the query, and its stop, wait with it."""
 PARTITION_FETCH_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Topics:
-    """What to read: one of three."""
+    """What to read: exactly one of three."""
 
     names: frozenset[str] = frozenset()
     pattern: str | None = None
     partitions: frozenset[TopicPartition] = frozenset()
 
     def include(self, at: TopicPartition) -> bool:
-        """Return whether a partition is to be read, if there is such a one."""
+        """Return whether a partition is to be read, if it exists."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, at.topic) is not None
         return at.topic in self.names or at in self.partitions
@@ -39,7 +52,7 @@ class Topics:
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to begin or to end: the same for all (an offset or a time), or partition by partition."""
+    """Where to start or to end: the same for all (an offset or a time), or by partition."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -49,7 +62,7 @@ class Bound:
 
     @property
     def is_latest(self) -> bool:
-        """Whether it is simply the end."""
+        """Whether it is the end of the log."""
         return self.offset == LATEST
 
 
@@ -76,7 +89,7 @@ class SourceOptions:
 
     @property
     def isolation_level(self) -> int:
-        """1 if only committed records are read, else 0."""
+        """1 (read committed) or 0 (read uncommitted)."""
         return int(self.consumer.reads_committed)
 
     @property
@@ -93,13 +106,13 @@ class SourceOptions:
 
 
 def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Return the options of a read; raise WrongOption for the first that does not fit."""
+    """Return the options of a read; raise WrongOption for the first invalid one."""
     given = Given(options, SOURCE)
     if is_stream:
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if given.text(name) is not None:
-                raise WrongOption(name, "a stream does not end; read a batch instead")
-    min_offsets, max_offsets = given.number("minOffsetsPerTrigger"), given.number("maxOffsetsPerTrigger")
+                raise WrongOption(name, "is for batches only: a stream does not end")
+    min_offsets, max_offsets = given.value(MIN_OFFSETS_PER_TRIGGER), given.value(MAX_OFFSETS_PER_TRIGGER)
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
         raise WrongOption("minOffsetsPerTrigger", f"must not be above maxOffsetsPerTrigger ({max_offsets})")
     wait_ms = given.client_values.get("fetch.max.wait.ms")
@@ -112,18 +125,17 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
         starting=_bound(given, "starting", LATEST if is_stream else EARLIEST),
         ending=_bound(given, "ending", LATEST),
         consumer=consumer,
-        fails_on_data_loss=given.yes_or_no("failOnDataLoss", True),
-        falls_back_to_latest=given.choice("startingOffsetsByTimestampStrategy", "error", "latest")
-        == "latest",
+        fails_on_data_loss=given.value(FAIL_ON_DATA_LOSS),
+        falls_back_to_latest=given.value(TIMESTAMP_STRATEGY) == "latest",
         max_offsets=max_offsets,
         min_offsets=min_offsets,
-        max_delay_ms=given.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
-        min_tasks=given.number("minPartitions"),
-        max_records_per_task=given.number("maxRecordsPerPartition"),
-        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        max_delay_ms=given.value(MAX_TRIGGER_DELAY),
+        min_tasks=given.value(MIN_PARTITIONS),
+        max_records_per_task=given.value(MAX_RECORDS_PER_PARTITION),
+        poll_timeout_ms=given.value(POLL_TIMEOUT_MS),
         group_id=given.client_values.get("group.id"),
-        group_prefix=given.text("groupIdPrefix") or "spark-ottla",
-        commits_progress=given.yes_or_no("commitProgress", True),
+        group_prefix=given.value(GROUP_ID_PREFIX),
+        commits_progress=given.value(COMMIT_PROGRESS),
         wait_ms=consumer.fetch_max_wait_ms if wait_ms is not None else LONGEST_WAIT_MS,
     )
 
@@ -134,7 +146,7 @@ def _topics(given: Given) -> Topics:
         what = (
             "is given together with " + ways[1] if ways else "or assign, or subscribePattern, must be given"
         )
-        raise WrongOption(ways[0] if ways else "subscribe", f"{what}: one of the three says what to read")
+        raise WrongOption(ways[0] if ways else "subscribe", f"{what}: exactly one of the three must be given")
     text = given.text(ways[0]) or ""
     if ways[0] == "assign":
         try:
@@ -154,10 +166,10 @@ def _topics(given: Given) -> Topics:
 
 
 def _bound(given: Given, which: str, default: int) -> Bound:
-    """Return where to begin or end; of the three ways to say it, the most precise one counts."""
-    name = f"{which}Timestamp"
-    if (time_ms := given.number(name, 0)) is not None:
-        return Bound(time_ms=time_ms, option=name)
+    """Return where to start or to end; of the three ways to say it, the most precise one is used."""
+    by_time = STARTING_TIMESTAMP if which == "starting" else ENDING_TIMESTAMP
+    if (time_ms := given.value(by_time)) is not None:
+        return Bound(time_ms=time_ms, option=by_time.name)
     name = f"{which}OffsetsByTimestamp"
     if (text := given.text(name)) is not None:
         return Bound(times_ms=_parsed(name, text), option=name)

@@ -1,6 +1,6 @@
-"""How the offsets to read are dealt out to Spark's tasks.
+"""Distribute the offsets to read over Spark's tasks.
 
-A task costs tens of milliseconds whatever it does, so a small batch is one task that reads several
+A task costs tens of milliseconds, whatever it does. So a small batch is one task that reads several
 partitions; a large one has a task per partition, or more (`minPartitions`, `maxRecordsPerPartition`).
 """
 
@@ -12,12 +12,12 @@ from itertools import pairwise
 from math import ceil
 
 RECORDS_PER_TASK = 10_000
-"""With fewer records than this for each, several partitions share a task."""
+"""With fewer records per task than this, several partitions share a task."""
 
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Offsets of one partition: from `start` up to, and without, `end`."""
+    """Offsets of one partition: from `start` (included) to `end` (excluded)."""
 
     topic: str
     topic_id: str | None
@@ -25,7 +25,7 @@ class OffsetRange:
     start: int
     end: int
     is_live: bool = False
-    """Whether `end` is only where the partition ended when it was planned: read on to where it ends then."""
+    """Whether `end` is only the end of the partition at planning time: read up to its current end."""
 
     @property
     def count(self) -> int:
@@ -36,7 +36,7 @@ class OffsetRange:
 def plan_tasks(
     ranges: Sequence[OffsetRange], min_tasks: int | None = None, max_records: int | None = None
 ) -> list[list[OffsetRange]]:
-    """Return what each task reads; ranges are split for `min_tasks` and `max_records` per task."""
+    """Return the ranges of each task; ranges are split for `min_tasks` and `max_records` per task."""
     wanted = [each for each in ranges if each.count or each.is_live]
     if max_records is not None:
         wanted = [part for each in wanted for part in _split(each, ceil(each.count / max_records))]
@@ -53,7 +53,7 @@ def plan_tasks(
 
 
 def _split(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Return a range in parts of about the same size; only the last one is live."""
+    """Split a range into parts of about the same size; only the last one is live."""
     parts = max(1, min(parts, whole.count))
     edges = [whole.start + whole.count * each // parts for each in range(parts + 1)]
     found = [replace(whole, start=begin, end=end, is_live=False) for begin, end in pairwise(edges)]
@@ -62,7 +62,9 @@ def _split(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _share(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
-    """Deal ranges out to as many tasks as the work is worth, the largest first, to whoever has least."""
+    """Distribute ranges over as many tasks as the work is worth: the largest first, to the task with the
+    least.
+    """
     if not ranges:
         return []
     worth = ceil(sum(each.count for each in ranges) / RECORDS_PER_TASK)

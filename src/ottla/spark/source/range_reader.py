@@ -1,9 +1,15 @@
-"""Fetches ranges of offsets: straight to their end, from several partitions and brokers at once.
+"""Fetch ranges of offsets completely, from several partitions and brokers at once.
 
-Each range is fetched by the id of its topic. What the broker sends stays as it came; `arrow_rows.py` makes
-columns of it. Offsets that hold no record (markers of transactions, what compaction has removed) count
-as read, once it is sure that they hold none (empty_answers.py). A range never ends early: what does not come
-is waited for, and then the reading fails.
+Each range is fetched by topic id. Batches are not decoded here; columns.py converts them. Offsets without a
+record (transaction markers, records that compaction has removed) count as read, once it is proven that they
+have none. A range never ends early: missing records are waited for, and then the task fails.
+
+When does an empty response prove that no record is left in a range? A leader reads up to its high watermark,
+or with read_committed up to its last stable offset, and sends at least one batch if there is any: for the
+first partition of the response that has one. So only a response without any batch says something about each
+of its partitions. If then the leader's limit is not before the end of the range, and the offset is in the
+leader's local log, no record is left. (Records in Kafka's tiered storage may come too late for a response,
+which is then empty as well.) In all other cases, wait and fetch again.
 """
 
 from __future__ import annotations
@@ -31,43 +37,36 @@ from ottla.spark.errors import DataLoss, SparkError
 from ottla.spark.source.planning import OffsetRange
 from ottla.wire.calls import fetch
 
-# Why a leader has sent nothing for a range, and when that proves that no record is left in it.
-#
-# A leader reads up to its high watermark, or for readers of committed records up to its last stable offset,
-# and sends at least one batch if there is any: to the first partition of an answer that has one, so that
-# only an answer without any batch says something about each of its partitions. If then the leader's limit
-# is not before the end of the range, and the offset is in the leader's own log, nothing is there. (What
-# Kafka keeps in tiered storage may come too late for an answer, which then is as empty.) Everything else is
-# to be waited for.
 
-
-class Empty(Enum):
-    """Why nothing came; the value ends the sentence "it was not sent, because ..."."""
+class EmptyReason(Enum):
+    """Why a response is empty; the value ends the sentence "it was not sent, because ..."."""
 
     NO_ROOM = "other partitions are sent first"
-    ELSEWHERE = "its leader wants another broker to be asked"
-    END_BEHIND = "its leader does not know yet that it is committed"
+    REDIRECTED = "its leader redirects to another broker"
+    HIGH_WATERMARK_BEHIND = "its leader does not know yet that it is committed"
     OPEN_TRANSACTION = "a transaction before it is still open (ottla txn list shows which)"
     NOT_IN_LOG = "its leader has no record there, unless it comes from tiered storage"
 
 
-def why_empty(fetched: Fetched, range_end: int, *, committed_only: bool, had_room: bool) -> Empty:
-    """Return why nothing came; `had_room`: nothing came for the other partitions of the answer either."""
+def why_empty(fetched: Fetched, range_end: int, *, committed_only: bool, had_room: bool) -> EmptyReason:
+    """Return why nothing was sent; `had_room`: nothing was sent for the other partitions of the response
+    either.
+    """
     if not had_room:
-        return Empty.NO_ROOM
+        return EmptyReason.NO_ROOM
     if fetched.preferred_replica >= 0:
-        return Empty.ELSEWHERE
+        return EmptyReason.REDIRECTED
     if fetched.high_watermark < range_end:
-        return Empty.END_BEHIND
+        return EmptyReason.HIGH_WATERMARK_BEHIND
     if committed_only and fetched.last_stable_offset < range_end:
-        return Empty.OPEN_TRANSACTION
-    return Empty.NOT_IN_LOG
+        return EmptyReason.OPEN_TRANSACTION
+    return EmptyReason.NOT_IN_LOG
 
 
 ANSWER_BYTES = 16 * 1024 * 1024
 WAIT_MS = 500
 
-AWAY = (ConnectionLost, BrokerUnreachable, NoLeader, TimedOut)
+UNAVAILABLE = (ConnectionLost, BrokerUnreachable, NoLeader, TimedOut)
 TOPIC_GONE = frozenset(
     {
         ErrorCode.unknown_topic_id,
@@ -90,11 +89,11 @@ class ReadSettings:
 
 
 class Piece(NamedTuple):
-    """Batches of one range that belong together."""
+    """Consecutive batches of one range."""
 
     range: OffsetRange
     position: int
-    """Records before this one have been read."""
+    """Records before this offset have been read."""
     batches: list[Batch]
 
 
@@ -102,8 +101,8 @@ class Piece(NamedTuple):
 class _Reading:
     range: OffsetRange
     position: int
-    waits: Empty | None = None
-    """Why nothing came the last time."""
+    waits: EmptyReason | None = None
+    """Why the last response was empty."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -115,7 +114,7 @@ class _Reading:
 
 
 class RangeReader:
-    """Reads some ranges from front to back."""
+    """Reads some ranges completely."""
 
     def __init__(self, cluster: Cluster, ranges: Sequence[OffsetRange], settings: ReadSettings) -> None:
         self._cluster = cluster
@@ -125,7 +124,7 @@ class RangeReader:
         self._deadline = self._loop.time()
         self._failures = 0
         self._came: list[Piece] = []
-        """What has been read past and is to be handed out, even if another leader dies meanwhile."""
+        """What was read and not yet returned; it is returned even if another leader dies meanwhile."""
 
     async def next(self) -> list[Piece]:
         """Return the next batches, of any of the ranges; nothing if all have been read."""
@@ -137,37 +136,41 @@ class RangeReader:
             try:
                 await self._fetch_all()
                 self._failures = 0
-            except AWAY as error:
+            except UNAVAILABLE as error:
                 await self._rest(error)
             if self._came:
                 pieces, self._came = self._came, []
                 return pieces
             if self._loop.time() > self._deadline:
-                raise self._too_late()
+                raise self._timed_out()
 
     async def _fetch_all(self) -> None:
-        """Fetch once from every leader, from all of them at once; raise for one only when all have ended."""
+        """Fetch once from every leader, concurrently; raise an error only when all have ended."""
         by_leader: dict[int, dict[TopicPartition, _Reading]] = defaultdict(dict)
         for each in self._left:
             leader = await self._leader(each)
             if leader is not None:
-                by_leader[leader].setdefault(each.partition, each)  # parts of a partition: one after another
+                by_leader[leader].setdefault(
+                    each.partition, each
+                )  # parts of a partition are read one after another
         fetches = (self._fetch(*each) for each in by_leader.items())
         failures = [each for each in await asyncio.gather(*fetches, return_exceptions=True) if each]
         if failures:
-            raise min(failures, key=lambda each: isinstance(each, AWAY))  # what ends it all goes first
+            raise min(failures, key=lambda each: isinstance(each, UNAVAILABLE))  # fatal errors first
 
     async def _leader(self, reading: _Reading) -> int | None:
         try:
             topic = await self._cluster.topic(reading.range.topic)
-            if not _is_same(reading, topic.topic_id):  # what we know may be old
+            if not _is_same(reading, topic.topic_id):  # the cached metadata may be stale
                 topic = (await self._cluster.refresh([reading.range.topic]))[reading.range.topic]
             if not _is_same(reading, topic.topic_id):
-                self._lose(reading, f"the topic {reading.range.topic} was deleted and created again")
+                self._fail_with_data_loss(
+                    reading, f"the topic {reading.range.topic} was deleted and recreated"
+                )
             return await self._cluster.leader(reading.partition)
         except KafkaError as error:
             if error.code in TOPIC_GONE:
-                self._lose(reading, f"the topic {reading.range.topic} does not exist any more")
+                self._fail_with_data_loss(reading, f"the topic {reading.range.topic} does not exist any more")
             elif error.code in TRANSIENT:
                 await self._rest(error)
             else:
@@ -189,11 +192,11 @@ class RangeReader:
                 if reading is None:
                     continue
                 if fetched.error_code:
-                    await self._refused(reading, fetched)
+                    await self._handle_error(reading, fetched)
                 elif batches := list(iter_batches(fetched.records)) if len(fetched.records) else []:
                     self._accept(reading, batches, fetched.aborted)
                 else:
-                    await self._nothing_came(reading, fetched, had_room)
+                    await self._handle_empty(reading, fetched, had_room)
 
     async def _ask(
         self, node_id: int, readings: Mapping[TopicPartition, _Reading]
@@ -212,7 +215,7 @@ class RangeReader:
     def _accept(
         self, reading: _Reading, batches: Sequence[Batch], aborted: Sequence[tuple[int, int]]
     ) -> None:
-        """Take over what came for one range, and move on behind it."""
+        """Store the batches of one range, and advance its position."""
         visible = visible_batches(
             reading.partition,
             batches,
@@ -229,28 +232,28 @@ class RangeReader:
             reading.waits = None
             self._extend_deadline()
 
-    async def _nothing_came(self, reading: _Reading, fetched: Fetched, had_room: bool) -> None:
-        """Find out why; end the range only if it is sure that no record is left in it."""
+    async def _handle_empty(self, reading: _Reading, fetched: Fetched, had_room: bool) -> None:
+        """Find the reason; end the range only if it is proven that no record is left in it."""
         committed_only = self._settings.isolation_level > 0
         end = reading.range.end
         why = why_empty(fetched, end, committed_only=committed_only, had_room=had_room)
         reading.waits = why
-        if why is Empty.NOT_IN_LOG:
+        if why is EmptyReason.NOT_IN_LOG:
             if await self._offset(reading, EARLIEST_LOCAL) <= reading.position:
                 reading.position = end
-        elif why is Empty.END_BEHIND:
-            # A new leader does not tell its end before it knows what its predecessor had committed.
+        elif why is EmptyReason.HIGH_WATERMARK_BEHIND:
+            # A new leader does not return its end offset before it knows the committed one (KIP-207).
             last = await self._offset(reading, LATEST)
             if last < end:
-                self._lose(
-                    reading, f"{reading.partition} ends at offset {last}, and was to be read up to {end}"
+                self._fail_with_data_loss(
+                    reading, f"{reading.partition} ends at offset {last}, but was to be read up to {end}"
                 )
 
     async def _offset(self, reading: _Reading, timestamp: int) -> int:
         at = reading.partition
         return (await list_offsets(self._cluster, {at: timestamp}))[at].offset
 
-    async def _refused(self, reading: _Reading, fetched: Fetched) -> None:
+    async def _handle_error(self, reading: _Reading, fetched: Fetched) -> None:
         code = fetched.error_code
         error = error_for(code, str(reading.partition))
         if code == ErrorCode.offset_out_of_range:
@@ -258,7 +261,7 @@ class RangeReader:
             return
         self._cluster.forget(reading.range.topic)
         if code in TRANSIENT or code in TOPIC_GONE:
-            await self._rest(error)  # the next look at the metadata tells whether the topic is gone
+            await self._rest(error)  # the next metadata refresh shows whether the topic was deleted
         else:
             raise error
 
@@ -266,15 +269,19 @@ class RangeReader:
         at, position = reading.partition, reading.position
         first = await self._offset(reading, EARLIEST)
         last = await self._offset(reading, LATEST)
-        if first <= position <= last:  # whoever refused it has learned better, or leads no more
+        if (
+            first <= position <= last
+        ):  # the replica that returned the error has caught up, or does not lead any more
             await self._rest(error)
             return
-        self._lose(reading, f"{at} has offsets {first} to {last}, and {position} was to be read next")
+        self._fail_with_data_loss(
+            reading, f"{at} has offsets {first} to {last}, but {position} was to be read next"
+        )
         if first > position:
             reading.position = min(first, reading.range.end)
 
-    def _lose(self, reading: _Reading, what: str) -> None:
-        """Fail because of data loss; if that is not wanted, skip the rest of the range."""
+    def _fail_with_data_loss(self, reading: _Reading, what: str) -> None:
+        """Fail because of data loss; with failOnDataLoss=false, skip the rest of the range."""
         if self._settings.fails_on_data_loss:
             raise DataLoss(what)
         reading.position = reading.range.end
@@ -282,7 +289,7 @@ class RangeReader:
     def _extend_deadline(self) -> None:
         self._deadline = self._loop.time() + self._settings.poll_timeout_ms / 1000
 
-    def _too_late(self) -> SparkError:
+    def _timed_out(self) -> SparkError:
         reading = next((each for each in self._left if each.waits), self._left[0])
         why = reading.waits.value if reading.waits else "its leader sent nothing"
         return SparkError(

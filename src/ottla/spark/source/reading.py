@@ -1,4 +1,4 @@
-"""What a task does that reads: fetch ahead in the background, turn what came into Arrow record batches."""
+"""The task of a reader: fetch in the background, and convert to Arrow record batches."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.common.ids import TopicPartition
-from ottla.spark.cluster_session import ClusterSession, link_to
+from ottla.spark.cluster_session import ClusterSession, cluster_session
 from ottla.spark.source.columns import MAX_ROWS, record_columns
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import OffsetRange
 from ottla.spark.source.range_reader import Piece, RangeReader
 from ottla.spark.source.topic_watch import TopicWatch
-from ottla.spark.worker import settle_worker
-
-AHEAD = 1
-"""How many answers are fetched while the one before is made into rows."""
+from ottla.spark.worker import freeze_modules
 
 
 def read_ranges(
@@ -27,12 +24,12 @@ def read_ranges(
     deserializer: Deserializer | None = None,
 ) -> Iterator[Any]:
     """Yield the records of some ranges as Arrow record batches."""
-    settle_worker()
+    freeze_modules()
     if not ranges:
         return
-    link = link_to(options.consumer, is_patient=True)
+    session = cluster_session(options.consumer, is_patient=True)
     needed = columns if deserializer is None else deserializer.needed
-    for pieces in _fetched(link, ranges, options):
+    for pieces in _fetched(session, ranges, options):
         rows = record_columns(pieces, needed)
         if deserializer is not None:
             rows = deserializer.apply(rows)
@@ -41,30 +38,32 @@ def read_ranges(
 
 
 def _fetched(
-    link: ClusterSession, ranges: Sequence[OffsetRange], options: SourceOptions
+    session: ClusterSession, ranges: Sequence[OffsetRange], options: SourceOptions
 ) -> Iterator[list[Piece]]:
-    reader = link.run(_open(link, ranges, options))
-    answer = link.begin(reader.next())
+    reader = session.run(_open(session, ranges, options))
+    answer = session.begin(reader.next())
     try:
         while pieces := answer.result():
-            answer = link.begin(reader.next())
+            answer = session.begin(reader.next())
             yield pieces
     finally:
         answer.cancel()
 
 
-async def _open(link: ClusterSession, ranges: Sequence[OffsetRange], options: SourceOptions) -> RangeReader:
-    return RangeReader(link.cluster, ranges, options.reading)
+async def _open(
+    session: ClusterSession, ranges: Sequence[OffsetRange], options: SourceOptions
+) -> RangeReader:
+    return RangeReader(session.cluster, ranges, options.reading)
 
 
 def until_now(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
-    """Return live ranges with their end as it is now."""
+    """Return live ranges with their current end."""
     live = [each for each in ranges if each.is_live]
     if not live:
         return list(ranges)
-    link = link_to(options.consumer, is_patient=True)
-    watch = TopicWatch(link.cluster, options)
-    ends = link.run(watch.ends([TopicPartition(each.topic, each.partition) for each in live]))
+    session = cluster_session(options.consumer, is_patient=True)
+    watch = TopicWatch(session.cluster, options)
+    ends = session.run(watch.ends([TopicPartition(each.topic, each.partition) for each in live]))
     return [
         replace(each, end=ends[TopicPartition(each.topic, each.partition)], is_live=False)
         if each.is_live

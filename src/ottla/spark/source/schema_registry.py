@@ -1,4 +1,4 @@
-"""Values of a schema registry for Spark: which columns they have, and how they are read and written.
+"""Values of a schema registry in Spark: their columns, and how to deserialize and serialize them.
 
 The client and the serdes are the registry's own (`ottla.registry.serdes`), one per process: each schema is
 asked for once.

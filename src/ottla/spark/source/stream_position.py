@@ -1,4 +1,4 @@
-"""How far a stream can be read now: new partitions, limits, topics that are gone."""
+"""The end of a stream's next batch: new partitions, limits, deleted topics."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ottla.spark.source.topic_watch import TopicWatch
 
 log = logging.getLogger(__name__)
 
-TOPICS_ANEW_MS = 1_000
-"""How often it is looked for new topics and partitions."""
+REFRESH_INTERVAL_MS = 1_000
+"""How often to look for new topics and partitions."""
 
 
 class StreamPosition:
-    """Follows the ends of a stream's topics."""
+    """Follows the end offsets of a stream's topics."""
 
     def __init__(self, cluster: Cluster, options: SourceOptions, clock: Clock) -> None:
         self.last_ends: dict[TopicPartition, int] = {}
@@ -34,36 +34,36 @@ class StreamPosition:
         self._stop_at: dict[TopicPartition, int] | None = None
 
     async def first(self) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-        """Return where a new query begins, and the ids of the topics."""
-        await self._look_again()
+        """Return the start of a new query, and the topic ids."""
+        await self._refresh()
         self._watch.check_all_there()
         return await self._watch.at(self._options.starting, self._watch.partitions), self._watch.topic_ids
 
-    async def stop_at_the_end(self) -> None:
-        """Read no further than to where the topics end now."""
-        await self._look_again()
+    async def fix_end(self) -> None:
+        """Fix the current end offsets as the end of the stream (trigger availableNow)."""
+        await self._refresh()
         self._stop_at = await self._watch.ends(self._watch.partitions)
 
     async def next_end(self, start: SourceOffset, most: int | None) -> SourceOffset | None:
         """Return the end of the next batch; None if there is nothing to read yet."""
-        await self._look_if_it_is_time()
+        await self._refresh_if_due()
         try:
             end = await self._end(start, most)
-        except UnknownTopicOrPartition:  # deleted since we last looked
-            await self._look_again()
+        except UnknownTopicOrPartition:  # deleted since the last refresh
+            await self._refresh()
             end = await self._end(start, most)
         if end is None and self._stop_at is None:
-            await self._watch.wait_for_news(self.last_ends, self._options.wait_ms)
+            await self._watch.wait_for_records(self.last_ends, self._options.wait_ms)
             end = await self._end(start, most)
         return end
 
     async def _end(self, start: SourceOffset, most: int | None) -> SourceOffset | None:
         begin = await self._still_there(start)
         ends = await self._ends(begin)
-        if await self._went_back(begin, ends):
+        if await self._has_shrunk(begin, ends):
             begin = await self._still_there(start)
             ends = await self._ends(begin)
-            self._check_not_back(begin, ends)
+            self._check_not_shrunk(begin, ends)
         ids = self._watch.topic_ids
         fresh = [at for at in ends if at not in begin]
         beginnings = await self._watch.beginnings(fresh)
@@ -84,7 +84,7 @@ class StreamPosition:
         self.last_ends = ends
         if self._stop_at is not None:
             ends = {at: min(end, self._stop_at[at]) for at, end in ends.items() if at in self._stop_at}
-            for at, offset in begin.items():  # a run before this one may have read further
+            for at, offset in begin.items():  # an earlier run may have read further
                 if at in ends:
                     ends[at] = max(ends[at], offset)
         return ends
@@ -96,52 +96,52 @@ class StreamPosition:
         return self._clock.mono_ms() - self._last_batch_ms < self._options.max_delay_ms
 
     async def _still_there(self, start: SourceOffset) -> dict[TopicPartition, int]:
-        """Return the positions whose topics are still the same; fail, if so wanted, if some are not."""
+        """Return the positions whose topics are unchanged; with failOnDataLoss, raise if some are not."""
         ids = self._watch.topic_ids
         there = set(self._watch.partitions)
         kept = {}
         for at, offset in start.positions.items():
             if at not in there:
-                self._lost(self._where_it_is(at))
+                self._lost(self._why_missing(at))
             elif start.topic_ids.get(at.topic, ids.get(at.topic)) != ids.get(at.topic):
-                self._lost(f"the topic {at.topic} was deleted and created again")
+                self._lost(f"the topic {at.topic} was deleted and recreated")
             else:
                 kept[at] = offset
         return kept
 
-    async def _went_back(
+    async def _has_shrunk(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> bool:
-        """Return whether a partition ends before our position; then look at the topics again."""
+        """Return whether a partition ends before our position; then refresh the metadata."""
         if all(ends.get(at, offset) >= offset for at, offset in begin.items()):
             return False
-        await self._look_again()
+        await self._refresh()
         return True
 
-    def _check_not_back(
+    def _check_not_shrunk(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
         for at, offset in begin.items():
             if ends.get(at, offset) < offset:
-                self._lost(f"{at} ends at offset {ends[at]}, and {offset} was to be read next")
+                self._lost(f"{at} ends at offset {ends[at]}, but {offset} was to be read next")
 
-    def _where_it_is(self, at: TopicPartition) -> str:
-        """Return why a partition in which the checkpoint stands is not read any more."""
+    def _why_missing(self, at: TopicPartition) -> str:
+        """Return why a partition of the checkpoint is not read any more."""
         if self._options.topics.include(at):
             return f"{at} does not exist any more"
         return (
-            f"the checkpoint stands in {at}, which this query does not read: it is the checkpoint of another "
-            "query, or the topics of this one were changed (then give it a new checkpoint)"
+            f"the checkpoint has a position in {at}, which this query does not read: it is the checkpoint of "
+            "another query, or the topics of this one were changed (then give it a new checkpoint)"
         )
 
     def _lost(self, what: str) -> None:
         if self._options.fails_on_data_loss:
             raise DataLoss(what)
-        log.warning("%s; the query goes on with what is there (failOnDataLoss is false)", what)
+        log.warning("%s; the query continues with the existing records (failOnDataLoss is false)", what)
 
     async def ranges(self, start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
-        """Return what lies between two offsets."""
-        await self._look_if_it_is_time()
+        """Return the ranges between two offsets."""
+        await self._refresh_if_due()
         begin = start.positions if end.began is None else end.began
         ids = {**self._watch.topic_ids, **end.topic_ids}
         known = start.topic_ids
@@ -157,16 +157,16 @@ class StreamPosition:
         for at, stop in sorted(end.positions.items()):
             first = same.get(at, beginnings.get(at))
             if first is None:
-                self._lost(self._where_it_is(at))
+                self._lost(self._why_missing(at))
             elif first < stop:
                 found.append(OffsetRange(at.topic, ids.get(at.topic), at.partition, first, stop))
         return found
 
-    async def _look_if_it_is_time(self) -> None:
+    async def _refresh_if_due(self) -> None:
         now = self._clock.mono_ms()
-        if self._looked_ms is None or now - self._looked_ms >= TOPICS_ANEW_MS:
-            await self._look_again()
+        if self._looked_ms is None or now - self._looked_ms >= REFRESH_INTERVAL_MS:
+            await self._refresh()
 
-    async def _look_again(self) -> None:
+    async def _refresh(self) -> None:
         await self._watch.refresh()
         self._looked_ms = self._clock.mono_ms()

@@ -1,7 +1,7 @@
-"""Reads topics as a stream: Spark asks how far there is something, and what each task of a batch reads.
+"""Read topics as a stream: Spark asks for the end of each batch, and for the ranges of its tasks.
 
-One Python process on the driver serves `initialOffset`, `latestOffset`, `partitions` and `commit` for as
-long as the query runs; `read` is called in the workers.
+One Python process on the driver serves `initialOffset`, `latestOffset`, `partitions` and `commit` for as long
+as the query runs; `read` is called in the workers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.client.errors import ClientError
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.protocol.errors import KafkaError
-from ottla.spark.cluster_session import ClusterSession, link_to
+from ottla.spark.cluster_session import ClusterSession, cluster_session
 from ottla.spark.source.batch_reader import RangesToRead
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.offsets import SourceOffset
@@ -53,48 +53,50 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock or SystemClock()
         self._position: StreamPosition | None = None
         self._initial: SourceOffset | None = None
-        self._noted: dict[TopicPartition, int] | None = None
-        self._noting: Future[None] | None = None
+        self._committed: dict[TopicPartition, int] | None = None
+        self._commit_in_flight: Future[None] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where a new query begins."""
+        """Return the start of a new query."""
         if self._initial is None:
-            positions, ids = self._link.run(self._here.first())
+            positions, ids = self._session.run(self._stream_position.first())
             self._initial = SourceOffset(positions, ids, self._new_group(), positions)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much one batch reads at most."""
+        """Return the maximum size of a batch."""
         most = self._options.max_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take note of where the topics end: the query reads up to there, and ends."""
-        self._link.run(self._here.stop_at_the_end())
+        """Fix the current end offsets: the query reads up to them, and ends."""
+        self._session.run(self._stream_position.fix_end())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return how far the next batch reads; `start` if there is nothing to read, after a little while."""
+        """Return the end of the next batch; `start` if nothing arrives within a short wait."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = SourceOffset.from_json(start)
-        self._note_progress(begin)  # the batch before is done, or there would be no next one
-        end = self._link.run(self._here.next_end(begin, most))
+        self._commit_progress(begin)  # a next batch means that the previous one is done
+        end = self._session.run(self._stream_position.next_end(begin, most))
         if end is not None:
             return end.to_json()
-        if self._noting is not None:  # there is time: nothing to read, or it was the last batch of the run
-            self._noting.result()
-            self._noting = None
+        if self._commit_in_flight is not None:  # idle: nothing to read, or it was the last batch of the run
+            self._commit_in_flight.result()
+            self._commit_in_flight = None
         return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return where the topics end, as far as it is known, for the query's progress."""
-        ends = self._here.last_ends
+        """Return the known end offsets, for the query's progress."""
+        ends = self._stream_position.last_ends
         return SourceOffset(ends).to_json() if ends else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return what each task of a batch reads."""
+        """Return the ranges of each task of a batch."""
         if start == end:
             return []
-        ranges = self._link.run(self._here.ranges(SourceOffset.from_json(start), SourceOffset.from_json(end)))
+        ranges = self._session.run(
+            self._stream_position.ranges(SourceOffset.from_json(start), SourceOffset.from_json(end))
+        )
         options = self._options
         tasks = plan_tasks(ranges, options.min_tasks, options.max_records_per_task)
         return [RangesToRead(each) for each in tasks]
@@ -105,41 +107,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_ranges(ranges, self._columns, self._options, self._deserializer)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Take note that a batch is done; Spark says so one batch late, `latestOffset` earlier."""
+        """Do nothing: Spark calls this one batch late; `latestOffset` notes progress earlier."""
 
-    def _note_progress(self, done: SourceOffset) -> None:
-        """Commit progress to the consumer group, in the background: it is there for tools that show lag."""
+    def _commit_progress(self, done: SourceOffset) -> None:
+        """Commit progress to the consumer group in the background, for tools that show lag."""
         group = self._options.group_id or done.group
-        if group is None or not self._options.commits_progress or done.positions == self._noted:
+        if group is None or not self._options.commits_progress or done.positions == self._committed:
             return
-        self._noted = done.positions
+        self._committed = done.positions
         offsets = {at: OffsetAndMetadata(offset) for at, offset in done.positions.items() if offset >= 0}
-        link = self._link
-        self._noting = link.begin(_commit(link, group, offsets))
+        session = self._session
+        self._commit_in_flight = session.begin(_commit(session, group, offsets))
 
     def _new_group(self) -> str:
         given = self._options.group_id
         return given or f"{self._options.group_prefix}-{new_uuid().hex[:12]}"
 
     @property
-    def _link(self) -> ClusterSession:
-        return link_to(self._options.consumer)
+    def _session(self) -> ClusterSession:
+        return cluster_session(self._options.consumer)
 
     @property
-    def _here(self) -> StreamPosition:
+    def _stream_position(self) -> StreamPosition:
         if self._position is None:
-            self._position = StreamPosition(self._link.cluster, self._options, self._clock)
+            self._position = StreamPosition(self._session.cluster, self._options, self._clock)
         return self._position
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave connections behind: workers make their own."""
+        """Exclude connections: workers open their own."""
         return {**self.__dict__, "_position": None, "_noting": None}
 
 
 async def _commit(
-    link: ClusterSession, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    session: ClusterSession, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
     try:
-        await Groups(link.cluster).commit(group, offsets)
+        await Groups(session.cluster).commit(group, offsets)
     except (KafkaError, ClientError) as error:
-        log.warning("the progress of the query could not be committed to the group %s: %s", group, error)
+        log.warning("cannot commit the query's progress to the group %s: %s", group, error)

@@ -1,4 +1,4 @@
-"""Asks the cluster what a query needs to know of its topics: which partitions, where they begin and end."""
+"""Partitions and offsets of a query's topics, from the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.wire.calls import fetch
 
 GRACE_MS = 10_000
 OWN_TOPICS = "__ottla"
-"""How the names of our own topics begin, which no pattern finds."""
+"""The prefix of our own topics, which no pattern matches."""
 
 
 class TopicWatch:
@@ -31,11 +31,11 @@ class TopicWatch:
         self._options = options
         self._lines = DedicatedConnections(cluster)
         self.topics: dict[str, TopicInfo] = {}
-        """The topics that there are now; those that are asked for and do not exist are not in here."""
+        """The existing topics; requested topics that do not exist are missing."""
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """The id of each topic, where the broker tells it."""
+        """The id of each topic, if the broker returns it."""
         return {name: str(topic.topic_id) for name, topic in self.topics.items() if topic.topic_id}
 
     @property
@@ -48,7 +48,7 @@ class TopicWatch:
         return sorted(each for each in found if not assigned or each in assigned)
 
     async def refresh(self) -> None:
-        """Ask which topics there are."""
+        """Refresh the metadata."""
         wanted = self._options.topics
         if wanted.pattern is not None:
             pattern = re.compile(wanted.pattern)
@@ -64,21 +64,21 @@ class TopicWatch:
         self.topics = {name: each for name, each in answers.items() if not isinstance(each, KafkaError)}
 
     def check_all_there(self) -> None:
-        """Raise if a topic or a partition that was asked for by name does not exist."""
+        """Raise if a topic or a partition that was named does not exist."""
         wanted = self._options.topics
         names = wanted.names or {each.topic for each in wanted.partitions}
         missing = sorted(names - self.topics.keys())
         if missing:
             listed = ", ".join(missing)
             raise SparkError(
-                f"there is no topic {listed}. Create it first: ottla topic create {missing[0]} --partitions 3"
+                f"unknown topic {listed}. Create it first: ottla topic create {missing[0]} --partitions 3"
             )
         absent = sorted(wanted.partitions - set(self.partitions))
         if absent:
-            raise SparkError(f"there is no partition {', '.join(map(str, absent))}, which assign names")
+            raise SparkError(f"unknown partition {', '.join(map(str, absent))} in assign")
 
     async def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where partitions end now, for readers of this isolation level."""
+        """Return the current end offsets, for the isolation level."""
         return await self._offsets(dict.fromkeys(partitions, LATEST))
 
     async def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -86,7 +86,7 @@ class TopicWatch:
         return await self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     async def at(self, bound: Bound, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets that a bound stands for."""
+        """Return the offsets of a bound."""
         if bound.offset is not None:
             return await self._offsets(dict.fromkeys(partitions, bound.offset))
         if bound.time_ms is not None:
@@ -113,7 +113,7 @@ class TopicWatch:
             each = missing[0]
             raise WrongOption(
                 bound.option,
-                f"{each} has no record at or after {times_ms[each]}. To begin at its end then, set "
+                f"{each} has no record at or after {times_ms[each]}. To start at its end, set "
                 "startingOffsetsByTimestampStrategy to latest",
             )
         return {**found, **await self.ends(missing)}
@@ -127,8 +127,8 @@ class TopicWatch:
         )
         return {each: found[each].offset for each in wanted}
 
-    async def wait_for_news(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
-        """Return as soon as a partition has a record behind its position, or when the time is over."""
+    async def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
+        """Return as soon as a partition has a record after its position, or after the timeout."""
         by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
         for each, offset in positions.items():
             topic = self.topics.get(each.topic)

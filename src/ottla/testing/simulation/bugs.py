@@ -1,6 +1,6 @@
-"""Bugs to plant in the brokers of a simulation: each takes out one rule that Kafka learned the hard way.
+"""Planted bugs: each removes one rule that Kafka learned the hard way.
 
-A simulation that does not find them shows nothing. `planted(name)` puts one in for a while.
+A simulation that does not find them proves nothing. `planted(name)` applies one within a block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Patch = tuple[Any, str, Any]
 
 
 def truncate_to_high_watermark() -> list[Patch]:
-    """A follower cuts its log at its own high watermark, not where its log parts from the leader's."""
+    """A follower truncates to its own high watermark, not to where its log diverges from the leader's."""
     follow = Partition.follow
 
     def follow_and_truncate(partition: Partition, leader_epoch: int) -> None:
@@ -33,7 +33,7 @@ def truncate_to_high_watermark() -> list[Patch]:
         follow(partition, leader_epoch)
         if is_new:
             partition.log.truncate_to(partition.high_watermark)
-            partition.truncated()
+            partition.on_truncated()
 
     return [
         (Partition, "follow", follow_and_truncate),
@@ -42,7 +42,7 @@ def truncate_to_high_watermark() -> list[Patch]:
 
 
 def unfenced_fetch() -> list[Patch]:
-    """A fetch that was made for another leader epoch is served and counted, and its answer is used."""
+    """A fetch for another leader epoch is served and counted, and its response is used."""
     read_one = ReplicaFetchOperation._read_one
 
     def read_unfenced(
@@ -56,17 +56,17 @@ def unfenced_fetch() -> list[Patch]:
     return [
         (Partition, "check_leader_epoch", lambda partition, epoch: None),
         (ReplicaFetchOperation, "_read_one", read_unfenced),
-        (follower, "answers_this_epoch", lambda asked, current: True),
+        (follower, "is_current_epoch", lambda asked, current: True),
     ]
 
 
 def early_isr_join() -> list[Patch]:
-    """A follower joins the ISR at the high watermark, though it has not reached the leader epoch's start."""
+    """A follower joins the ISR at the high watermark, before it has reached the leader epoch's start."""
     return [(isr, "may_join", lambda end, high_watermark, epoch_start: end >= high_watermark)]
 
 
 def no_maximal_isr() -> list[Patch]:
-    """A leader counts with the ISR that it has asked for, as if it had been granted."""
+    """A leader uses an ISR that it has requested as if it had been granted."""
     return [
         (isr, "maximal_isr", lambda agreed, proposed: frozenset(agreed if proposed is None else proposed))
     ]
@@ -78,12 +78,12 @@ def unclean_last_replica() -> list[Patch]:
 
 
 def empty_disk_leads() -> list[Patch]:
-    """A broker whose disk was replaced is taken for the one that it was."""
+    """A broker whose disk was replaced is treated as if it had its data."""
     return [(election, "lost_directories", lambda old, electorate, replaced: {})]
 
 
 def one_candidacy() -> list[Patch]:
-    """A broker stands for election with a session that is over, and not with the next one."""
+    """A broker stands for election with an expired session, and not with the next one."""
 
     def begin_candidacy(members: Membership) -> None:
         if members._is_candidate and members._candidacy is None and members._session is not None:
@@ -111,7 +111,7 @@ ALL_BUGS = BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
 
 
 def plant(name: str) -> Callable[[], None]:
-    """Put a bug in; return what takes it out."""
+    """Plant a bug; return the function that removes it."""
     patches = ALL_BUGS[name]()
     before = [(target, attribute, getattr(target, attribute)) for target, attribute, _ in patches]
     for target, attribute, value in patches:
@@ -126,7 +126,7 @@ def plant(name: str) -> Callable[[], None]:
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Put a bug in for a while."""
+    """Plant a bug within a block."""
     take_out = plant(name)
     try:
         yield

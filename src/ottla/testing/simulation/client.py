@@ -1,7 +1,7 @@
-"""A client in a simulation: who leads what, and requests to whoever does.
+"""A simulated client: finds leaders, and sends requests to them.
 
-Brokers keep their addresses for a whole simulation: broker 1 is `b1:9092`. Everything else a client learns
-from the brokers, and forgets when one of them says that it is wrong.
+Brokers keep their addresses for a whole simulation: broker 1 is `b1:9092`. A client learns everything else
+from the brokers, and refreshes it after an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SimClient:
         self._node_ids = tuple(node_ids)
         self._leaders: dict[TopicPartition, Leader] = {}
         self._epochs: dict[TopicPartition, int] = {}
-        """The newest that was heard of: a broker that is cut off may still name an older leader."""
+        """The newest known epoch: a broker that is cut off may still name an older leader."""
 
     async def leader(self, place: TopicPartition) -> Leader:
         """Return who leads a partition; LeaderNotAvailable if nobody does."""

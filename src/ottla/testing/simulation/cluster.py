@@ -1,7 +1,7 @@
-"""Brokers, clients, a network and a metadata store on one simulated loop.
+"""Brokers, clients, a network and a metadata store on one simulated event loop.
 
 cluster = SimCluster(seed=7, nodes=3)
-cluster.run(main())            # main() starts nodes, lets time pass, makes faults, looks
+cluster.run(main())            # main() starts nodes, lets time pass, injects faults, checks
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BURIAL_ROUNDS = 20
 
 
 class SimCluster:
-    """A whole cluster in one seed."""
+    """A simulated cluster."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SimCluster:
         self._folded: ClusterImage = EMPTY
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a scenario to its end, and leave nothing behind."""
+        """Run a scenario to its end, and clean up."""
         watch = _LogWatch(self)
         logger = logging.getLogger("ottla")
         level, propagate = logger.level, logger.propagate
@@ -79,7 +79,7 @@ class SimCluster:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as the store has it now, whatever brokers know."""
+        """The image of the metadata store, whatever brokers know."""
         entries = [each for each in self.server.entries if each.version > self._folded.version]
         self._folded = fold(self._folded, entries)
         return self._folded
@@ -98,7 +98,7 @@ class SimCluster:
         return self.loop.chance.uniform(*self.store_latency_s)
 
     def _bury(self) -> None:
-        """End every task that is left, those of dead processes too."""
+        """Cancel all remaining tasks, those of dead processes too."""
         loop = self.loop
         loop.set_exception_handler(lambda *_: None)
         processes = [process for node in self.nodes.values() for process in node.ended]

@@ -1,6 +1,4 @@
-"""A reader in a simulation: reads partitions, from their leaders or from replicas in its rack, and notes in
-the history what it gets.
-"""
+"""A simulated consumer: reads from leaders, or from replicas in its rack, and records the history."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ FETCH_VERSION = 12
 MAX_WAIT_MS = 500
 MAX_BYTES = 1 << 20
 ASK_LEADER = 0.1
-"""How often a reader in a rack asks the leader again where to read."""
+"""How often a consumer with a rack asks the leader again for its preferred replica."""
 SHORT_BYTES = 200
-"""Some fetches ask for little, so that they end in the middle of what there is."""
+"""Some fetches have small limits, so that they end within the available data."""
 
 
 class SimConsumer:
@@ -38,7 +36,7 @@ class SimConsumer:
         self, client: SimClient, history: History, name: str, positions: Mapping[TopicPartition, int]
     ) -> None:
         self.problems: list[str] = []
-        """Answers that no reader should ever get."""
+        """Errors that no consumer should ever get."""
         self.positions = dict(positions)
         self.records: dict[TopicPartition, list[Read]] = {place: [] for place in positions}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -69,7 +67,7 @@ class SimConsumer:
             elif answer.preferred_read_replica >= 0:
                 replica = answer.preferred_read_replica
             else:
-                # What a follower knows to be committed may be less than what its leader has said before.
+                # A follower's high watermark may be lower than what its leader has returned before.
                 self._take(place, answer, leader.epoch if replica < 0 else -1)
                 if client.chance.random() < ASK_LEADER:
                     replica = -1

@@ -1,6 +1,6 @@
-"""Bugs to plant in a simulation, each against a promise of docs/delivery.md; see sim_bugs.py.
+"""Planted bugs against the guarantees of docs/delivery.md; see bugs.py.
 
-docs/simulation.md says which promise each of them breaks.
+docs/simulation.md lists the guarantee that each of them violates.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from random import Random
 
 from ottla.log.disk import Bytes, DirEntry
 
-# Files and folders in memory that remember what of them is durable; see sim_disk.py.
+# Files and folders in memory that know which part of them is durable.
 
 PAGE_BYTES = 4096
 

@@ -1,6 +1,6 @@
-"""What can go wrong in a simulation: faults, each with a beginning and an end, and who carries them out.
+"""The faults of a simulation, each with a start and an end, and their execution.
 
-sim_plan.py draws them from a seed.
+plan.py draws them from a seed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.broker.stores import network_limits
+from ottla.broker.settings import network_limits
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.testing.simulation.client import PORT, SimClient
@@ -21,14 +21,14 @@ from ottla.testing.simulation.network import DELAY_S
 from ottla.testing.simulation.node import RECOVERY_S, SimNode
 from ottla.testing.simulation.operator import SimOperator
 
-# A crowd of idle connections that fills a simulated broker's table of connections.
+# Idle connections that fill a simulated broker's connection limit.
 
 RESERVE = 12
 """Places for brokers; four or five are in use by each other broker."""
 CROWD = 3 * RESERVE
 
 
-class Crowd:
+class IdleConnections:
     """Idle clients on a host of their own; `leave` closes their connections."""
 
     def __init__(self, cluster: SimCluster) -> None:
@@ -37,7 +37,7 @@ class Crowd:
         self._there: dict[str, list[asyncio.Transport]] = {}
 
     def fill(self, node: SimNode) -> None:
-        """Leave no connection to clients that have none yet, and want some of those kept for brokers, too."""
+        """Fill the connection limit, including some of those reserved for brokers."""
         if node.broker is not None:
             server = node.broker.server
             server.change_limits(replace(server.limits, max_connections=0, broker_reserve=RESERVE))
@@ -45,7 +45,7 @@ class Crowd:
             self._process.spawn(self._connect(node.host))
 
     def leave(self, node: SimNode) -> None:
-        """Let everybody in again."""
+        """Close the idle connections."""
         for each in self._there.pop(node.host, ()):
             each.close()
         if node.broker is not None:
@@ -69,8 +69,9 @@ STARVED_CALLBACK_S = (0.0005, 0.002, 0.005)
 
 
 LEADER, FOLLOWER, CONTROLLER, COORDINATOR = 0, -1, -2, -3
-"""Nodes that are known only when the fault begins: of the first partition, the cluster, transactions
-(where there are none: groups)."""
+"""Nodes that are chosen when the fault begins: by the leader of the first partition, the controller, or a
+coordinator.
+"""
 
 
 class Fault(NamedTuple):
@@ -89,13 +90,13 @@ class Fault(NamedTuple):
 
 
 class FaultMaker:
-    """Carries faults out on a cluster."""
+    """Executes faults on a cluster."""
 
     def __init__(self, cluster: SimCluster, operator: SimClient, topic: str) -> None:
         self._cluster = cluster
         self._operator = operator
         self._topic = topic
-        self._crowd = Crowd(cluster)
+        self._crowd = IdleConnections(cluster)
         self._actions: dict[str, tuple[Callable[[Fault], None], Callable[[Fault], None]]] = {
             "kill": (lambda f: self._node(f).kill(), self._start),
             "power cut": (lambda f: self._node(f).kill(power_cut=True), self._start),
@@ -113,7 +114,7 @@ class FaultMaker:
             "slow store": (self._slow_store, self._normal_store),
             "clock": (self._jump, lambda f: None),
             "full disk": (self._fill_disk, lambda f: self._node(f).disk.heal()),
-            "broken disk": (self._break_disk, self._mend_disk),
+            "broken disk": (self._break_disk, self._repair_disk),
             "disk replaced": (self._replace_disk, self._start),
             "slow recovery": (self._recover_slowly, self._recover_as_usual),
             "reassign": (self._reassign, self._stop_reassigning),
@@ -125,7 +126,7 @@ class FaultMaker:
         self._operations: list[asyncio.Task[None]] = []
 
     async def run(self, faults: Sequence[Fault]) -> None:
-        """Let the faults begin and end, each in its time."""
+        """Start and stop the faults on time."""
         steps = [(each.at_s, 0, number) for number, each in enumerate(faults)]
         steps += [(each.at_s + each.for_s, 1, number) for number, each in enumerate(faults)]
         known: dict[int, Fault] = {}
@@ -136,7 +137,7 @@ class FaultMaker:
             self._actions[faults[number].kind][phase](known[number])
 
     async def heal_everything(self) -> None:
-        """End all that is wrong: every node runs, every link works, nobody asks for changes any more."""
+        """End all faults: every node runs, every link works, no operator is active."""
         cluster = self._cluster
         if self._stops:
             await asyncio.wait(list(self._stops.values()))
@@ -260,7 +261,7 @@ class FaultMaker:
         node.disk.replace()
 
     async def put_disks_back(self, nodes: Iterable[int]) -> None:
-        """Let brokers have the disks again that were replaced."""
+        """Give the replaced disks back to the brokers."""
         for node_id in nodes:
             node = self._cluster.nodes[node_id]
             node.kill()
@@ -281,8 +282,8 @@ class FaultMaker:
     def _recover_as_usual(self, fault: Fault) -> None:
         self._node(fault).recovery_s = RECOVERY_S
 
-    def _mend_disk(self, fault: Fault) -> None:
-        """The broker has taken its disk out of use until it is started again."""
+    def _repair_disk(self, fault: Fault) -> None:
+        """The broker has taken its disk offline until it is restarted."""
         node = self._node(fault)
         node.disk.heal()
         if node.is_up and fault.node not in self._stops:
@@ -299,7 +300,7 @@ class FaultMaker:
             self._operate(SimOperator(self._operator).reassign(place, replicas))
 
     def _stop_reassigning(self, fault: Fault) -> None:
-        """Change one's mind, now and then."""
+        """Cancel the reassignment, now and then."""
         topic = self._cluster.image.topics.get(self._topic)
         for partition in topic.partitions if topic is not None else ():
             if partition.is_reassigning and self._cluster.loop.chance.random() < 0.3:

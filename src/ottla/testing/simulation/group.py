@@ -1,8 +1,8 @@
-"""Members of a consumer group in a simulation: they share partitions, read them and commit how far they are.
+"""Simulated members of a consumer group: they share partitions, read them and commit offsets.
 
-One member in one generation is one reader of the history: it begins at what is committed, and need not see
-everything. What it was told to own, nobody else may own in that generation. What it is told is committed is
-held against what was confirmed before it asked.
+One member in one generation is one reader of the history: it starts at the committed offset, and need not see
+everything. No other member may own its partitions in that generation. A committed offset that it fetches is
+checked against what was confirmed before its request.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SimGroupMember:
         owners: dict[tuple[int, TopicPartition], str],
     ) -> None:
         self.problems: list[str] = []
-        """What a member should never see."""
+        """Errors that a member should never get."""
         self.is_stopping = False
         self._client = client
         self._history = history
@@ -131,7 +131,7 @@ class SimGroupMember:
         )
 
     async def _work(self, node_id: int, assigned: list[TopicPartition]) -> None:
-        """Read what was assigned, until the coordinator wants something else."""
+        """Read the assigned partitions, until the coordinator starts a rebalance."""
         generation = self._generation
         for place in assigned:
             owner = self._owners.setdefault((generation, place), self._name)

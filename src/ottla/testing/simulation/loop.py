@@ -46,7 +46,7 @@ CANCELLED_TIMERS = 200
 
 
 class Stuck(Exception):
-    """Nothing can happen any more, or far too much does."""
+    """Nothing can happen any more, or there is no end."""
 
 
 class SimProcess:
@@ -102,9 +102,9 @@ class SimProcess:
         self.is_halted = True
 
     def resume(self) -> None:
-        """Go on, as by SIGCONT: first with all that came due."""
+        """Resume, as by SIGCONT: first with all callbacks that came due."""
         if not self.is_dead:
-            self._go_on()
+            self._run_held()
 
     def kill(self) -> None:
         """Never run again."""
@@ -115,12 +115,12 @@ class SimProcess:
         self.tasks = [task for task in self.loop.living_tasks() if task.process is self]
 
     def bury(self) -> None:
-        """When all is over, let the tasks of a dead process end: the collector would do it less orderly."""
-        self._go_on()
+        """At the end of a run, let the tasks of a dead process end in order."""
+        self._run_held()
 
-    def _go_on(self) -> None:
+    def _run_held(self) -> None:
         self.is_halted = False
-        self.loop.go_on(self._held)
+        self.loop.run_held(self._held)
         self._held = deque()
 
 
@@ -172,7 +172,7 @@ class SimLoop(asyncio.BaseEventLoop):
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]
         return sorted(tasks, key=lambda task: task.number)
 
-    def go_on(self, handles: deque[Handle]) -> None:
+    def run_held(self, handles: deque[Handle]) -> None:
         """Run what a process had to hold."""
         self._ready.extend(handles)
 
@@ -242,7 +242,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken."""
+        """Do nothing: no thread has to be woken."""
 
     def _timer_handle_cancelled(self, _: TimerHandle) -> None:
         """A timer that is set was cancelled."""

@@ -1,13 +1,12 @@
-"""Hosts and the connections between them, in memory: slow, cut, one way or both, and broken.
+"""Simulated hosts and connections: slow, cut in one or both directions, reset.
 
-A connection carries bytes in order, each direction with its own delays. What can go wrong is what can go
-wrong with TCP: nothing is lost or reordered within a connection that lives, but it may stand still and it
-may end.
+A connection carries bytes in order, each direction with its own delays. The failures are those of TCP:
+nothing is lost or reordered within a live connection, but it may stall and it may end.
 
-    network.cut("b1", "b2")          bytes from b1 to b2 stop on their way; those from b2 to b1 go on
+    network.cut("b1", "b2")          bytes from b1 to b2 stop on their way; those from b2 to b1 arrive
     network.heal("b1", "b2")         they arrive after all, unless one side has given up
-    network.reset_some(0.5)          half of the connections end; what was on its way may or may not arrive
-    network.host_is_gone("b1")       its connections end (a process died), or fall silent (the power is cut)
+    network.reset_some(0.5)          half of the connections end; bytes in flight may or may not arrive
+    network.host_is_gone("b1")       its connections end (a process died), or stall (a power cut)
 
 The clients of a simulation run on hosts of their own, so that they can be cut off, too.
 """

@@ -1,5 +1,4 @@
-"""What an operator does to a simulated cluster while it is at work: moves replicas, elects leaders, ends
-transactions that hang."""
+"""A simulated operator: reassigns partitions, elects leaders, aborts hanging transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ ATTEMPTS = 5
 
 
 class SimOperator:
-    """Asks, a few times, and does not mind if it is not done."""
+    """Sends each request a few times, and ignores failures."""
 
     def __init__(self, client: SimClient) -> None:
         self._client = client

@@ -1,9 +1,9 @@
-"""What a seed stands for: how large the cluster is, how it is set up, and what goes wrong.
+"""The meaning of a seed: the size of the cluster, its settings, and its faults.
 
-The plan leaves what the promises need: all nodes may be killed, paused and cut off at any time, but the power
-fails on one node only, always the same, unless the topics flush before they acknowledge. Or the disk of one
-node is replaced, once. Where every kill looks like a power cut, or the power of all nodes may fail, there
-may be nobody left to elect then: in the end, the operator puts the former disk back.
+The plan keeps the conditions of the guarantees: all nodes may be killed, paused and cut off at any time, but
+the power fails on one node only, always the same, unless the topics flush before they acknowledge. Or the
+disk of one node is replaced, once. Where every kill looks like a power cut, or the power of all nodes may
+fail, no replica may be eligible as a leader: in the end, the operator puts the former disk back.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
         faults += chance.choice(STORMS)(chance, session_timeout_s)
     is_replaced = any(each.kind == "disk replaced" for each in faults)
     forgets_boots = chance.random() < (0.5 if is_replaced else 0.2)
-    faults = _bearable(chance, faults, node_ids, any_power_cut=flush_on_ack, forgets_boots=forgets_boots)
+    faults = _survivable(chance, faults, node_ids, any_power_cut=flush_on_ack, forgets_boots=forgets_boots)
     if flush_on_ack and chance.random() < 0.4:
         faults += _power_cut_of_all(chance, node_ids)
     faults += _starved_nodes(Random(f"starved {seed}"), node_ids)
@@ -119,7 +119,7 @@ def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
     if chance.random() < 0.5:
         faults += _lost_coordinators(chance)
     if plan.nodes == 3 and chance.random() < 0.6:
-        faults += _half_heard(chance)
+        faults += _partly_delivered(chance)
     if chance.random() < 0.5:
         faults += _late_requests(chance)
     plan = replace(plan, group=False, settings=plan.settings | {k: str(v) for k, v in settings.items()})
@@ -153,7 +153,7 @@ def _settings(chance: Random) -> dict[str, str]:
     return {key: str(value) for key, value in settings.items()}
 
 
-def _bearable(
+def _survivable(
     chance: Random, faults: list[Fault], nodes: Sequence[int], *, any_power_cut: bool, forgets_boots: bool
 ) -> list[Fault]:
     """Return the faults without those that lose more than is promised: they become kills.
@@ -236,7 +236,7 @@ def _blind_follower(chance: Random, session_s: float) -> list[Fault]:
     ]
 
 
-def _headless(chance: Random, session_s: float) -> list[Fault]:
+def _lost_controller(chance: Random, session_s: float) -> list[Fault]:
     """The controller and a leader are lost at about the same time."""
     at_s = chance.uniform(0.5, 4.0)
     return [
@@ -252,7 +252,7 @@ def _rolling_restart(chance: Random, session_s: float) -> list[Fault]:
     return [Fault(at_s + step_s * number, 0.1, kind, node) for number, node in enumerate((1, 2, 3))]
 
 
-def _revenant(chance: Random, session_s: float) -> list[Fault]:
+def _returning_leader(chance: Random, session_s: float) -> list[Fault]:
     """A leader is deposed, cuts off what only a blind follower got of it, and leads again unnoticed."""
     old, new, blind = chance.sample((1, 2, 3), 3)
     cut_s = session_s + chance.uniform(0.3, 0.6)
@@ -312,7 +312,7 @@ def _lost_coordinators(chance: Random) -> list[Fault]:
     return faults
 
 
-def _half_heard(chance: Random, session_s: float = 0.0) -> list[Fault]:
+def _partly_delivered(chance: Random, session_s: float = 0.0) -> list[Fault]:
     """What a leader says last reaches one follower only, and the other one may be the next leader."""
     faults = []
     for at_s in (1.2, 3.0, 4.8):
@@ -336,13 +336,13 @@ STORMS: tuple[Callable[[Random, float], list[Fault]], ...] = (
     _flapping_leader,
     _blind_follower,
     _blind_follower,
-    _headless,
+    _lost_controller,
     _rolling_restart,
-    _revenant,
+    _returning_leader,
     _full_disks,
     _lost_disk,
     _lost_disk,
     _restart_with_store,
-    _half_heard,
-    _half_heard,
+    _partly_delivered,
+    _partly_delivered,
 )

@@ -1,12 +1,12 @@
-"""Looks into the brokers of a running simulation, every few milliseconds, for what must hold at every moment.
+"""Check invariants of the brokers every few milliseconds while a simulation runs.
 
     two-leaders         two brokers led a partition in one leader epoch
-    isr-not-replica     an in-sync replica, or the leader, is none of the replicas
-    isr-behind          an in-sync replica lacks what is committed
-    backward-leader     a leader's high watermark fell, or is beyond its log
+    isr-not-replica     an in-sync replica, or the leader, is not a replica
+    isr-behind          an in-sync replica lacks committed records
+    backward-leader     a leader's high watermark decreased, or is beyond its log
 
-What is committed is the highest high watermark that any leader ever had: whoever may lead next must have
-all below it.
+Committed is everything below the highest high watermark that any leader ever had: the next leader must have
+it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ottla.testing.simulation.node import SimNode
 
 POLL_INTERVAL_S = 0.015
 ENOUGH = 5
-"""Violations after which nobody needs to look any more."""
+"""The number of violations after which the probe stops."""
 
 
 class Probe:
-    """Watches a cluster; `violations` is what it saw."""
+    """Checks a cluster; `violations` are its findings."""
 
     def __init__(self, cluster: SimCluster, topic: str) -> None:
         self.violations: list[Violation] = []
@@ -37,24 +37,24 @@ class Probe:
         self._committed: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while len(self.violations) < ENOUGH:
-            self.look()
+            self.check()
             await asyncio.sleep(POLL_INTERVAL_S)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look once."""
         for node in self._cluster.nodes.values():
             if node.broker is not None:
                 for partition in node.broker.partitions:
                     if partition.is_leader and partition.topic_partition.topic == self._topic:
-                        self._look_at_leader(node.node_id, partition)
+                        self._check_leader(node.node_id, partition)
         image = self._cluster.image
         topic = image.topics.get(self._topic)
         for each in topic.partitions if topic is not None else ():
-            self._look_at_members(TopicPartition(self._topic, each.index), each)
+            self._check_isr(TopicPartition(self._topic, each.index), each)
 
-    def _look_at_leader(self, node_id: int, partition: Partition) -> None:
+    def _check_leader(self, node_id: int, partition: Partition) -> None:
         place, epoch = partition.topic_partition, partition.leader_epoch
         known = self._leaders.setdefault((place, epoch), node_id)
         if known != node_id:
@@ -67,7 +67,7 @@ class Probe:
         self._watermarks[place, epoch] = watermark
         self._committed[place] = max(watermark, self._committed.get(place, 0))
 
-    def _look_at_members(self, place: TopicPartition, image: PartitionImage) -> None:
+    def _check_isr(self, place: TopicPartition, image: PartitionImage) -> None:
         if not set(image.isr) <= set(image.replicas) or image.leader not in (-1, *image.isr):
             self._report("isr-not-replica", f"{place}: {image}")
         committed = self._committed.get(place, 0)

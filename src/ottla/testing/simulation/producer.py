@@ -1,8 +1,7 @@
-"""An idempotent producer in a simulation. It keeps several batches of a partition under way, tries again
-until its patience ends, and notes in the history what it was told.
+"""A simulated idempotent producer: keeps batches in flight, retries until a deadline, records the history.
 
-As Kafka's producers do it: batches that failed are sent again in their order; after one was given up, the
-epoch is raised, so that it cannot be appended behind its successors.
+It works as Kafka's producers do: failed batches are resent in order; after one was given up, the epoch is
+bumped, so that it cannot be appended after its successors.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ THINK_S = (0.02, 0.22)
 TIMEOUT_S = (2.0, 12.0)
 
 NEVER_APPENDED = frozenset({ErrorCode.not_enough_replicas, ErrorCode.unknown_topic_or_partition})
-"""Answers after which the records are certainly not in the log. (Who is not the leader may have been.)"""
+"""Errors after which the records are certainly not in the log. (NOT_LEADER_OR_FOLLOWER is none of them.)"""
 
 _HEAD = Struct(">hhii")
 _PARTITION = Struct(">iii")
@@ -48,8 +47,8 @@ class _Batch:
 
 
 @dataclass
-class _Lane:
-    """The batches of one partition that are not decided yet, and how they are signed."""
+class _PartitionQueue:
+    """The pending batches of one partition, and its producer id and epoch."""
 
     place: TopicPartition
     producer_id: int = -1
@@ -58,7 +57,7 @@ class _Lane:
 
 
 class SimProducer:
-    """Sends until it is told to stop; then finishes what is under way."""
+    """Sends until it is stopped; then finishes its pending batches."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class SimProducer:
         acks: int = -1,
     ) -> None:
         self.problems: list[str] = []
-        """Answers that no producer should ever get."""
+        """Errors that no producer should ever get."""
         self.is_stopping = False
         self._client = client
         self._history = history
@@ -81,36 +80,36 @@ class SimProducer:
 
     async def run(self) -> None:
         """Send to every partition, until `is_stopping`."""
-        await asyncio.gather(*(self._fill(_Lane(place)) for place in self._places))
+        await asyncio.gather(*(self._fill(_PartitionQueue(place)) for place in self._places))
 
-    async def _fill(self, lane: _Lane) -> None:
+    async def _fill(self, queue: _PartitionQueue) -> None:
         chance = self._client.chance
         while not self.is_stopping:
             await asyncio.sleep(chance.uniform(*THINK_S))
-            if lane.producer_id < 0:
-                lane.producer_id = await self._new_producer_id()
+            if queue.producer_id < 0:
+                queue.producer_id = await self._new_producer_id()
             await self._deliver(
-                lane, [self._new_batch(lane) for _ in range(chance.randint(1, BATCHES_UNDER_WAY))]
+                queue, [self._new_batch(queue) for _ in range(chance.randint(1, BATCHES_UNDER_WAY))]
             )
 
-    def _new_batch(self, lane: _Lane) -> _Batch:
+    def _new_batch(self, queue: _PartitionQueue) -> _Batch:
         chance = self._client.chance
         values = []
         for _ in range(chance.choice((1, 1, 2, 4))):
             self._values += 1
-            values.append(f"{self._name}.{lane.place.partition}.{self._values}".encode())
-        number = self._history.sent(self._name, lane.place, values, is_safe=self._acks == -1)
-        sequence, lane.next_sequence = lane.next_sequence, lane.next_sequence + len(values)
+            values.append(f"{self._name}.{queue.place.partition}.{self._values}".encode())
+        number = self._history.sent(self._name, queue.place, values, is_safe=self._acks == -1)
+        sequence, queue.next_sequence = queue.next_sequence, queue.next_sequence + len(values)
         return _Batch(number, values, sequence, self._client.loop.now + chance.uniform(*TIMEOUT_S))
 
-    async def _deliver(self, lane: _Lane, pending: list[_Batch]) -> None:
+    async def _deliver(self, queue: _PartitionQueue, pending: list[_Batch]) -> None:
         """Send batches, again and again, until each is acknowledged or given up."""
         client = self._client
         while pending:
             try:
-                leader = await client.leader(lane.place)
+                leader = await client.leader(queue.place)
                 answers = await asyncio.gather(
-                    *(self._attempt(lane, leader.node_id, batch) for batch in pending)
+                    *(self._attempt(queue, leader.node_id, batch) for batch in pending)
                 )
             except KafkaError:
                 answers = []
@@ -124,16 +123,16 @@ class SimProducer:
             if pending and pending[0].deadline_s < client.loop.now:
                 for batch in pending:
                     self._history.failed(batch.number, is_certain=batch.is_certain)
-                lane.producer_epoch += 1
-                lane.next_sequence = 0
+                queue.producer_epoch += 1
+                queue.next_sequence = 0
                 return
             if pending:
-                client.forget(lane.place)
+                client.forget(queue.place)
                 await client.pause()
 
-    async def _attempt(self, lane: _Lane, node_id: int, batch: _Batch) -> int | None:
+    async def _attempt(self, queue: _PartitionQueue, node_id: int, batch: _Batch) -> int | None:
         """Send a batch once; return its base offset (-1: not told), or None if it has to be sent again."""
-        body = self._encode(lane, batch)
+        body = self._encode(queue, batch)
         try:
             frame, at = await self._client.peers.exchange(
                 node_id, ApiKey.PRODUCE, PRODUCE_VERSION, body, timeout_ms=TIMEOUT_MS, channel=self._name
@@ -150,10 +149,10 @@ class SimProducer:
             return -1
         if code not in NEVER_APPENDED:
             batch.is_certain = False
-        self._look_at(lane, batch, code)
+        self._check_code(queue, batch, code)
         return None
 
-    def _look_at(self, lane: _Lane, batch: _Batch, code: ErrorCode) -> None:
+    def _check_code(self, queue: _PartitionQueue, batch: _Batch, code: ErrorCode) -> None:
         """Take note of answers that mean that something is broken."""
 
     async def _new_producer_id(self) -> int:
@@ -169,14 +168,14 @@ class SimProducer:
                 pass
             await self._client.pause()
 
-    def _encode(self, lane: _Lane, batch: _Batch) -> bytes:
+    def _encode(self, queue: _PartitionQueue, batch: _Batch) -> bytes:
         now_ms = EPOCH_MS + int(self._client.loop.now * 1000)
         records = encode_batch(
             [Record(at, now_ms, None, value) for at, value in enumerate(batch.values)],
-            producer_id=lane.producer_id,
-            producer_epoch=lane.producer_epoch,
+            producer_id=queue.producer_id,
+            producer_epoch=queue.producer_epoch,
             base_sequence=batch.sequence,
         )
-        topic, index = lane.place
+        topic, index = queue.place
         head = _HEAD.pack(-1, self._acks, TIMEOUT_MS, 1)
         return head + encode_string(topic) + _PARTITION.pack(1, index, len(records)) + records

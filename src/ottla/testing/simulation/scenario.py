@@ -1,4 +1,4 @@
-"""One seed from its plan to a verdict: clients work, faults come and go, everything heals, and is checked."""
+"""Run one seed: clients work, faults come and go, everything heals, and is checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC = "t"
 PRODUCERS, CONSUMERS, MEMBERS = 2, 1, 2
 HEALED_WITHIN_S = 30.0
 ACCEPTED_WITHIN_S = 3.0
-"""How long after everything has healed a producer may still be refused."""
+"""How long after the end of all faults a producer may still get errors."""
 GROUP_ENDS_WITHIN_S = 2.0
 ATTEMPTS = 100
 GROUP_SETTINGS = {
@@ -40,7 +40,7 @@ RACK_AWARE = {"replica.selector.class": "RackAwareReplicaSelector"}
 
 @dataclass
 class Outcome:
-    """What became of a seed."""
+    """The result of a seed."""
 
     plan: Plan
     violations: list[Violation] = field(default_factory=list)

@@ -60,7 +60,7 @@ def test_however_many_producers_return_at_once_all_of_them_get_through(
         bench.now_ms += 100
     assert not waiting
     assert bench.now_ms <= 5 * HOLD_MS
-    assert caplog.text.count("unknown producers begin in the middle") == 1
+    assert caplog.text.count("unknown producers start with a sequence number above 0") == 1
 
 
 def test_one_that_never_comes_again_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

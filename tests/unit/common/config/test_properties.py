@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.common.config.declaration import ConfigError
-from ottla.common.config.properties import as_properties, parse_properties, parse_setting, read_properties
+from ottla.common.config.properties import as_properties, parse_properties, read_properties
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,6 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     file.write_bytes(b"a=\xff")
     with pytest.raises(ConfigError, match=r"binary\.properties: is not UTF-8: byte 2 is 0xff"):
         read_properties(file)
-
-
-def test_a_setting_from_the_command_line() -> None:
-    assert parse_setting("listeners = A://h:1=2") == ("listeners", "A://h:1=2")
-
-
-@pytest.mark.parametrize("text", ["", "a", "=1", " =1"])
-def test_a_setting_without_key_or_value_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not key=value"):
-        parse_setting(text)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))

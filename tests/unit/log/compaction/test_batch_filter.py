@@ -42,8 +42,8 @@ class Rules:
             now_ms=self.now_ms,
         )
 
-    def compact(self, batch: bytearray, *, must_stay: bool = False) -> memoryview | bytearray | None:
-        return self.filter().compact(decode_header(batch), memoryview(batch), must_stay=must_stay)
+    def compact(self, batch: bytearray, *, must_keep: bool = False) -> memoryview | bytearray | None:
+        return self.filter().compact(decode_header(batch), memoryview(batch), must_keep=must_keep)
 
 
 def last_seen(epoch: int, last_offset: int | None) -> ProducerEntry:
@@ -166,7 +166,7 @@ def test_a_batch_without_records_left_goes_unless_it_must_stay() -> None:
     rules = Rules(latest={b"a": 8, b"b": 9})
     rules.latest[b"a"] = 30
     assert rules.compact(batch) is None
-    bare = rules.compact(batch, must_stay=True)
+    bare = rules.compact(batch, must_keep=True)
     assert bare is not None
     header = decode_header(bare)
     check_crc(bare, header)
@@ -174,7 +174,7 @@ def test_a_batch_without_records_left_goes_unless_it_must_stay() -> None:
     assert (header.base_offset, header.last_offset, header.leader_epoch) == (7, 8, 2)
     assert header.max_timestamp == decode_header(batch).max_timestamp
     assert rules.compact(bytearray(bare)) is None
-    assert rules.compact(bytearray(bare), must_stay=True) == bare
+    assert rules.compact(bytearray(bare), must_keep=True) == bare
 
 
 def test_the_last_batch_of_an_active_producer_stays_as_a_bare_header() -> None:
@@ -207,9 +207,9 @@ def test_aborted_records_go_and_committed_ones_are_compared_by_key() -> None:
     aborted, committed = transactional(0, 1), transactional(1, 2)
     scan = AbortedTransactions()
     for batch in (aborted, committed):
-        scan.saw_records(decode_header(batch))
+        scan.add_batch(decode_header(batch))
     for batch in (marker(2, 1, 0), marker(3, 2, 1)):
-        scan.saw_marker(decode_header(batch), memoryview(batch))
+        scan.add_marker(decode_header(batch), memoryview(batch))
     rules = Rules(latest={b"key": 1}, aborted=scan)
     assert scan.first_open_offset is None
     assert rules.compact(aborted) is None

@@ -79,9 +79,9 @@ def test_a_batch_with_more_keys_than_the_map_holds_is_reported() -> None:
 
 def test_nothing_above_the_stable_offset_supersedes_anything() -> None:
     rig = filled()
-    assert rig.dirt().dirty_bytes == 0, "nothing was flushed yet"
+    assert rig.cleanable().dirty_bytes == 0, "nothing was flushed yet"
     rig.flush()
-    assert rig.dirt().dirty_bytes > 0
+    assert rig.cleanable().dirty_bytes > 0
 
 
 def test_a_second_round_changes_nothing() -> None:

@@ -61,8 +61,11 @@ def test_a_long_chain_of_types_is_refused_or_reported() -> None:
     chain: dict[str, Any] = {
         f"d{n}": {"properties": {"a": {"$ref": f"#/definitions/d{n + 1}"}}} for n in range(3_000)
     }
-    parsed = parse("JSON", json.dumps({"$ref": "#/definitions/d0", "definitions": {**chain, "d3000": {}}}))
-    assert "levels deep" in check("FULL", parsed, [parsed])[0]
+    old, new = (
+        parse("JSON", json.dumps({"$ref": "#/definitions/d0", "definitions": {**chain, "d3000": last}}))
+        for last in ({}, {"type": "string"})
+    )
+    assert "levels deep" in check("FULL", new, [old])[0]
 
 
 def test_schemas_that_refer_to_one_another_many_times_are_compared_once() -> None:

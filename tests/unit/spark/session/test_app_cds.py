@@ -80,11 +80,11 @@ def test_while_another_process_makes_it_nobody_waits(archive: AppCdsArchive) -> 
 
 def test_a_java_without_an_archive_of_its_own_gets_none(archive: AppCdsArchive, tmp_path: Path) -> None:
     (tmp_path / "jdk" / "lib" / "server" / "classes.jsa").unlink()
-    assert not archive.is_wanted
+    assert not archive.should_build
     assert not archive.make()
 
 
 def test_training_itself_makes_none(archive: AppCdsArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert archive.is_wanted
+    assert archive.should_build
     monkeypatch.setenv(WRITE_TO, "/there")
-    assert not archive.is_wanted
+    assert not archive.should_build

@@ -122,7 +122,7 @@ async def test_a_new_leader_that_does_not_know_yet_what_is_committed_is_waited_f
 async def test_a_leader_that_knows_and_ends_before_the_range_has_lost_records() -> None:
     reader = _asked([lambda _: [_empty(0, high_watermark=2)]])
     reader.offsets = {LATEST: 2}
-    with pytest.raises(DataLoss, match="t-0 ends at offset 2, and was to be read up to 10"):
+    with pytest.raises(DataLoss, match="t-0 ends at offset 2, but was to be read up to 10"):
         await _read(reader)
     reader = _asked([lambda _: [_empty(0, high_watermark=2)]], FORGIVING)
     reader.offsets = {LATEST: 2}
@@ -140,7 +140,7 @@ async def test_an_open_transaction_is_waited_for() -> None:
     [
         ([{"last_stable_offset": 2}], "a transaction before it is still open"),
         ([{"high_watermark": 2}], "does not know yet that it is committed"),
-        ([{"preferred_replica": 3}], "another broker to be asked"),
+        ([{"preferred_replica": 3}], "redirects to another broker"),
         ([], "its leader sent nothing"),
     ],
 )
@@ -161,7 +161,7 @@ async def test_offsets_that_retention_has_removed_are_lost_or_passed_over() -> N
     answers: list[Answer] = [lambda _: [refused], lambda _: [_sent(0, 6, END)]]
     reader = _asked(answers)
     reader.offsets = {EARLIEST: 6, LATEST: END}
-    with pytest.raises(DataLoss, match="t-0 has offsets 6 to 10, and 0 was to be read next"):
+    with pytest.raises(DataLoss, match="t-0 has offsets 6 to 10, but 0 was to be read next"):
         await _read(reader)
     reader = _asked(answers, FORGIVING)
     reader.offsets = {EARLIEST: 6, LATEST: END}

@@ -41,7 +41,7 @@ class Watch:
     async def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    async def wait_for_news(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
+    async def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
         self.waits += 1
 
 
@@ -83,7 +83,7 @@ async def test_too_little_is_read_after_the_longest_delay_and_the_delay_begins_a
 async def test_a_query_that_is_to_end_does_not_wait_for_more() -> None:
     watch = Watch({A: 3, B: 0})
     here = position(watch, ManualClock(), minOffsetsPerTrigger="10")
-    await here.stop_at_the_end()
+    await here.fix_end()
     watch.now[A] = 9
     end = await here.next_end(START, None)
     assert end is not None
@@ -107,7 +107,7 @@ async def test_the_checkpoint_of_another_query_is_told_by_what_is_not_there() ->
         await here.next_end(SourceOffset({TopicPartition("other", 0): 5}), None)
     with pytest.raises(DataLoss, match="t-2 does not exist any more"):
         await here.next_end(SourceOffset({A: 1, B: 0, TopicPartition("t", 2): 5}, {"t": "id"}), None)
-    with pytest.raises(DataLoss, match="deleted and created again"):
+    with pytest.raises(DataLoss, match="deleted and recreated"):
         await here.next_end(SourceOffset({A: 1, B: 0}, {"t": "another id"}), None)
     with pytest.raises(DataLoss, match="ends at offset 3"):
         await here.next_end(SourceOffset({A: 50, B: 0}, {"t": "id"}), None)

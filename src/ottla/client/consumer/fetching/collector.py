@@ -1,9 +1,9 @@
-"""Hands out what was fetched: partition by partition, each in order, decoded when its turn has come.
+"""Returns fetched records, partition by partition, decoded when they are needed.
 
-A partition that has something waits in line. It hands out one fetch at a time and then goes to the end of
-the line, so that a busy partition does not starve the others. What goes wrong with a partition (a damaged
-batch, an offset that is gone, a deserializer that fails) is raised when everything before it has been
-handed out, and leaves the position right there: whoever wants to go on seeks past it.
+Partitions with fetched records wait in a queue. The first one returns the records of one response and goes
+to the end of the queue, so that a busy partition does not starve the others. An error of a partition (a
+corrupt batch, a deleted offset, a failing deserializer) is raised when all records before it are returned,
+and the position stays there: `seek` past it to continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.protocol.errors import CorruptMessage, InvalidRecord, KafkaError, Off
 
 
 class Collector:
-    """Takes records out of an assignment."""
+    """Takes records out of the assigned partitions."""
 
     def __init__(
         self,
@@ -31,69 +31,69 @@ class Collector:
         on_taken: Callable[[bool], None],
     ) -> None:
         self.is_held = True
-        """Whether a call has more to do than to hand out records; then `drain` ends."""
+        """Whether the next call has more to do than return records; then `drain` ends."""
         self._assignment = assignment
         self._decoder = decoder
         self._check_crcs = check_crcs
         self._resets = resets
-        """Whether a position that is not in the log is reset; else that is an error."""
+        """Whether a position outside of the log is reset; else OffsetOutOfRange is raised."""
         self._on_taken = on_taken
-        """Called when something was taken: there is room for more; and whether a position is needed now."""
+        """Called when records were taken, with whether a position must be looked up now."""
 
     def take(
-        self, most: int, only: frozenset[TopicPartition] | None = None
+        self, max_records: int, only: frozenset[TopicPartition] | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return the next records, `most` of them at most, by partition; nothing if nothing is there."""
+        """Return the next records by partition, at most `max_records`."""
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         assignment = self._assignment
         with assignment.lock:
-            turns = assignment.line_length
-            while most > 0 and turns > 0:
-                state = assignment.first_in_line()
+            turns = assignment.ready_count
+            while max_records > 0 and turns > 0:
+                state = assignment.first_ready()
                 if state is None:
                     break
                 if only is not None and state.partition not in only:
-                    assignment.next_turn()
+                    assignment.rotate_ready()
                     turns -= 1
                     continue
                 if not self._make_ready(state, raises=not found):
-                    assignment.next_turn()
+                    assignment.rotate_ready()
                     turns -= 1
                     continue
-                records = state.hand_out(most)
-                most -= len(records)
+                records = state.hand_out(max_records)
+                max_records -= len(records)
                 if state.partition in found:
                     found[state.partition] += records
                 else:
                     found[state.partition] = records
                 if not state.ready:
-                    assignment.next_turn()
+                    assignment.rotate_ready()
                     turns -= 1
         return found
 
     def take_one(self) -> ConsumerRecord | None:
         """Return the next record; None if there is none."""
         assignment = self._assignment
-        if not assignment.line_length:
+        if not assignment.ready_count:
             return None
         with assignment.lock:
-            for _ in range(assignment.line_length):
-                state = assignment.first_in_line()
+            for _ in range(assignment.ready_count):
+                state = assignment.first_ready()
                 if state is None:
                     break
                 if state.ready or self._make_ready(state, raises=True):
                     record = state.hand_out_one()
                     if not state.ready:
-                        assignment.next_turn()
+                        assignment.rotate_ready()
                     return record
-                assignment.next_turn()
+                assignment.rotate_ready()
         return None
 
     def drain(self) -> Iterator[ConsumerRecord]:
-        """Yield the records of one fetch one by one, unless something else is to be done; for any thread."""
+        """Yield the records of one response, unless a call has more to do; from any thread."""
         assignment = self._assignment
         with assignment.lock:
-            state = assignment.first_in_line()
+            state = assignment.first_ready()
             if state is None or self.is_held or not (state.ready or self._make_ready(state, raises=True)):
                 return
             ready = state.ready
@@ -107,30 +107,30 @@ class Collector:
                     state.ready_at = at + 1
                 else:
                     state.finish_ready()
-                    assignment.next_turn()
+                    assignment.rotate_ready()
             yield ready[at]
 
-    def take_batches(self, most: int) -> list[tuple[PartitionState, list[Batch], Chunk]]:
-        """Return the next batches as they are, with about `most` records, and move no position yet."""
+    def take_batches(self, max_records: int) -> list[tuple[PartitionState, list[Batch], Chunk]]:
+        """Return the next undecoded batches, about `max_records` records; the positions stay."""
         found: list[tuple[PartitionState, list[Batch], Chunk]] = []
         with self._assignment.lock:
             for each in self._assignment:
                 if each.ready:
-                    each.drop_fetched()  # the rest of what was decoded: fetched again, as batches
-            turns = self._assignment.line_length
-            while most > 0 and turns > 0:
-                state = self._assignment.first_in_line()
+                    each.drop_fetched()  # the decoded rest is fetched again, as batches
+            turns = self._assignment.ready_count
+            while max_records > 0 and turns > 0:
+                state = self._assignment.first_ready()
                 if state is None:
                     break
                 opened = self._open_next(state, raises=not found)
                 if opened is None:
-                    self._assignment.next_turn()
+                    self._assignment.rotate_ready()
                     turns -= 1
                     continue
                 batches, chunk = opened
                 taken: list[Batch] = []
-                while batches and most > 0:
-                    most -= batches[0][0].record_count
+                while batches and max_records > 0:
+                    max_records -= batches[0][0].record_count
                     taken.append(batches.pop(0))
                 if batches:
                     chunk = self._give_back(state, batches, chunk)
@@ -139,14 +139,14 @@ class Collector:
 
     @staticmethod
     def _give_back(state: PartitionState, rest: list[Batch], chunk: Chunk) -> Chunk:
-        """Put back what is left of a chunk; return the part that was taken."""
+        """Put back the rest of a chunk; return the part that was taken."""
         size = sum(len(batch) for _, batch in rest)
         state.fetched.appendleft(Chunk(rest, (), chunk.next_offset, chunk.next_epoch, size))
         state.fetched_bytes += size
         return chunk._replace(next_offset=rest[0][0].base_offset)
 
     def _make_ready(self, state: PartitionState, raises: bool) -> bool:
-        """Decode until something is ready; return whether something is."""
+        """Decode until there are ready records; return whether there are."""
         while not state.ready:
             opened = self._open_next(state, raises)
             if opened is None:
@@ -164,9 +164,9 @@ class Collector:
         return True
 
     def _open_next(self, state: PartitionState, raises: bool) -> tuple[list[Batch], Chunk] | None:
-        """Return the visible batches of the next chunk; None if there is none, or it is an error's turn.
+        """Return the visible batches of the next chunk; None if there is none, or an error is next.
 
-        The error is raised if `raises`; else it stays for the next time.
+        With `raises` the error is raised; else it stays queued.
         """
         if not state.fetched:
             return None
@@ -203,7 +203,7 @@ class Collector:
     def _decode(
         self, state: PartitionState, batches: list[Batch]
     ) -> tuple[list[ConsumerRecord], Exception | None]:
-        """Return the records of batches; if one is bad, those before it, and what is wrong with it."""
+        """Return the records of batches; if one is invalid, those before it, and the error."""
         try:
             return self._decoder.decode(state.partition, batches, state.position), None
         except Exception:

@@ -1,8 +1,8 @@
-"""Fetches ahead of the application: one request under way to each broker, while there is room.
+"""Prefetches records: one Fetch in flight to each broker, as long as there is buffer space.
 
-Where a partition is read is decided anew for every request: from its leader, or from the replica that the
-leader recommends (KIP-392). The next request goes out as soon as an answer is in, from behind what it
-brought: what waits to be handed out is bounded in bytes, not in requests.
+Each request chooses where to read a partition: at its leader, or at the replica that the leader recommends
+(KIP-392). The next request is sent as soon as a response is in: fetched records are bounded in bytes
+(prefetch_max_bytes), not in requests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from ottla.client.cluster import Cluster, passes
+from ottla.client.cluster import Cluster, is_retriable
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.consumer.fetching.leaders import PASSING, Leaders
@@ -39,13 +39,11 @@ from ottla.wire.calls import decode_fetch, fetch_version
 from ottla.wire.connection import Response
 from ottla.wire.fetch_session import FetchPosition, FetchSession
 
-# What the answer to a fetch means for the partitions it was for.
-
 log = logging.getLogger(__name__)
 
 
 class Sent(NamedTuple):
-    """A partition as it was when a request was sent for it."""
+    """The state of a partition when its request was sent."""
 
     state: PartitionState
     version: int
@@ -53,7 +51,7 @@ class Sent(NamedTuple):
 
 
 class FetchAnswers:
-    """Takes over what brokers send."""
+    """Adds fetched batches and errors to the partitions."""
 
     def __init__(
         self, cluster: Cluster, assignment: Assignment, leaders: Leaders, options: ConsumerOptions
@@ -63,7 +61,7 @@ class FetchAnswers:
         self._leaders = leaders
         self._preferred_for_s = options.metadata_max_age_ms / 1000
 
-    def absorb(
+    def process(
         self,
         node_id: int,
         reply: FetchReply,
@@ -71,7 +69,7 @@ class FetchAnswers:
         names: Mapping[UUID | None, str],
         now: float,
     ) -> bool:
-        """Take over a reply; return whether it had no news at all."""
+        """Process a response; return whether it was empty."""
         is_quiet = True
         for name, topic_id, partitions in reply.topics:
             topic = names.get(topic_id) if name is None else name
@@ -80,7 +78,7 @@ class FetchAnswers:
                 if asked is None or self._is_stale(asked):
                     continue
                 if fetched.error_code:
-                    self._refused(node_id, asked, fetched, reply.endpoints, now)
+                    self._on_error(node_id, asked, fetched, reply.endpoints, now)
                     is_quiet = False
                 elif self._accept(asked, fetched, now):
                     is_quiet = False
@@ -91,7 +89,7 @@ class FetchAnswers:
         return state.version != asked.version or self._assignment.states.get(state.partition) is not state
 
     def _accept(self, asked: Sent, fetched: Fetched, now: float) -> bool:
-        """Take over what came for one partition; return whether there was something."""
+        """Process the response of one partition; return whether it had records or a recommendation."""
         state = asked.state
         state.failures = 0
         state.high_watermark = fetched.high_watermark
@@ -119,16 +117,16 @@ class FetchAnswers:
                         batches, fetched.aborted, max(last.next_offset, asked.offset), last.leader_epoch, size
                     )
                 )
-        self._assignment.line_up(state)
+        self._assignment.enqueue_ready(state)
         return True
 
-    def _refused(
+    def _on_error(
         self, node_id: int, asked: Sent, fetched: Fetched, endpoints: list[NodeEndpoint], now: float
     ) -> None:
         state, code = asked.state, fetched.error_code
         partition = state.partition
         if state.preferred_replica == node_id:
-            state.preferred_replica = UNKNOWN  # the leader knows better
+            state.preferred_replica = UNKNOWN  # ask the leader instead
             if code == ErrorCode.offset_out_of_range:
                 return
         if code == ErrorCode.offset_out_of_range:
@@ -140,15 +138,15 @@ class FetchAnswers:
         state.failures += 1
         state.retry_at = now + self._cluster.backoff.pause_ms(state.failures) / 1000
         if code in PASSING:
-            log.info("%s is asked for again: %s", partition, ErrorCode(code).name)
-            self._leaders.doubt(partition.topic)
+            log.info("%s: fetching again after %s", partition, ErrorCode(code).name)
+            self._leaders.mark_stale(partition.topic)
         else:
             self._fail(state, error_for(code, str(partition)))
 
     def _fail(self, state: PartitionState, error: KafkaError) -> None:
         with self._assignment.lock:
             state.fail(error)
-        self._assignment.line_up(state)
+        self._assignment.enqueue_ready(state)
 
 
 LOST_SESSION = frozenset(
@@ -158,14 +156,14 @@ LOST_SESSION = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
-SAY_AGAIN_S = 30.0
-LONGEST_REST_S = 1.0
-HURRIED_S = 0.005
-"""A broker that has nothing and says so faster than this is not asked again at once."""
+LOG_AGAIN_S = 30.0
+MAX_PAUSE_S = 1.0
+MIN_EMPTY_FETCH_S = 0.005
+"""After an empty response that came faster than this, pause before the next request."""
 
 
 class Fetcher:
-    """Keeps the assignment's partitions filled."""
+    """Fetches for the assigned partitions."""
 
     def __init__(
         self,
@@ -176,8 +174,8 @@ class Fetcher:
         *,
         on_problem: Callable[[Exception], None],
     ) -> None:
-        self.is_short_of_room = False
-        """Whether it has to be woken when something was taken, because it could not fetch more."""
+        self.is_out_of_space = False
+        """Whether to wake the fetcher when records are taken: it stopped for lack of buffer space."""
         self._cluster = cluster
         self._options = options
         self._assignment = assignment
@@ -189,9 +187,9 @@ class Fetcher:
         self._sessions: dict[int, FetchSession[TopicPartition]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._failures: dict[int, int] = {}
-        self._said, self._say_again_at = "", 0.0
-        """What was last written down, and when to write it down again if it stays so."""
-        self._lines = DedicatedConnections(cluster)
+        self._last_logged, self._log_again_at = "", 0.0
+        """The last warning, and when to repeat it if it persists."""
+        self._connections = DedicatedConnections(cluster)
         self._settings = FetchSettings(
             options.fetch_max_wait_ms,
             options.fetch_min_bytes,
@@ -201,7 +199,7 @@ class Fetcher:
         )
 
     def wake(self) -> None:
-        """Look again at what can be fetched."""
+        """Check again which partitions can be fetched."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -209,9 +207,9 @@ class Fetcher:
         try:
             while True:
                 self._wake.clear()
-                rest_s = await self._start_what_can_be()
+                pause_s = await self._start_fetches()
                 try:
-                    async with asyncio.timeout(rest_s):
+                    async with asyncio.timeout(pause_s):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
@@ -220,48 +218,48 @@ class Fetcher:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._lines.close()
+            await self._connections.close()
 
-    async def _start_what_can_be(self) -> float:
-        """Begin to fetch from brokers that are idle; return for how long there is nothing more to do."""
+    async def _start_fetches(self) -> float:
+        """Start to fetch from idle brokers; return the time until the next check."""
         if self._leaders.stale:
             try:
                 await self._leaders.refresh()
             except (ClientError, KafkaError) as error:
-                self._pass_on(error)
+                self._report(error)
         nodes: set[int] = set()
         now = self._loop.time()
-        rest_s = LONGEST_REST_S
+        pause_s = MAX_PAUSE_S
         for state in self._assignment:
             if not state.can_fetch:
                 continue
             if state.retry_at > now:
-                rest_s = min(rest_s, state.retry_at - now)
+                pause_s = min(pause_s, state.retry_at - now)
                 continue
             node_id = self._leaders.node_for(state, now)
             if node_id is not None:
                 nodes.add(node_id)
-        self.is_short_of_room = True  # said before looking: what is taken meanwhile must not be missed
-        left_out = False
+        self.is_out_of_space = True  # before the check, so that records taken meanwhile wake the fetcher
+        has_waiting = False
         for node_id in nodes - self._tasks.keys():
-            if self._room(len(nodes)) > 0:
+            if self._free_bytes(len(nodes)) > 0:
                 self._tasks[node_id] = self._loop.create_task(
-                    self._serve(node_id), name=f"ottla fetch from broker {node_id}"
+                    self._fetch_from(node_id), name=f"ottla fetch from broker {node_id}"
                 )
             else:
-                left_out = True
-        self.is_short_of_room = left_out
+                has_waiting = True
+        self.is_out_of_space = has_waiting
         if self._leaders.stale:
-            rest_s = min(rest_s, self._leaders.pause_s(now))
-        return max(rest_s, 0.001)
+            pause_s = min(pause_s, self._leaders.pause_s(now))
+        return max(pause_s, 0.001)
 
-    def _room(self, nodes: int) -> int:
-        """Return how many bytes one of some brokers may send; 0 if enough is waiting already."""
+    def _free_bytes(self, nodes: int) -> int:
+        """Return how many bytes each of some brokers may send; 0 if the buffer is full."""
         options = self._options
         room = options.prefetch_max_bytes - self._assignment.fetched_bytes
         if room <= 0:
             for state in self._assignment:
-                if state.is_paused and state.fetched_bytes:  # it may wait for ever: it can be fetched again
+                if state.is_paused and state.fetched_bytes:  # they can be fetched again
                     room += state.fetched_bytes
                     with self._assignment.lock:
                         state.drop_fetched()
@@ -269,22 +267,22 @@ class Fetcher:
             return 0
         return min(options.fetch_max_bytes, max(room // max(nodes, 1), options.max_partition_fetch_bytes))
 
-    async def _serve(self, node_id: int) -> None:
-        """Fetch from one broker as long as there is something to fetch, and room for it."""
+    async def _fetch_from(self, node_id: int) -> None:
+        """Fetch from one broker as long as there are partitions to fetch and buffer space."""
         session = self._sessions.setdefault(node_id, FetchSession[TopicPartition]())
         wanted: dict[TopicPartition, FetchPosition] = {}
         try:
             while True:
                 wanted, sent = self._plan(node_id)
-                room = self._room(len(self._tasks))
+                room = self._free_bytes(len(self._tasks))
                 if not wanted or room <= 0:
                     return
                 await self._fetch(node_id, session, wanted, sent, room)
                 self._failures.pop(node_id, None)
         except (ClientError, KafkaError) as error:
             session.reset()
-            self._leave_alone(node_id, wanted)
-            self._pass_on(error)
+            self._back_off(node_id, wanted)
+            self._report(error)
         except Exception as error:
             log.exception("fetching from broker %d failed", node_id)
             self._on_problem(error)
@@ -315,7 +313,7 @@ class Fetcher:
         sent: dict[TopicPartition, Sent],
         max_bytes: int,
     ) -> None:
-        connection = self._lines.open_to(node_id) or await self._lines.to(node_id)
+        connection = self._connections.open_to(node_id) or await self._connections.to(node_id)
         version = fetch_version(connection, [each.topic for each in wanted.values()])
         options = self._options
         if max_bytes != self._settings.max_bytes:
@@ -324,28 +322,28 @@ class Fetcher:
         if not connection.is_ready:
             await connection.ready()
         began = self._loop.time()
-        absorbed: asyncio.Future[bool] = self._loop.create_future()
+        processed: asyncio.Future[bool] = self._loop.create_future()
 
         def on_response(answer: Response | None, error: ClientError | None) -> None:
             """Absorb the records while the response is being received."""
-            if absorbed.done():
+            if processed.done():
                 return  # the consumer was stopped
             try:
                 if answer is None:
-                    raise error or ClientClosed("there will be no answer")
+                    raise error or ClientClosed("no response will come")
                 reply = decode_fetch(connection, answer, version)
-                absorbed.set_result(
-                    self._is_good(reply, session) and self._is_quiet(node_id, reply, wanted, sent)
+                processed.set_result(
+                    self._is_success(reply, session) and self._is_quiet(node_id, reply, wanted, sent)
                 )
             except Exception as problem:
-                absorbed.set_exception(problem)
+                processed.set_exception(problem)
 
         timeout_ms = options.request_timeout_ms + options.fetch_max_wait_ms
         connection.send_callback(ApiKey.FETCH, version, (body,), timeout_ms, on_response)
-        if not await absorbed:
-            await asyncio.sleep(0)  # what the application sends in return leaves before the next request
-        elif self._loop.time() - began < min(HURRIED_S, options.fetch_max_wait_ms / 1000):
-            await asyncio.sleep(HURRIED_S)
+        if not await processed:
+            await asyncio.sleep(0)  # let the application's own requests go first
+        elif self._loop.time() - began < min(MIN_EMPTY_FETCH_S, options.fetch_max_wait_ms / 1000):
+            await asyncio.sleep(MIN_EMPTY_FETCH_S)
 
     def _is_quiet(
         self,
@@ -354,11 +352,11 @@ class Fetcher:
         wanted: dict[TopicPartition, FetchPosition],
         sent: dict[TopicPartition, Sent],
     ) -> bool:
-        """Take over a reply; return whether it had no news at all."""
+        """Process a response; return whether it was empty."""
         names = {each.topic.topic_id: each.topic.name for each in wanted.values()}
-        return self._answers.absorb(node_id, reply, sent, names, self._loop.time())
+        return self._answers.process(node_id, reply, sent, names, self._loop.time())
 
-    def _is_good(self, reply: FetchReply, session: FetchSession[TopicPartition]) -> bool:
+    def _is_success(self, reply: FetchReply, session: FetchSession[TopicPartition]) -> bool:
         if reply.error_code:
             session.reset()
             if reply.error_code in LOST_SESSION:
@@ -367,27 +365,27 @@ class Fetcher:
         session.succeeded(reply.session_id)
         return True
 
-    def _leave_alone(self, node_id: int, wanted: dict[TopicPartition, FetchPosition]) -> None:
-        """Ask who leads the partitions now, and do not come back to this broker at once."""
+    def _back_off(self, node_id: int, wanted: dict[TopicPartition, FetchPosition]) -> None:
+        """Refresh the leaders of the partitions, and pause before the next request to this broker."""
         self._failures[node_id] = failures = self._failures.get(node_id, 0) + 1
         until = self._loop.time() + self._cluster.backoff.pause_ms(failures) / 1000
         for partition in wanted:
-            self._leaders.doubt(partition.topic)
+            self._leaders.mark_stale(partition.topic)
             state = self._assignment.states.get(partition)
             if state is not None:
                 state.retry_at = until
                 if state.preferred_replica == node_id:
                     state.preferred_replica = -1
 
-    def _pass_on(self, error: ClientError | KafkaError) -> None:
-        """Let the application know of an error that does not pass; write the others down."""
+    def _report(self, error: ClientError | KafkaError) -> None:
+        """Log a retriable error; raise any other from the next call of the application."""
         if isinstance(error, ClientClosed):
             return
-        if passes(error) or isinstance(error, KafkaError):
+        if is_retriable(error) or isinstance(error, KafkaError):
             said, now = str(error), self._loop.time()
-            is_news = said != self._said or now >= self._say_again_at
-            log.log(logging.WARNING if is_news else logging.DEBUG, "fetching is held up: %s", error)
-            if is_news:
-                self._said, self._say_again_at = said, now + SAY_AGAIN_S
+            is_new = said != self._last_logged or now >= self._log_again_at
+            log.log(logging.WARNING if is_new else logging.DEBUG, "cannot fetch, retrying: %s", error)
+            if is_new:
+                self._last_logged, self._log_again_at = said, now + LOG_AGAIN_S
         else:
             self._on_problem(error)

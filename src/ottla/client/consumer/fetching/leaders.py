@@ -1,8 +1,8 @@
-"""Where each partition is read, and what a change of leader or of the topic itself means for its position.
+"""Which broker to fetch each partition from, and what a new leader means for its position.
 
-A new leader may not have everything that the old one had. So a position that was found good by one leader
-is checked with the next (KIP-320): see positions.py. A topic with another id is another topic: what was read
-of the old one says nothing about where to begin in the new one.
+A new leader may lack records that the old one had. So a position that was validated with one leader is
+validated again with the next (KIP-320): see positions.py. A topic with another id was deleted and created
+again: the position is reset.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ PASSING = TRANSIENT | {
     ErrorCode.inconsistent_topic_id,
     ErrorCode.unknown_server_error,
 }
-"""After these the leader is asked for anew."""
+"""Errors after which the leader is looked up again."""
 
 MISSING_TOO_LONG_S = 5.0
-"""A topic that is not there for this long is an error for who reads it without a group."""
+"""How long a manually assigned topic may be missing before that is an error."""
 
 
 class Leaders:
-    """Knows the broker to fetch from, and which topics have to be asked about."""
+    """The brokers to fetch from, and the topics whose metadata must be refreshed."""
 
     def __init__(
         self, cluster: Cluster, assignment: Assignment, *, resets: bool, on_need: Callable[[], None]
     ) -> None:
         self.stale: set[str] = set()
-        """The topics of which the leaders are not known, or in doubt."""
+        """The topics whose leaders are unknown or may have changed."""
         self.is_strict = False
-        """Whether a topic that is missing is an error; else somebody else takes care of that."""
+        """Whether a missing topic is an error; in a group the rebalance takes care of it."""
         self._cluster = cluster
         self._assignment = assignment
         self._resets = resets
         self._on_need = on_need
-        """Called when a position has to be found out."""
+        """Called when a position must be looked up."""
         self._max_age_s = cluster.options.metadata_max_age_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._failures = 0
         self._refresh_at = 0.0
         self._asking = asyncio.Lock()
 
-    def doubt(self, topic: str) -> None:
-        """Ask for the leaders of a topic before it is read again."""
+    def mark_stale(self, topic: str) -> None:
+        """Refresh the leaders of a topic before it is fetched again."""
         self._cluster.forget(topic)
         self.stale.add(topic)
 
     def pause_s(self, now: float) -> float:
-        """Return how long to wait before asking again."""
+        """Return the time until the next refresh."""
         return max(self._refresh_at - now, 0.0)
 
     async def by_leader(
         self, states: Collection[PartitionState]
     ) -> tuple[dict[int, list[PartitionState]], list[PartitionState]]:
-        """Group partitions by who leads them; return also those of which that is not known."""
+        """Group partitions by leader; return also those whose leader is unknown."""
         if any(self._leader_of(state) is None for state in states):
             await self.refresh()
         found: dict[int, list[PartitionState]] = defaultdict(list)
@@ -91,7 +91,7 @@ class Leaders:
         return info
 
     def node_for(self, state: PartitionState, now: float) -> int | None:
-        """Return the broker to fetch a partition from; None if it is not known, or not to be fetched yet."""
+        """Return the broker to fetch a partition from; None if it is unknown, or must not be fetched yet."""
         topic = self._topic_of(state, now)
         info = None if topic is None else topic.partitions.get(state.partition.partition)
         if topic is None or info is None or info.leader < 0:
@@ -113,7 +113,7 @@ class Leaders:
         known = self._cluster.metadata.topic(name, now - self._max_age_s)
         if known is None:
             self.stale.add(name)
-            if not state.failures:  # only old: good until somebody says otherwise
+            if not state.failures:  # older than metadata_max_age_ms, but probably right
                 return self._cluster.metadata.last_known(name)
         return known
 
@@ -129,11 +129,11 @@ class Leaders:
             else:
                 state.drop_fetched()
                 state.fail(OffsetOutOfRange(f"{state.partition.topic} was deleted and created again"))
-                self._assignment.line_up(state)
+                self._assignment.enqueue_ready(state)
         return False
 
     def _is_still_good(self, state: PartitionState, info: PartitionInfo) -> bool:
-        """Take note of a new leader; return whether the position needs no check."""
+        """Update the leader epoch; return whether the position needs no validation."""
         before, state.seen_epoch = state.seen_epoch, info.leader_epoch
         state.preferred_replica = UNKNOWN
         if before == UNKNOWN or state.epoch == UNKNOWN or info.leader_epoch < before:
@@ -144,7 +144,7 @@ class Leaders:
         return False
 
     async def refresh(self) -> None:
-        """Ask about the topics in doubt, unless that was tried only a moment ago."""
+        """Refresh the stale topics, unless the back-off of the last attempt is not over."""
         async with self._asking:
             now = self._loop.time()
             if now < self._refresh_at:
@@ -190,4 +190,4 @@ class Leaders:
             text = str(answer) if str(answer) != partition.topic else f"there is no topic {partition.topic!r}"
             with self._assignment.lock:
                 state.fail(UnknownTopicOrPartition(text))
-                self._assignment.line_up(state)
+                self._assignment.enqueue_ready(state)

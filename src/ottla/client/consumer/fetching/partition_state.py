@@ -1,12 +1,12 @@
-"""What a consumer knows of one partition that it reads.
+"""The state of one assigned partition.
 
-    position      the next offset to hand out; what is committed, and what `position()` says
-    ready         records that are decoded, of which those from `ready_at` on are still to be handed out
-    fetched       batches as they came, to be decoded next; an error among them is raised when it is its turn
-    fetch_offset  the next offset to ask the broker for: behind all of these
+    position      the offset of the next record to return; this is what is committed
+    ready         decoded records, of which those from `ready_at` on are not returned yet
+    fetched       batches to decode next; an error in between is raised when all before it is returned
+    fetch_offset  the next offset to fetch: after all of these
 
-`seek` and `drop_fetched` throw away what was fetched and count `version` up, so that the answer to a fetch
-that is under way is known to be stale.
+`seek` and `drop_fetched` discard what was fetched and increment `version`, so that the response of a Fetch
+in flight is recognized as stale.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ UNKNOWN = -1
 
 
 class Need(Enum):
-    """What has to be found out before a partition can be read."""
+    """What must be looked up before a partition can be fetched."""
 
     NOTHING = auto()
     COMMITTED = auto()
-    """Where the group is; if it is nowhere, where `auto_offset_reset` says."""
+    """The committed offset; without one, as `auto_offset_reset` says."""
     RESET = auto()
-    """Which offset the beginning, the end or a time is."""
+    """The offset of the beginning, of the end, or of a time."""
     VALIDATION = auto()
-    """Whether the position is still in the log, as another leader has taken over (KIP-320)."""
+    """Whether the new leader's log still has the position (KIP-320)."""
 
 
 class Chunk(NamedTuple):
-    """What one fetch brought for one partition."""
+    """The batches of one response for one partition."""
 
     batches: Sequence[Batch]
     aborted: tuple[tuple[int, int], ...]
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PartitionState:
-    """One partition; see the module's description."""
+    """One partition; see the module docstring."""
 
     partition: TopicPartition
     need: Need = Need.COMMITTED
@@ -62,14 +62,14 @@ class PartitionState:
     ready: list[ConsumerRecord] = field(default_factory=list)
     ready_at: int = 0
     after_ready: tuple[int, int] = (UNKNOWN, UNKNOWN)
-    """The position, and its epoch, when all that is ready has been handed out."""
+    """The position, and its epoch, after all ready records."""
     fetched: deque[Chunk | Exception] = field(default_factory=deque)
     fetched_bytes: int = 0
     high_watermark: int = UNKNOWN
     last_stable_offset: int = UNKNOWN
     log_start_offset: int = UNKNOWN
     seen_epoch: int = UNKNOWN
-    """The epoch of the leader by whom the position was last found good."""
+    """The epoch of the leader that validated the position last."""
     topic_id: UUID | None = None
     preferred_replica: int = UNKNOWN
     preferred_until: float = 0.0
@@ -79,7 +79,7 @@ class PartitionState:
 
     @property
     def position(self) -> int:
-        """The next offset to hand out."""
+        """The offset of the next record to return."""
         return self.ready[self.ready_at].offset if self.ready else self._position
 
     @position.setter
@@ -97,21 +97,21 @@ class PartitionState:
 
     @property
     def can_fetch(self) -> bool:
-        """Whether it is known from where to fetch, and wanted."""
+        """Whether the position is known, and the partition is neither paused nor full."""
         return self.need is Need.NOTHING and not self.is_paused and not self.has_failed
 
     @property
     def has_failed(self) -> bool:
-        """Whether an error waits to be raised: nothing can be fetched behind it."""
+        """Whether an error is queued: nothing is fetched after it."""
         return bool(self.fetched) and isinstance(self.fetched[-1], Exception)
 
     @property
     def has_records(self) -> bool:
-        """Whether there may be something to hand out."""
+        """Whether there may be records to return."""
         return bool(self.ready) or bool(self.fetched)
 
     def seek(self, offset: int, epoch: int = UNKNOWN) -> None:
-        """Go on from an offset; with an epoch, only if the log still has it."""
+        """Continue at an offset; with an epoch, validate it first."""
         self.ready, self.ready_at = [], 0
         self.position, self.epoch = offset, epoch
         self.need = Need.NOTHING if epoch < 0 else Need.VALIDATION
@@ -119,12 +119,12 @@ class PartitionState:
         self.drop_fetched()
 
     def require(self, need: Need, reset_to: int | None = None) -> None:
-        """Stop until something has been found out."""
+        """Stop fetching until something has been looked up."""
         self.need, self.reset_to = need, reset_to
         self.drop_fetched()
 
     def drop_fetched(self) -> None:
-        """Throw away what was fetched, and go back to the position."""
+        """Discard what was fetched, and fetch from the position again."""
         self.version += 1
         self._position, self._epoch = self.position, self.epoch
         self.ready, self.ready_at = [], 0
@@ -133,25 +133,25 @@ class PartitionState:
         self.fetch_offset = self.position
 
     def add(self, chunk: Chunk) -> None:
-        """Take what a fetch has brought."""
+        """Queue the batches of a response."""
         self.fetched.append(chunk)
         self.fetched_bytes += chunk.size_bytes
         self.fetch_offset = chunk.next_offset
 
     def fail(self, error: Exception) -> None:
-        """Raise an error when all that came before it has been handed out."""
+        """Queue an error, to be raised when all before it is returned."""
         if not self.has_failed:
             self.fetched.append(error)
 
     def pop(self) -> Chunk | Exception:
-        """Return the next thing that was fetched."""
+        """Return the next queued batches or error."""
         found = self.fetched.popleft()
         if isinstance(found, Chunk):
             self.fetched_bytes -= found.size_bytes
         return found
 
     def set_ready(self, records: list[ConsumerRecord], chunk: Chunk) -> None:
-        """Have decoded a chunk."""
+        """Add decoded records."""
         self.after_ready = chunk.next_offset, chunk.next_epoch
         if records:
             self.ready, self.ready_at = records, 0
@@ -159,7 +159,7 @@ class PartitionState:
             self.finish_ready()
 
     def hand_out(self, most: int) -> list[ConsumerRecord]:
-        """Return the next records that are ready, and move the position behind them."""
+        """Return the next ready records, and advance the position."""
         start, end = self.ready_at, self.ready_at + most
         if end < len(self.ready):
             self.ready_at = end
@@ -169,7 +169,7 @@ class PartitionState:
         return records
 
     def hand_out_one(self) -> ConsumerRecord:
-        """Return the next record that is ready, and move the position behind it."""
+        """Return the next ready record, and advance the position."""
         record = self.ready[self.ready_at]
         self.ready_at += 1
         if self.ready_at == len(self.ready):
@@ -177,6 +177,6 @@ class PartitionState:
         return record
 
     def finish_ready(self) -> None:
-        """Have handed out all that was ready."""
+        """Advance the position after all ready records."""
         self.ready, self.ready_at = [], 0
         self.position, self.epoch = self.after_ready

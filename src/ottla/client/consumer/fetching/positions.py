@@ -1,12 +1,11 @@
-"""Finds out where partitions are to be read from.
+"""Looks up the positions of partitions.
 
-    committed   where the group has come to; if it has nothing there, it is a reset
-    reset       the beginning, the end, or a time: the leader knows the offset
-    validation  another leader has taken over: does it still have what was read (KIP-320)?
+    committed   the group's committed offset (OffsetFetch); without one, a reset
+    reset       the offset of the beginning, of the end, or of a time (ListOffsets)
+    validation  after a leader change: does the new leader's log still have the position (KIP-320)?
 
-A leader that answers a validation with an end below the position has a shorter log: records that were read
-are gone (an unclean election). With an `auto_offset_reset` reading goes on from where the logs part;
-without one that is the error LogTruncated, which says where.
+A leader whose log ends before the position has lost records that were read (an unclean election). With
+`auto_offset_reset`, reading continues where the logs diverge; without, LogTruncated is raised.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
-from ottla.client.cluster import Cluster, passes
+from ottla.client.cluster import Cluster, is_retriable
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetching.leaders import PASSING, Leaders
 from ottla.client.consumer.fetching.partition_state import Need, PartitionState
@@ -35,11 +34,11 @@ LONGEST_REST_S = 1.0
 
 
 class NoOffset(ClientError):
-    """There is no committed offset, and `auto_offset_reset` says that this is an error."""
+    """There is no committed offset, and `auto_offset_reset` is `none`."""
 
 
 class LogTruncated(ClientError):
-    """Records that were already read were truncated from the log; `seek` to the offset to resume at."""
+    """The log was truncated below the position; `seek` to choose where to continue."""
 
     def __init__(self, partition: TopicPartition, position: int, diverges_at: int | None) -> None:
         where = "" if diverges_at is None else f"; the logs part at offset {diverges_at}"
@@ -52,7 +51,7 @@ class LogTruncated(ClientError):
 
 
 class Positions:
-    """Gives every assigned partition a position."""
+    """Looks up the position of every assigned partition."""
 
     def __init__(
         self,
@@ -79,11 +78,11 @@ class Positions:
         self._found = asyncio.Event()
 
     def wake(self) -> None:
-        """Look again at what has to be found out."""
+        """Check again which positions must be looked up."""
         self._wake.set()
 
     async def found(self) -> None:
-        """Wait until something has been found out."""
+        """Wait until a position has been looked up."""
         await self._found.wait()
 
     async def run(self) -> None:
@@ -130,10 +129,10 @@ class Positions:
         except (ClientError, KafkaError) as error:
             for state in states:
                 self._put_off(state)
-            if passes(error):
-                log.warning("positions are not found yet: %s", error)
+            if is_retriable(error):
+                log.warning("cannot look up positions, retrying: %s", error)
                 for topic in {state.partition.topic for state in states}:
-                    self._leaders.doubt(topic)  # the broker that did not answer may lead it no longer
+                    self._leaders.mark_stale(topic)  # it may have another leader now
             else:
                 self._on_problem(error)
 
@@ -149,7 +148,7 @@ class Positions:
         with self._assignment.lock:
             for state in states:
                 if state.version != versions[state] or state.need is not Need.COMMITTED:
-                    continue  # somebody has been faster: seek
+                    continue  # the application has called seek meanwhile
                 committed = found.get(state.partition)
                 if committed is None:
                     state.require(Need.RESET)
@@ -166,7 +165,7 @@ class Positions:
                     state.fail(
                         NoOffset(f"{state.partition} has no committed offset, and auto_offset_reset is none")
                     )
-                self._assignment.line_up(state)
+                self._assignment.enqueue_ready(state)
             else:
                 wanted[state] = time
         for node_id, led in (await self._by_leader(wanted)).items():
@@ -197,7 +196,7 @@ class Positions:
             if isinstance(answer, KafkaError):
                 self._refused(state, answer)
             elif answer.offset < 0:
-                state.reset_to = LATEST  # no record is as late as that
+                state.reset_to = LATEST  # there is no record at or after that time
                 self.wake()
             else:
                 with self._assignment.lock:
@@ -215,7 +214,7 @@ class Positions:
         found: dict[TopicPartition, EpochEnd | KafkaError] = {}
         try:
             found = await ask_epoch_ends(connection, asked, self._options.request_timeout_ms)
-        except UnsupportedVersion:  # an old broker: the position is believed
+        except UnsupportedVersion:  # an old broker cannot validate it
             found = {state.partition: EpochEnd(state.epoch, state.position) for state in led}
         for state in led:
             answer = found.get(state.partition)
@@ -227,7 +226,7 @@ class Positions:
                 self._judge(state, answer)
 
     def _judge(self, state: PartitionState, end: EpochEnd) -> None:
-        """Go on, go back to where the logs part, or say that records are gone."""
+        """Continue, go back to where the logs diverge, or raise LogTruncated."""
         with self._assignment.lock:
             state.failures = 0
             if end.is_known and end.end_offset >= state.position:
@@ -240,27 +239,27 @@ class Positions:
                 state.drop_fetched()
                 state.fail(truncated)
             elif diverges_at is None:
-                log.warning("%s; going on as auto_offset_reset says", truncated)
+                log.warning("%s; resetting as auto_offset_reset says", truncated)
                 state.require(Need.RESET)
                 self.wake()
             else:
-                log.warning("%s; going on from there", truncated)
+                log.warning("%s; continuing from there", truncated)
                 state.seek(diverges_at)
                 state.epoch = end.leader_epoch
         if state.has_failed:
-            self._assignment.line_up(state)
+            self._assignment.enqueue_ready(state)
 
     def _refused(self, state: PartitionState, error: KafkaError) -> None:
         self._put_off(state)
-        if passes(error) or error.code in PASSING:
-            self._leaders.doubt(state.partition.topic)
+        if is_retriable(error) or error.code in PASSING:
+            self._leaders.mark_stale(state.partition.topic)
         else:
             with self._assignment.lock:
                 state.fail(error)
-            self._assignment.line_up(state)
+            self._assignment.enqueue_ready(state)
 
     async def _by_leader(self, states: Collection[PartitionState]) -> dict[int, list[PartitionState]]:
-        """Group partitions by who leads them; those without a leader are put off."""
+        """Group partitions by leader; postpone those without one."""
         found, unknown = await self._leaders.by_leader(states)
         for state in unknown:
             self._put_off(state)

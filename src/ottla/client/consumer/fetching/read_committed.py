@@ -1,8 +1,7 @@
-"""Which batches of a fetch an application gets to see.
+"""Filters the batches of a response: no control batches, and no aborted transactions.
 
-Markers (control batches) are the broker's own. Who reads committed records only does not see batches of
-aborted transactions either: the broker lists them, each by its producer and its first offset, and the
-marker that ended it shows where it is over.
+With isolation level read_committed the broker lists the aborted transactions, each by its producer id and
+first offset; the abort marker shows where it ends.
 
     marker key   int16 version, int16 type: 0 the transaction was aborted, 1 committed
 """
@@ -30,9 +29,9 @@ def visible_batches(
     *,
     check_crcs: bool = True,
 ) -> Iterator[Batch]:
-    """Yield the data batches that reach up to `position` or beyond it, without aborted ones.
+    """Yield the data batches from `position` on, without aborted ones.
 
-    Raise CorruptMessage, which says where, at a batch that is damaged.
+    Raise CorruptMessage, with the offset, at a corrupt batch.
     """
     to_come = sorted(((first, producer) for producer, first in aborted), reverse=True)
     hidden: set[int] = set()

@@ -1,12 +1,17 @@
-"""How the leader of a classic group deals partitions out to its members.
+"""Assignors: how the leader of a classic group assigns partitions to the members.
 
-    range               per topic: a contiguous stretch for each member
-    roundrobin          all partitions of all topics in turn
-    sticky              as even as possible, and everybody keeps what they have as far as that allows
-    cooperative-sticky  the same, but a partition that moves is first given up and then, in another round,
-                        given to its new owner: nobody has to stop reading for a rebalance
+    range               per topic: a contiguous range for each member
+    roundrobin          all partitions of all topics, one after the other
+    sticky              balanced, and members keep their partitions as far as that allows
+    cooperative-sticky  the same, but a partition that moves is first revoked and then, in another rebalance,
+                        assigned to its new owner: members keep reading during a rebalance
 
-All are pure: the same members and partitions give the same result, on whatever member it is computed.
+All are pure functions: every member computes the same result from the same input.
+
+The sticky algorithm: first every member keeps the partitions that it claims, unless another member claims
+them for a later generation. Unowned partitions go, one by one, to the subscribed member with the fewest.
+Then partitions move from the member with the most to the one with the fewest, as long as their counts differ
+by more than one.
 """
 
 from __future__ import annotations
@@ -23,15 +28,9 @@ from ottla.protocol.consumer_protocol import Subscription, decode_sticky_user_da
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.primitives import read_int32
 
-# Deals partitions out evenly, and leaves as many as possible where they are.
-#
-# First everybody keeps what they claim, unless somebody claims it who had it later. What nobody has goes,
-# one by one, to whoever may read it and has least. Then partitions move from who has most to who has least,
-# as long as that makes it more even by more than one.
-
 
 class Claim(NamedTuple):
-    """What a member had, and in which generation."""
+    """The partitions that a member owned, and in which generation."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int
@@ -40,21 +39,21 @@ class Claim(NamedTuple):
 def balance(
     partitions: Mapping[str, int], topics: Mapping[str, frozenset[str]], claims: Mapping[str, Claim]
 ) -> dict[str, list[TopicPartition]]:
-    """Return what each member gets; `topics` says what each may read, in the order of preference."""
+    """Return the partitions of each member; `topics` has the subscriptions, in order of preference."""
     every = [TopicPartition(name, index) for name in sorted(partitions) for index in range(partitions[name])]
     kept = _kept(set(every), topics, claims)
     if not topics:
         return {}
     if len(set(topics.values())) == 1:
         (common,) = set(topics.values())
-        return _deal_evenly([each for each in every if each.topic in common], kept)
-    return _deal_by_choice(every, topics, kept)
+        return _assign_evenly([each for each in every if each.topic in common], kept)
+    return _assign_by_subscription(every, topics, kept)
 
 
 def _kept(
     every: set[TopicPartition], topics: Mapping[str, frozenset[str]], claims: Mapping[str, Claim]
 ) -> dict[str, list[TopicPartition]]:
-    """Return what each member claims rightly: it exists, it may be read, nobody had it later."""
+    """Return the valid claims: existing, subscribed, and not claimed for a later generation."""
     newest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id in topics:
         claimed, generation = claims.get(member_id, Claim((), -1))
@@ -65,7 +64,7 @@ def _kept(
             if other is None or generation > other[0]:
                 newest[partition] = generation, member_id
             elif generation == other[0]:
-                newest[partition] = generation, None  # two claim the same: neither is believed
+                newest[partition] = generation, None  # two members claim the same: ignore both
     kept: dict[str, list[TopicPartition]] = {member_id: [] for member_id in topics}
     for partition in sorted(newest):
         owner = newest[partition][1]
@@ -74,10 +73,10 @@ def _kept(
     return kept
 
 
-def _deal_evenly(
+def _assign_evenly(
     every: list[TopicPartition], kept: dict[str, list[TopicPartition]]
 ) -> dict[str, list[TopicPartition]]:
-    """Deal out to members that all read the same: each gets the same number, some one more."""
+    """Assign to members with equal subscriptions: the same number each, some one more."""
     least, more = divmod(len(every), len(kept))
     rich = sorted(
         (member_id for member_id in kept if len(kept[member_id]) > least), key=lambda m: -len(kept[m])
@@ -96,10 +95,10 @@ def _deal_evenly(
             assigned[member_id].append(next(free))
 
 
-def _deal_by_choice(
+def _assign_by_subscription(
     every: list[TopicPartition], topics: Mapping[str, frozenset[str]], kept: dict[str, list[TopicPartition]]
 ) -> dict[str, list[TopicPartition]]:
-    """Deal out to members that read different topics."""
+    """Assign to members with different subscriptions."""
     readers: dict[str, list[str]] = defaultdict(list)
     for member_id, names in topics.items():
         for name in names:
@@ -118,9 +117,9 @@ def _deal_by_choice(
 def _even_out(
     assigned: dict[str, set[TopicPartition]], readers: Mapping[str, list[str]], place: Mapping[str, int]
 ) -> None:
-    """Move partitions from who has more to who has at least two less, until nothing can be moved."""
+    """Move partitions to members that have at least two fewer, until none can be moved."""
     has_moved = True
-    while has_moved:  # each move makes it more even, so that there is an end
+    while has_moved:  # each move improves the balance, so this terminates
         has_moved = False
         for member_id in sorted(assigned, key=lambda each: (-len(assigned[each]), place[each])):
             owned = assigned[member_id]
@@ -148,26 +147,26 @@ class Member:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Static members come first, by their names, so that they get the same again."""
+        """The sort key: static members first, by instance id, so that they get the same partitions again."""
         return self.instance_id is None, self.instance_id or self.member_id
 
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """One way to deal partitions out."""
+    """An assignment strategy."""
 
     name: str
     assign: Callable[[Partitions, Members], Assigned]
     is_cooperative: bool = False
     user_data: Callable[[Iterable[TopicPartition], int], bytes | None] = lambda owned, generation: None
-    """What a member says of itself beside its subscription: from what it owns, and since when."""
+    """Returns the user data of a member, from its partitions and their generation."""
 
 
 def assign_range(partitions: Partitions, members: Members) -> Assigned:
-    """Deal out each topic by itself, in stretches; the first members get one more if it does not add up."""
+    """Assign each topic in contiguous ranges; the first members get one more if they do not divide."""
     assigned: Assigned = {member_id: [] for member_id in members}
     for topic in sorted(partitions):
-        takers = _takers(members, topic)
+        takers = _subscribers(members, topic)
         if not takers:
             continue
         each, more = divmod(partitions[topic], len(takers))
@@ -180,11 +179,11 @@ def assign_range(partitions: Partitions, members: Members) -> Assigned:
 
 
 def assign_round_robin(partitions: Partitions, members: Members) -> Assigned:
-    """Deal out one partition after the other; members that do not read its topic are passed over."""
+    """Assign one partition after the other; skip members that are not subscribed to its topic."""
     assigned: Assigned = {member_id: [] for member_id in members}
     turns = cycle(sorted(members.values(), key=lambda member: member.order))
     for topic in sorted(partitions):
-        if not _takers(members, topic):
+        if not _subscribers(members, topic):
             continue
         for index in range(partitions[topic]):
             member = next(each for each in turns if topic in each.subscription.topics)
@@ -193,13 +192,13 @@ def assign_round_robin(partitions: Partitions, members: Members) -> Assigned:
 
 
 def assign_sticky(partitions: Partitions, members: Members) -> Assigned:
-    """Deal out evenly, and leave as much as possible where it is; what was owned is in the user data."""
+    """Assign evenly, and move as little as possible; the user data has the owned partitions."""
     claims = {member.member_id: _old_claim(member) for member in members.values()}
     return _balanced(partitions, members, claims)
 
 
 def assign_cooperatively(partitions: Partitions, members: Members) -> Assigned:
-    """Do the same, but withhold what somebody else still has: it is given up first."""
+    """Do the same, but withhold partitions that another member still owns: they are revoked first."""
     claims = {
         member.member_id: Claim(member.subscription.owned, _generation(member)) for member in members.values()
     }
@@ -219,13 +218,13 @@ def _balanced(partitions: Partitions, members: Members, claims: Mapping[str, Cla
     return balance(partitions, topics, claims)
 
 
-def _takers(members: Members, topic: str) -> list[Member]:
+def _subscribers(members: Members, topic: str) -> list[Member]:
     found = [member for member in members.values() if topic in member.subscription.topics]
     return sorted(found, key=lambda member: member.order)
 
 
 def _old_claim(member: Member) -> Claim:
-    """Return what a sticky member had: from its user data, or from newer fields if it has none."""
+    """Return the claim of a sticky member: from its user data, else from the subscription."""
     subscription = member.subscription
     if subscription.user_data:
         try:
@@ -237,7 +236,7 @@ def _old_claim(member: Member) -> Claim:
 
 
 def _generation(member: Member) -> int:
-    """Return since when a cooperative member has what it owns; older clients say it in the user data."""
+    """Return the generation of a cooperative member's partitions; older clients put it in the user data."""
     subscription = member.subscription
     if subscription.generation_id < 0 and subscription.user_data:
         try:

@@ -1,6 +1,6 @@
-"""Membership in a classic group: join, wait for what the leader deals out, send heartbeats, join again.
+"""The classic group protocol: JoinGroup, SyncGroup, heartbeats, and again after each rebalance.
 
-    heartbeat: the group rebalances      heartbeat: the group does not know us any more
+    heartbeat: the group rebalances      heartbeat: the member is unknown
             |                                     |
     give up everything (eager), or nothing yet    everything is lost
             |                                     |
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 NO_GENERATION = -1
 GRACE_MS = 5_000
-"""The coordinator may take so much longer than the rebalance timeout to answer."""
+"""How much longer than the rebalance timeout to wait for the coordinator."""
 FIRST_LEAVE_OF_MANY = 3
 
 
@@ -91,7 +91,7 @@ class ClassicProtocolMembership(Membership):
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
-        """Who we are in the group now."""
+        """The member id and the generation now."""
         return ConsumerGroupMetadata(
             self._group_id, self._generation, self._member_id, self._options.group_instance_id
         )
@@ -102,7 +102,7 @@ class ClassicProtocolMembership(Membership):
         self._rejoin.set()
 
     async def run(self) -> None:
-        """Be a member until cancelled, or until something happens that does not pass."""
+        """Stay a member until cancelled, or until a permanent error."""
         beating = self._loop.create_task(self._beat(), name="ottla heartbeat")
         try:
             while True:
@@ -122,7 +122,7 @@ class ClassicProtocolMembership(Membership):
             await asyncio.gather(beating, return_exceptions=True)
 
     async def leave(self) -> None:
-        """Leave the group, so that it need not wait for our session to end; a static member stays."""
+        """Leave the group at once instead of by a session timeout; a static member stays."""
         if not self._member_id or self._options.group_instance_id is not None:
             return
         member_id, self._member_id, self._generation = self._member_id, "", NO_GENERATION
@@ -136,13 +136,13 @@ class ClassicProtocolMembership(Membership):
             await self._send(request, LeaveGroupResponse)
 
     def _forget_ourselves(self) -> None:
-        """The group does not know us any more: what we read may be somebody else's."""
+        """Drop the membership after the group has removed us: others may own the partitions."""
         self._member_id, self._generation = "", NO_GENERATION
         self._is_lost = True
         self._rejoin.set()
 
     async def _rebalance(self) -> None:
-        """Join, deal out if we lead, and take over what is ours."""
+        """Join, compute the assignment as the group's leader, and apply ours."""
         self._rejoin.clear()
         owned = self._events.owned
         if self._is_lost:
@@ -204,7 +204,7 @@ class ClassicProtocolMembership(Membership):
         return answer
 
     async def _deal(self, joined: JoinGroupResponse) -> Mapping[str, list[TopicPartition]]:
-        """Deal the partitions out if we lead the group; else that is for somebody else."""
+        """Return the assignment of all members if this one leads the group."""
         self._counts = None
         if joined.leader != self._member_id:
             return {}
@@ -243,7 +243,7 @@ class ClassicProtocolMembership(Membership):
         return frozenset(decode_assignment(answer.assignment).partitions)
 
     async def _stay(self) -> None:
-        """Return when it is time to join again."""
+        """Return when the member must join again."""
         watched = self._counts
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._rejoin.wait())]
         if watched is not None or self.topics.pattern is not None:
@@ -256,7 +256,7 @@ class ClassicProtocolMembership(Membership):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _beat(self) -> None:
-        """Send heartbeats while we are a member; leave if the application is stuck."""
+        """Send heartbeats; leave if the application exceeds max_poll_interval_ms."""
         while True:
             await asyncio.sleep(self._options.heartbeat_interval_ms / 1000)
             if self._generation == NO_GENERATION or self._is_joining:
@@ -264,7 +264,7 @@ class ClassicProtocolMembership(Membership):
             try:
                 if self._exceeded_poll_interval:
                     log.warning(
-                        "group %s: no call for more than max_poll_interval_ms (%d): giving up our partitions",
+                        "group %s: no call for more than max_poll_interval_ms (%d): leaving the group",
                         self._group_id,
                         self._options.max_poll_interval_ms,
                     )

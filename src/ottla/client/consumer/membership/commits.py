@@ -1,4 +1,4 @@
-"""The group's offsets: where it has come to, kept by its coordinator."""
+"""Committed offsets of the group: OffsetCommit and OffsetFetch, and commits in the background."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ Result = TypeVar("Result")
 
 
 class CommitFailed(ClientError):
-    """The group has moved on: others have these partitions now, and will read the records again.
+    """The group has rebalanced: other members have these partitions now, and will read the records again.
 
-    It took longer than max_poll_interval_ms between two calls, or the commit came during a rebalance.
+    Either more than max_poll_interval_ms passed between two calls, or the commit came during a rebalance.
     """
 
 
@@ -72,7 +72,7 @@ class GroupMember(Protocol):
 
 
 class Commits:
-    """Asks a group's coordinator for offsets, and gives it new ones."""
+    """Commits and fetches a group's offsets at its coordinator."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class Commits:
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what is committed of partitions; nothing for those that have nothing."""
+        """Return the committed offsets of partitions, without those that have none."""
         if not partitions:
             return {}
         return await self._retrying(self._fetch, partitions, timeout_ms)
 
     async def commit(self, offsets: Offsets, timeout_ms: float | None = None) -> None:
-        """Commit offsets; raise CommitFailed if the group has moved on."""
+        """Commit offsets; raise CommitFailed if the group has rebalanced."""
         if offsets:
             await self._retrying(self._commit, offsets, timeout_ms)
 
@@ -106,7 +106,7 @@ class Commits:
         argument: Argument,
         timeout_ms: float | None,
     ) -> Result:
-        """Make a call to the coordinator; look for the coordinator again if it is another broker now."""
+        """Make a call to the coordinator; look the coordinator up again if it moved."""
         coordinators, group_id = self._coordinators, self._group_id
 
         async def attempt() -> Result:
@@ -218,7 +218,7 @@ class Commits:
 def _commit_error(partition: TopicPartition, code: int, group_instance_id: str | None) -> Exception:
     if code in NO_LONGER_OURS:
         return CommitFailed(
-            f"the offset of {partition} was not committed, the group has moved on "
+            f"the offset of {partition} was not committed, the group has rebalanced "
             f"({ErrorCode(code).name}): commit, or ask for records, more often"
         )
     if code == ErrorCode.fenced_instance_id:
@@ -229,15 +229,13 @@ def _commit_error(partition: TopicPartition, code: int, group_instance_id: str |
     return error_for(code, str(partition))
 
 
-# Commits in the background: one after the other, in the order in which they were asked for.
-
 log = logging.getLogger(__name__)
 
 CommitCallback = Callable[[Offsets, Exception | None], None]
 
 
 class CommitQueue:
-    """The commits that nobody waits for, and a clock that says when it is time for one."""
+    """Commits in the background, in the order of calls, and the timer of automatic commits."""
 
     def __init__(self, commits: Commits, interval_ms: int, on_due: Callable[[], None]) -> None:
         self._commits = commits
@@ -249,7 +247,7 @@ class CommitQueue:
         self._posted: set[asyncio.Task[None]] = set()
 
     def post(self, offsets: Offsets, on_done: CommitCallback | None = None) -> asyncio.Task[None]:
-        """Commit after what was posted before; `on_done` gets the offsets and the error."""
+        """Commit after the earlier ones; `on_done` gets the offsets and the error."""
         task = self._loop.create_task(self._commit(offsets, on_done, self._last), name="ottla commit")
         self._last = task
         self._posted.add(task)
@@ -257,23 +255,23 @@ class CommitQueue:
         return task
 
     def is_due(self) -> bool:
-        """Return whether it is time to commit again, and begin to wait for the next time."""
+        """Return whether an automatic commit is due, and start the timer for the next one."""
         if self._timer is not None:
             return False
-        self.start_clock()
+        self.start_timer()
         return not self._posted
 
-    def start_clock(self) -> None:
-        """Say, after the interval, that it is time to commit."""
-        self._timer = self._loop.call_later(self._interval_s, self._ring)
+    def start_timer(self) -> None:
+        """Start the timer of the next automatic commit."""
+        self._timer = self._loop.call_later(self._interval_s, self._fire)
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait for what was posted."""
+        """Wait for the commits in the background."""
         if self._posted:
             await asyncio.wait(self._posted, timeout=timeout_s)
 
     async def close(self) -> None:
-        """Give up what was posted."""
+        """Cancel the commits in the background."""
         if self._timer is not None:
             self._timer.cancel()
         tasks = list(self._posted)
@@ -281,7 +279,7 @@ class CommitQueue:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         self._on_due()
 
@@ -295,9 +293,9 @@ class CommitQueue:
             await self._commits.commit(offsets)
         except (KafkaError, ClientError) as failure:
             error = failure
-            log.warning("offsets were not committed: %s", error)
+            log.warning("could not commit offsets: %s", error)
         if on_done is not None:
             try:
                 on_done(offsets, error)
             except Exception:
-                log.exception("a callback of a commit failed")
+                log.exception("the on_done callback of a commit failed")

@@ -1,12 +1,12 @@
-"""Membership in a group of the consumer protocol (KIP-848): the coordinator says what to read.
+"""The consumer group protocol (KIP-848): the coordinator assigns partitions in its heartbeat responses.
 
-It does so in its answers to heartbeats. What it takes away is given up before we say so; only then does
-somebody else get it.
+Revoked partitions are released first and then acknowledged with the next heartbeat; only then does another
+member get them.
 
     epoch 0 joins, -1 leaves, -2 leaves for a while (a static member)
 
-Each heartbeat says only what is new. The step that gives up and takes over partitions waits for the
-application; heartbeats go on meanwhile.
+Each heartbeat contains only what has changed. The step that changes the assignment waits for a call of the
+application; heartbeats continue meanwhile.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ConsumerProtocolMembership(Membership):
         self._epoch = JOINING
         self._interval_s = FIRST_INTERVAL_S
         self._reported: frozenset[TopicPartition] | None = None
-        """What we said that we own, and the subscription that we said we have; None if nothing yet."""
+        """The partitions and the subscription that were last sent; None before that."""
         self._subscribed: tuple[frozenset[str], str | None] | None = None
         self._topic_ids: Ids = {}
         self._target: frozenset[TopicPartition] | None = None
@@ -68,7 +68,7 @@ class ConsumerProtocolMembership(Membership):
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
-        """Who we are in the group now."""
+        """The member id and the epoch now."""
         is_in = self._epoch > JOINING
         return ConsumerGroupMetadata(
             self._group_id,
@@ -78,12 +78,12 @@ class ConsumerProtocolMembership(Membership):
         )
 
     def resubscribe(self, topics: Topics) -> None:
-        """Say in the next heartbeat, at once, what we subscribe to now."""
+        """Send a heartbeat with the new subscription at once."""
         self.topics = topics
         self._soon.set()
 
     async def run(self) -> None:
-        """Be a member until cancelled, or until something happens that does not pass."""
+        """Stay a member until cancelled, or until a permanent error."""
         reconciling = self._loop.create_task(self._reconcile(), name="ottla reconciliation")
         watching = self._loop.create_task(self._watch(), name="ottla topic watch")
         try:
@@ -101,7 +101,7 @@ class ConsumerProtocolMembership(Membership):
                     self._lose()
                     continue
                 except (KafkaError, ClientError) as error:
-                    self._reported = self._subscribed = None  # it may not have arrived: say all of it again
+                    self._reported = self._subscribed = None  # it may not have arrived: send everything again
                     if not await self._recover(error):
                         return
                     continue
@@ -112,7 +112,7 @@ class ConsumerProtocolMembership(Membership):
             await asyncio.gather(reconciling, watching, return_exceptions=True)
 
     async def leave(self) -> None:
-        """Leave the group; a static member only says that it will be back."""
+        """Leave the group; a static member leaves temporarily (epoch -2)."""
         if self._epoch <= JOINING:
             return
         is_static = self._options.group_instance_id is not None
@@ -120,7 +120,7 @@ class ConsumerProtocolMembership(Membership):
         await self._send(self._request(PAUSING if is_static else LEAVING), ConsumerGroupHeartbeatResponse)
 
     def _lose(self) -> None:
-        """The group does not know us any more: what we read may be somebody else's."""
+        """Drop the membership after the group has removed us: others may own the partitions."""
         self._epoch = JOINING
         self._reported = self._subscribed = None
         self._is_lost = True
@@ -136,7 +136,7 @@ class ConsumerProtocolMembership(Membership):
 
     async def _heartbeat(self) -> None:
         if self._is_lost:
-            return  # first everything is given up, when the application asks for records
+            return  # first all partitions are dropped, during a call of the application
         owned = self._events.owned
         pattern = self.topics.broker_pattern
         names = frozenset() if pattern is not None else await self.topics.find()
@@ -194,7 +194,7 @@ class ConsumerProtocolMembership(Membership):
         )
 
     async def _by_name(self, wanted: set[tuple[UUID | None, int]]) -> frozenset[TopicPartition]:
-        """Return the partitions of topic ids; topics that we have not heard of yet are asked for."""
+        """Return the partitions of topic ids; refresh the metadata of unknown ones."""
         names = {topic_id: name for name, topic_id in self._topic_ids.items()}
         if any(topic_id not in names for topic_id, _ in wanted):
             asked = None if self.topics.pattern is not None else self.topics.names
@@ -207,7 +207,7 @@ class ConsumerProtocolMembership(Membership):
         )
 
     async def _reconcile(self) -> None:
-        """Give up and take over partitions as the coordinator says, when the application allows."""
+        """Apply the coordinator's assignment during the application's calls."""
         while True:
             await self._has_target.wait()
             self._has_target.clear()
@@ -226,7 +226,7 @@ class ConsumerProtocolMembership(Membership):
                 self._soon.set()
 
     async def _watch(self) -> None:
-        """Say so at once when a pattern that we match ourselves matches other topics."""
+        """Send a heartbeat when a pattern that the client evaluates matches other topics."""
         while self.topics.pattern is not None and self.topics.broker_pattern is None:
             await self._watch_topics(None)
             self._soon.set()

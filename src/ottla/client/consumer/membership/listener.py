@@ -1,11 +1,11 @@
-"""Being told when partitions come and go.
+"""The rebalance listener, and the errors of wrong use.
 
     class Saves(RebalanceListener):
         async def on_partitions_revoked(self, partitions): await save(partitions)
 
     consumer.subscribe(["orders"], listener=Saves())
 
-The methods are called while the application asks for records, never while it works on some. They may be
+The methods are called during calls for records, never while the application processes some. They may be
 plain functions or coroutines, and may use the consumer: commit, seek, position.
 """
 
@@ -18,30 +18,28 @@ from typing import Any
 from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
 
-# Calls that do not fit how a consumer is used.
-
 
 class WrongUse(ClientError):
-    """The call does not fit how this consumer is used; the message says what would."""
+    """The call is not allowed in the consumer's state; the message says what to do instead."""
 
 
 class NotAssigned(ValueError):
-    """The consumer does not read that partition (now)."""
+    """The partition is not assigned to this consumer."""
 
 
 class RebalanceListener:
-    """Derive from it, and write the methods that are of interest."""
+    """Base class of listeners: override the methods of interest."""
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Learn which partitions are new; the ones that stay are not among them."""
+        """Called after partitions were assigned, with the new ones only."""
         return None
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Learn which partitions are about to go: now is the last chance to commit their offsets."""
+        """Called before partitions are revoked: the last chance to commit their offsets."""
         return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Learn which partitions are gone already, and perhaps read by others: too late to commit."""
+        """Called when partitions were lost, perhaps to other members: too late to commit."""
         return self.on_partitions_revoked(partitions)
 
 

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import Payload
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
-from ottla.client.cluster import Cluster, passes
+from ottla.client.cluster import Cluster, is_retriable
 from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.consumer.membership.commits import ANOTHER_COORDINATOR
 from ottla.client.consumer.options import ConsumerOptions
@@ -149,7 +149,7 @@ class Membership(ABC):
             return False
         if isinstance(error, KafkaError) and error.code in ANOTHER_COORDINATOR:
             self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
-        if not passes(error, also=NOT_COORDINATOR | also):
+        if not is_retriable(error, also=NOT_COORDINATOR | also):
             is_fatal = isinstance(error, KafkaError) and error.code == ErrorCode.fenced_instance_id
             self._events.report(error, is_fatal=is_fatal)
             return False

@@ -235,7 +235,7 @@ class ClassicGroup:
         """Refuse offsets from anyone but a member of this generation, unless there are no members."""
         if request.generation_id < 0 and self.is_empty:
             return
-        if not request.names_a_member:
+        if not request.has_member:
             if request.producer is not None:
                 return
             raise UnknownMemberId(f"{self.group_id} has members, only they may commit")

@@ -22,22 +22,22 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 and if its client has gone away nobody would notice."""
 
 
-def join(turn: GroupUpdate, token: int, request: JoinRequest) -> None:
+def join(update: GroupUpdate, token: int, request: JoinRequest) -> None:
     """Let a member into the next generation, or tell it about the current one."""
-    group = turn.group
-    if not _has_room_for(group, request, turn.config.group_max_size):
-        _turn_away(turn, token, request.member_id)
+    group = update.group
+    if not _has_room_for(group, request, update.config.group_max_size):
+        _reject_member(update, token, request.member_id)
         return
     if not group.supports(request.protocol_type, request.protocols):
         raise InconsistentGroupProtocol(
             f"{group.group_id} has protocol type {group.protocol_type} with {sorted(group.common_protocols)}"
         )
     if not request.member_id:
-        _join_without_id(turn, token, request)
+        _join_without_id(update, token, request)
     elif request.member_id in group.pending and request.instance_id is None:
-        _add_member(turn, token, request, request.member_id)
+        _add_member(update, token, request, request.member_id)
     else:
-        _rejoin(turn, token, request)
+        _rejoin(update, token, request)
 
 
 def _has_room_for(group: ClassicGroup, request: JoinRequest, max_size: int) -> bool:
@@ -55,45 +55,45 @@ def _has_room_for(group: ClassicGroup, request: JoinRequest, max_size: int) -> b
     return len(staying) < max_size
 
 
-def _turn_away(turn: GroupUpdate, token: int, member_id: str) -> None:
+def _reject_member(update: GroupUpdate, token: int, member_id: str) -> None:
     """Refuse a member, which then is none any more."""
-    group = turn.group
-    turn.reply(token, GroupMaxSizeReached(f"{group.group_id} is full"))
+    group = update.group
+    update.reply(token, GroupMaxSizeReached(f"{group.group_id} is full"))
     if member_id in group.members:
-        remove_member(turn, group.members[member_id])
+        remove_member(update, group.members[member_id])
     group.remove(member_id)
     if group.state is State.PREPARING_REBALANCE:
-        prepare_or_complete(turn)
+        prepare_or_complete(update)
 
 
-def _join_without_id(turn: GroupUpdate, token: int, request: JoinRequest) -> None:
-    group = turn.group
+def _join_without_id(update: GroupUpdate, token: int, request: JoinRequest) -> None:
+    group = update.group
     member_id = f"{request.instance_id or request.client_id}-{request.fresh_id}"
     if request.instance_id is not None:
         predecessor = group.instances.get(request.instance_id)
         if predecessor is None:
-            _add_member(turn, token, request, member_id)
+            _add_member(update, token, request, member_id)
         else:
-            _replace_member(turn, token, request, group.members[predecessor], member_id)
-    elif request.must_know_its_id:
+            _replace_member(update, token, request, group.members[predecessor], member_id)
+    elif request.requires_member_id:
         # A client that loses this answer comes back for another id, and leaves no member behind.
         group.pending.add(member_id)
-        turn.reply(token, MemberIdRequired(member_id))
-        turn.set_session_timer(_new_member(request, member_id))
+        update.reply(token, MemberIdRequired(member_id))
+        update.set_session_timer(_new_member(request, member_id))
     else:
-        _add_member(turn, token, request, member_id)
+        _add_member(update, token, request, member_id)
 
 
-def _add_member(turn: GroupUpdate, token: int, request: JoinRequest, member_id: str) -> None:
-    group = turn.group
+def _add_member(update: GroupUpdate, token: int, request: JoinRequest, member_id: str) -> None:
+    group = update.group
     if not group.members:
         group.protocol_type = request.protocol_type
     member = replace(_new_member(request, member_id), is_new=True, join_token=token)
     group.add(member)
     if group.initial is not None:
         group.initial = replace(group.initial, has_new_member=True)
-    turn.set_session_timer(member, NEW_MEMBER_TIMEOUT_MS)
-    prepare_or_complete(turn)
+    update.set_session_timer(member, NEW_MEMBER_TIMEOUT_MS)
+    prepare_or_complete(update)
 
 
 def _new_member(request: JoinRequest, member_id: str) -> Member:
@@ -108,9 +108,9 @@ def _new_member(request: JoinRequest, member_id: str) -> Member:
     )
 
 
-def _rejoin(turn: GroupUpdate, token: int, request: JoinRequest) -> None:
+def _rejoin(update: GroupUpdate, token: int, request: JoinRequest) -> None:
     """Handle a member that has an id already."""
-    group = turn.group
+    group = update.group
     member = group.check_member(request.member_id, request.instance_id)
     is_same = member.protocols == request.protocols
     match group.state:
@@ -118,19 +118,19 @@ def _rejoin(turn: GroupUpdate, token: int, request: JoinRequest) -> None:
             raise UnknownMemberId(f"{group.group_id} has no members")
         case State.COMPLETING_REBALANCE if is_same:
             # It may not have received the first answer.
-            turn.reply(token, joined(group, member.member_id))
+            update.reply(token, joined(group, member.member_id))
         case State.STABLE if is_same and group.leader_id != member.member_id:
-            turn.reply(token, joined(group, member.member_id))
+            update.reply(token, joined(group, member.member_id))
         case _:
             # A leader that joins again knows of a reason: topics may have more partitions, say.
-            _park(turn, token, request, member)
-            prepare_or_complete(turn)
+            _park(update, token, request, member)
+            prepare_or_complete(update)
 
 
-def _park(turn: GroupUpdate, token: int, request: JoinRequest, member: Member) -> None:
+def _park(update: GroupUpdate, token: int, request: JoinRequest, member: Member) -> None:
     """Take over what the member says now, and let its request wait for the next generation."""
-    turn.reply(member.join_token, RebalanceInProgress("the member has sent another JoinGroup"))
-    turn.group.put(
+    update.reply(member.join_token, RebalanceInProgress("the member has sent another JoinGroup"))
+    update.group.put(
         replace(
             member,
             protocols=request.protocols,
@@ -141,40 +141,42 @@ def _park(turn: GroupUpdate, token: int, request: JoinRequest, member: Member) -
     )
 
 
-def _replace_member(turn: GroupUpdate, token: int, request: JoinRequest, old: Member, member_id: str) -> None:
+def _replace_member(
+    update: GroupUpdate, token: int, request: JoinRequest, old: Member, member_id: str
+) -> None:
     """Give a static member's place to the process that took over its instance id."""
-    group = turn.group
+    group = update.group
     old_leader_id = group.leader_id or ""
-    turn.reply(old.join_token, FencedInstanceId(f"{old.instance_id} is now {member_id}"))
-    turn.reply(old.sync_token, FencedInstanceId(f"{old.instance_id} is now {member_id}"))
-    turn.cancel_session_timer(old.member_id)
+    update.reply(old.join_token, FencedInstanceId(f"{old.instance_id} is now {member_id}"))
+    update.reply(old.sync_token, FencedInstanceId(f"{old.instance_id} is now {member_id}"))
+    update.cancel_session_timer(old.member_id)
     was_leader = group.leader_id == old.member_id
     group.remove(old.member_id)
     new = replace(old, member_id=member_id, join_token=None, sync_token=None)
     group.add(new)
     if was_leader:
         group.leader_id = member_id
-    _park(turn, token, request, new)
-    turn.set_session_timer(group.members[member_id])
+    _park(update, token, request, new)
+    update.set_session_timer(group.members[member_id])
     if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
-        _answer_without_rebalance(turn, token, request, member_id, old_leader_id)
+        _answer_without_rebalance(update, token, request, member_id, old_leader_id)
     elif group.state is State.COMPLETING_REBALANCE:
         # The leader may be assigning to the old id right now.
-        prepare(turn)
+        prepare(update)
     else:
-        prepare_or_complete(turn)
+        prepare_or_complete(update)
 
 
 def _answer_without_rebalance(
-    turn: GroupUpdate, token: int, request: JoinRequest, member_id: str, old_leader_id: str
+    update: GroupUpdate, token: int, request: JoinRequest, member_id: str, old_leader_id: str
 ) -> None:
     """Let a restarted static member carry on with its predecessor's assignment."""
-    group = turn.group
+    group = update.group
     group.put(replace(group.members[member_id], join_token=None))
-    turn.write()
+    update.write()
     if request.can_skip_assignment:
         is_leader = group.leader_id == member_id
-        turn.reply(token, joined(group, member_id, skip_assignment=is_leader))
+        update.reply(token, joined(group, member_id, skip_assignment=is_leader))
     else:
         # A leader that cannot skip it would assign anew; so it is told that its predecessor leads.
-        turn.reply(token, replace(joined(group, member_id), leader_id=old_leader_id, members=()))
+        update.reply(token, replace(joined(group, member_id), leader_id=old_leader_id, members=()))

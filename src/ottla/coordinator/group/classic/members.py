@@ -19,22 +19,22 @@ from ottla.protocol.errors import (
 # SyncGroup in a classic group: the leader's assignment comes in, everybody's own goes out.
 
 
-def sync(turn: GroupUpdate, token: int, request: SyncRequest) -> None:
+def sync(update: GroupUpdate, token: int, request: SyncRequest) -> None:
     """Give a member its assignment, as soon as the leader has made it."""
-    group = turn.group
+    group = update.group
     member = _check(group, request)
     if group.state is State.PREPARING_REBALANCE:
         raise RebalanceInProgress(f"{group.group_id} rebalances")
     group.unsynced.discard(member.member_id)
     if not group.unsynced:
-        turn.cancel_sync_timer()
+        update.cancel_sync_timer()
     if group.state is State.STABLE:
-        turn.reply(token, _synced(group, member))
+        update.reply(token, _synced(group, member))
         return
-    turn.reply(member.sync_token, RebalanceInProgress("the member has sent another SyncGroup"))
+    update.reply(member.sync_token, RebalanceInProgress("the member has sent another SyncGroup"))
     group.put(replace(member, sync_token=token))
     if member.member_id == group.leader_id:
-        _assign(turn, dict(request.assignments))
+        _assign(update, dict(request.assignments))
 
 
 def _check(group: ClassicGroup, request: SyncRequest) -> Member:
@@ -52,44 +52,44 @@ def _check(group: ClassicGroup, request: SyncRequest) -> Member:
     return member
 
 
-def _assign(turn: GroupUpdate, assignments: dict[str, bytes]) -> None:
+def _assign(update: GroupUpdate, assignments: dict[str, bytes]) -> None:
     """Keep the leader's assignment, and give it to those who wait for it."""
-    group = turn.group
+    group = update.group
     waiting = [each for each in group.members.values() if each.sync_token is not None]
     group.members = {
         each.member_id: replace(each, assignment=assignments.get(each.member_id, b""), sync_token=None)
         for each in group.members.values()
     }
-    group.move_to(State.STABLE, turn.now_ms)
-    turn.write()
+    group.move_to(State.STABLE, update.now_ms)
+    update.write()
     for each in waiting:
-        turn.reply(each.sync_token, _synced(group, group.members[each.member_id]))
-        turn.set_session_timer(each)
+        update.reply(each.sync_token, _synced(group, group.members[each.member_id]))
+        update.set_session_timer(each)
 
 
 def _synced(group: ClassicGroup, member: Member) -> Synced:
     return Synced(group.protocol_type, group.protocol_name, member.assignment)
 
 
-def leave(turn: GroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
+def leave(update: GroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
     """Take members out at their own wish, or at an administrator's."""
-    group = turn.group
+    group = update.group
     results: list[KafkaError | None] = []
     has_lost_member = False
     for leaver in leavers:
         try:
             if leaver.member_id in group.pending:
                 group.remove(leaver.member_id)
-                turn.cancel_session_timer(leaver.member_id)
+                update.cancel_session_timer(leaver.member_id)
             else:
-                remove_member(turn, _find(group, leaver))
+                remove_member(update, _find(group, leaver))
                 has_lost_member = True
         except KafkaError as error:
             results.append(error)
         else:
             results.append(None)
-    turn.reply(token, tuple(results))
-    _go_on_without(turn, has_lost_member)
+    update.reply(token, tuple(results))
+    _rebalance_without(update, has_lost_member)
 
 
 def _find(group: ClassicGroup, leaver: Leaver) -> Member:
@@ -101,24 +101,24 @@ def _find(group: ClassicGroup, leaver: Leaver) -> Member:
     return group.members[member_id]
 
 
-def end_session(turn: GroupUpdate, member_id: str) -> None:
+def end_session(update: GroupUpdate, member_id: str) -> None:
     """Remove a member that gave no sign of life for too long."""
-    group = turn.group
+    group = update.group
     if member_id in group.pending:
         group.remove(member_id)
-        _go_on_without(turn, has_lost_member=False)
+        _rebalance_without(update, has_lost_member=False)
         return
     member = group.members.get(member_id)
     if member is None:
         return
     if not member.is_new and (member.join_token is not None or member.sync_token is not None):
         return  # a parked request is a sign of life; its answer starts the session anew
-    remove_member(turn, member)
-    _go_on_without(turn, has_lost_member=True)
+    remove_member(update, member)
+    _rebalance_without(update, has_lost_member=True)
 
 
-def _go_on_without(turn: GroupUpdate, has_lost_member: bool) -> None:
+def _rebalance_without(update: GroupUpdate, has_lost_member: bool) -> None:
     """Rebalance if a member is gone; in a rebalance, see whether it waited for the one who is gone."""
-    state = turn.group.state
+    state = update.group.state
     if state is State.PREPARING_REBALANCE or (has_lost_member and state is not State.EMPTY):
-        prepare_or_complete(turn)
+        prepare_or_complete(update)

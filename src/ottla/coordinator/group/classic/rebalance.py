@@ -10,88 +10,88 @@ from ottla.coordinator.group.requests import Joined
 from ottla.protocol.errors import RebalanceInProgress, UnknownMemberId
 
 
-def prepare(turn: GroupUpdate) -> None:
+def prepare(update: GroupUpdate) -> None:
     """Begin a rebalance: members learn of it from their next heartbeat, and join again."""
-    group = turn.group
+    group = update.group
     if group.state is State.COMPLETING_REBALANCE:
-        _take_assignments_back(turn)
+        _take_assignments_back(update)
     group.unsynced.clear()
-    turn.cancel_sync_timer()
+    update.cancel_sync_timer()
     if group.state is State.EMPTY:
         # The members of a new group tend to come within moments of each other.
-        delay_ms = turn.config.group_initial_rebalance_delay_ms
+        delay_ms = update.config.group_initial_rebalance_delay_ms
         group.initial = InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
-        group.move_to(State.PREPARING_REBALANCE, turn.now_ms)
-        turn.set_join_timer(delay_ms)
+        group.move_to(State.PREPARING_REBALANCE, update.now_ms)
+        update.set_join_timer(delay_ms)
     else:
-        group.move_to(State.PREPARING_REBALANCE, turn.now_ms)
+        group.move_to(State.PREPARING_REBALANCE, update.now_ms)
         if group.has_all_joined:
-            complete_join(turn)
+            complete_join(update)
         else:
-            turn.set_join_timer(group.rebalance_timeout_ms)
+            update.set_join_timer(group.rebalance_timeout_ms)
 
 
-def prepare_or_complete(turn: GroupUpdate) -> None:
+def prepare_or_complete(update: GroupUpdate) -> None:
     """Go on after the members changed: begin a rebalance, or end one that waited for nobody else."""
-    group = turn.group
+    group = update.group
     if group.state is not State.PREPARING_REBALANCE:
-        prepare(turn)
+        prepare(update)
     elif group.initial is None and group.has_all_joined:
-        complete_join(turn)
+        complete_join(update)
 
 
-def complete_join(turn: GroupUpdate) -> None:
+def complete_join(update: GroupUpdate) -> None:
     """Begin the next generation with those who joined, and with static members, who may still come."""
-    group = turn.group
-    turn.cancel_join_timer()
+    group = update.group
+    update.cancel_join_timer()
     for member in list(group.members.values()):
         if member.join_token is None and member.instance_id is None:
             group.remove(member.member_id)
-            turn.cancel_session_timer(member.member_id)
+            update.cancel_session_timer(member.member_id)
     joined = group.awaiting_join
     if group.members and not joined:
         # Nobody could lead. Sessions end, or somebody joins, before the time is over once more.
-        turn.set_join_timer(group.rebalance_timeout_ms)
+        update.set_join_timer(group.rebalance_timeout_ms)
         return
     if joined and group.leader_id not in {member.member_id for member in joined}:
         group.leader_id = joined[0].member_id
-    group.begin_generation(turn.now_ms)
+    group.begin_generation(update.now_ms)
     if group.members:
-        _announce(turn)
+        _announce(update)
     else:
-        turn.write()
+        update.write()
 
 
-def end_join_phase(turn: GroupUpdate) -> None:
+def end_join_phase(update: GroupUpdate) -> None:
     """Handle the end of the time for joining; the first rebalance waits while new members keep coming."""
-    group = turn.group
+    group = update.group
     if group.state is not State.PREPARING_REBALANCE:
         return
     initial = group.initial
     if initial is None or not initial.has_new_member or initial.remaining_ms == 0:
-        complete_join(turn)
+        complete_join(update)
         return
-    delay_ms = min(turn.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
+    delay_ms = min(update.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
     group.initial = InitialDelay(delay_ms, max(initial.remaining_ms - initial.delay_ms, 0))
-    turn.set_join_timer(delay_ms)
+    update.set_join_timer(delay_ms)
 
 
-def end_sync_phase(turn: GroupUpdate) -> None:
+def end_sync_phase(update: GroupUpdate) -> None:
     """Remove those who never asked for their assignment, and rebalance without them."""
-    group = turn.group
+    group = update.group
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.unsynced:
         return
     for member_id in list(group.unsynced):
-        remove_member(turn, group.members[member_id])
-    prepare(turn)
+        remove_member(update, group.members[member_id])
+    prepare(update)
 
 
-def remove_member(turn: GroupUpdate, member: Member) -> None:
+def remove_member(update: GroupUpdate, member: Member) -> None:
     """Take a member out and answer what it still waits for; what becomes of the group is the caller's."""
-    turn.reply(member.join_token, UnknownMemberId("the member has been removed"))
-    turn.reply(member.sync_token, UnknownMemberId("the member has been removed"))
-    turn.group.remove(member.member_id)
-    turn.cancel_session_timer(member.member_id)
+    update.reply(member.join_token, UnknownMemberId("the member has been removed"))
+    update.reply(member.sync_token, UnknownMemberId("the member has been removed"))
+    update.group.remove(member.member_id)
+    update.cancel_session_timer(member.member_id)
 
 
 def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> Joined:
@@ -107,23 +107,23 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
     )
 
 
-def _announce(turn: GroupUpdate) -> None:
+def _announce(update: GroupUpdate) -> None:
     """Tell everybody about the new generation; now they have to ask for their assignments."""
-    group = turn.group
+    group = update.group
     for member in group.members.values():
-        turn.reply(member.join_token, joined(group, member.member_id))
-        turn.set_session_timer(member)
+        update.reply(member.join_token, joined(group, member.member_id))
+        update.set_session_timer(member)
     group.members = {
         each.member_id: replace(each, is_new=False, join_token=None) for each in group.members.values()
     }
     group.unsynced = set(group.members)
-    turn.set_sync_timer(group.rebalance_timeout_ms)
+    update.set_sync_timer(group.rebalance_timeout_ms)
 
 
-def _take_assignments_back(turn: GroupUpdate) -> None:
-    group = turn.group
+def _take_assignments_back(update: GroupUpdate) -> None:
+    group = update.group
     for member in list(group.members.values()):
         if member.sync_token is not None:
-            turn.reply(member.sync_token, RebalanceInProgress("the group rebalances once more"))
-            turn.set_session_timer(member)
+            update.reply(member.sync_token, RebalanceInProgress("the group rebalances once more"))
+            update.set_session_timer(member)
         group.put(replace(member, assignment=b"", sync_token=None))

@@ -27,9 +27,9 @@ class GroupUpdate:
     @classmethod
     def of_new_group(cls, group_id: str, now_ms: int, config: BrokerConfig) -> GroupUpdate:
         """Start with a group that does not exist yet; its first record says that it does."""
-        turn = cls(ClassicGroup(group_id, state_since_ms=now_ms), now_ms, config)
-        turn.write()
-        return turn
+        update = cls(ClassicGroup(group_id, state_since_ms=now_ms), now_ms, config)
+        update.write()
+        return update
 
     def step(self) -> Step[Any]:
         """Return all of it."""

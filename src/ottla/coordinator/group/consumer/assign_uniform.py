@@ -69,7 +69,7 @@ def assign_mixed(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
     """Return shares as equal as the subscriptions allow."""
     plan = _Plan(subscribers, counts)
     for topic_id in plan.topics:
-        plan.hand_out(topic_id)
+        plan.assign_free(topic_id)
     for _ in range(MAX_ROUNDS):
         if sum([plan.even_out(topic_id) for topic_id in plan.topics]) == 0:
             break
@@ -112,7 +112,7 @@ class _Plan:
 
         return sorted(self._readers, key=order)
 
-    def hand_out(self, topic_id: UUID) -> None:
+    def assign_free(self, topic_id: UUID) -> None:
         """Give away the partitions of a topic that nobody has."""
         held = self._held[topic_id]
         taken = {index for indexes in held.values() for index in indexes}

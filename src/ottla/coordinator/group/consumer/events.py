@@ -16,7 +16,7 @@ from ottla.coordinator.group.consumer.requests import (
     ConsumerGroupDescription,
     Heartbeat,
     HeartbeatRequest,
-    check_beat,
+    check_heartbeat,
 )
 from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.group import Group
@@ -36,13 +36,13 @@ class Machine(Protocol):
 
 def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -> Step[Heartbeat]:
     """Handle a ConsumerGroupHeartbeat; the reply is a `Beat`."""
-    check_beat(request, machine.config.group_consumer_assignors)
-    turn = _turn_for(machine, now_ms, request)
+    check_heartbeat(request, machine.config.group_consumer_assignors)
+    update = _update_for(machine, now_ms, request)
     if request.member_epoch < 0:
-        leave.leave(turn, token, request)
+        leave.leave(update, token, request)
     else:
-        heartbeat.heartbeat(turn, token, request)
-    return turn.step()
+        heartbeat.heartbeat(update, token, request)
+    return update.step()
 
 
 def describe(machine: Machine, now_ms: int, token: int, group_id: str) -> Step[ConsumerGroupDescription]:
@@ -67,7 +67,7 @@ def replay(groups: dict[str, Group], key: Key, value: Value | None) -> None:
         group.replay(key, value)
 
 
-def _turn_for(machine: Machine, now_ms: int, request: HeartbeatRequest) -> ConsumerGroupUpdate:
+def _update_for(machine: Machine, now_ms: int, request: HeartbeatRequest) -> ConsumerGroupUpdate:
     """Begin a turn on a group; a new member may make it, and may make it out of a classic group."""
     config, image, group_id = machine.config, machine.image, request.group_id
     group = machine.groups.get(group_id)

@@ -121,31 +121,31 @@ class ConsumerGroup:
     def assignor(self, default: str) -> str:
         """Return the assignor that most members ask for."""
         votes = Counter(
-            each.wishes.server_assignor
+            each.subscription.server_assignor
             for each in self.members.values()
-            if each.wishes.server_assignor is not None
+            if each.subscription.server_assignor is not None
         )
         return votes.most_common(1)[0][0] if votes else default
 
     # Subscriptions
 
-    def topics_of(self, wishes: ConsumerMemberValue) -> frozenset[str]:
+    def topics_of(self, subscription: ConsumerMemberValue) -> frozenset[str]:
         """Return the names of the topics that a member subscribes to, one way or the other."""
-        names = frozenset(wishes.subscribed_topics)
-        resolved = self.regexes.get(wishes.subscribed_regex or "")
+        names = frozenset(subscription.subscribed_topics)
+        resolved = self.regexes.get(subscription.subscribed_regex or "")
         return names if resolved is None else names.union(resolved.topics)
 
     def subscribed_topics(self) -> frozenset[str]:
         """Return the names of the topics that anybody subscribes to."""
         if self._names is None:
-            by_name = {each.wishes.subscribed_topics for each in self.members.values()}
+            by_name = {each.subscription.subscribed_topics for each in self.members.values()}
             by_regex = (each.topics for each in self.regexes.values())
             self._names = frozenset().union(*by_name, *by_regex)
         return self._names
 
-    def topic_ids_of(self, wishes: ConsumerMemberValue, topics: Topics) -> frozenset[UUID]:
+    def topic_ids_of(self, subscription: ConsumerMemberValue, topics: Topics) -> frozenset[UUID]:
         """Return the ids of the topics that a member subscribes to, those that exist."""
-        return frozenset(topics[name].topic_id for name in self.topics_of(wishes) if name in topics)
+        return frozenset(topics[name].topic_id for name in self.topics_of(subscription) if name in topics)
 
     # State
 
@@ -156,7 +156,7 @@ class ConsumerGroup:
             return ConsumerState.EMPTY
         if self.epoch > self.target_epoch:
             return ConsumerState.ASSIGNING
-        if all(each.holding.is_settled(self.target_epoch) for each in self.members.values()):
+        if all(each.current.is_settled(self.target_epoch) for each in self.members.values()):
             return ConsumerState.STABLE
         return ConsumerState.RECONCILING
 
@@ -181,13 +181,13 @@ class ConsumerGroup:
             case ConsumerTargetMemberKey(), None:
                 self.targets.pop(key.member_id, None)
             case ConsumerMemberKey(), ConsumerMemberValue():
-                self._put(replace(self._member_or_new(key.member_id), wishes=value))
+                self._put(replace(self._member_or_new(key.member_id), subscription=value))
                 self._names = None
             case ConsumerMemberKey(), None:
                 self._remove(key.member_id)
                 self._names = None
             case ConsumerCurrentMemberKey(), ConsumerCurrentMemberValue():
-                self._put(replace(self._member_or_new(key.member_id), holding=holding_of(value)))
+                self._put(replace(self._member_or_new(key.member_id), current=holding_of(value)))
             case ConsumerRegexKey(), ConsumerRegexValue():
                 self.regexes[key.regex] = value
                 self._names = None
@@ -206,10 +206,10 @@ class ConsumerGroup:
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
         if old is not None:
-            if old.holding is member.holding:
+            if old.current is member.current:
                 return
             self._release(old)
-        for pair in each_of(member.holding.held):
+        for pair in each_of(member.current.held):
             self.owners[pair] = member.member_id
 
     def _remove(self, member_id: str) -> None:
@@ -226,7 +226,7 @@ class ConsumerGroup:
             del self.instances[member.instance_id]
 
     def _release(self, member: ConsumerMember) -> None:
-        for pair in each_of(member.holding.held):
+        for pair in each_of(member.current.held):
             if self.owners.get(pair) == member.member_id:
                 del self.owners[pair]
 
@@ -241,12 +241,12 @@ class ConsumerGroup:
         """Refuse offsets from anyone but a member at its epoch, unless there are no members."""
         if request.generation_id < 0 and self.is_empty:
             return
-        if request.producer is not None and not request.names_a_member:
+        if request.producer is not None and not request.has_member:
             return
         member = self.member(request.member_id)
         if request.producer is not None:
-            if request.generation_id != member.holding.epoch:
-                raise IllegalGeneration(f"the epoch of {member.member_id} is {member.holding.epoch}")
+            if request.generation_id != member.current.epoch:
+                raise IllegalGeneration(f"the epoch of {member.member_id} is {member.current.epoch}")
             return
         if not member.is_classic and not request.knows_group_not_found:
             raise UnsupportedVersion("members of the consumer protocol need OffsetCommit v9")
@@ -304,7 +304,7 @@ def member_tombstones(group_id: str, member_id: str) -> Iterable[Record]:
 
 
 def _check_epoch(member: ConsumerMember, epoch: int) -> None:
-    known = member.holding.epoch
+    known = member.current.epoch
     if epoch != known:
         stale = IllegalGeneration if member.is_classic else StaleMemberEpoch
         raise stale(f"the epoch of {member.member_id} is {known}, not {epoch}")

@@ -24,17 +24,17 @@ def describe(group: ConsumerGroup, default_assignor: str) -> ConsumerGroupDescri
 
 
 def _described(member: ConsumerMember, target: Partitions) -> ConsumerMemberDescription:
-    wishes = member.wishes
+    subscription = member.subscription
     return ConsumerMemberDescription(
         member.member_id,
-        wishes.instance_id,
-        wishes.rack_id,
-        member.holding.epoch,
-        wishes.client_id,
-        wishes.client_host,
-        wishes.subscribed_topics,
-        wishes.subscribed_regex,
-        in_order(member.holding.assigned),
+        subscription.instance_id,
+        subscription.rack_id,
+        member.current.epoch,
+        subscription.client_id,
+        subscription.client_host,
+        subscription.subscribed_topics,
+        subscription.subscribed_regex,
+        in_order(member.current.assigned),
         in_order(target),
         member.is_classic,
     )

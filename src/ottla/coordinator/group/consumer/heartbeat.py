@@ -12,10 +12,10 @@ from dataclasses import replace
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import (
     ConsumerMember,
-    holding_record,
+    current_record,
     new_member,
     renamed,
-    wishes_record,
+    subscription_record,
 )
 from ottla.coordinator.group.consumer.partitions import (
     NO_PARTITIONS,
@@ -26,7 +26,7 @@ from ottla.coordinator.group.consumer.partitions import (
 )
 from ottla.coordinator.group.consumer.reconcile import Target, reconcile
 from ottla.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE, Heartbeat, HeartbeatRequest
-from ottla.coordinator.group.consumer.subscription import bump, have_topics_changed, subscribe
+from ottla.coordinator.group.consumer.subscription import bump_epoch, have_topics_changed, subscribe
 from ottla.coordinator.group.consumer.target import update_target
 from ottla.coordinator.group.consumer.update import ConsumerGroupUpdate
 from ottla.coordinator.group.records import (
@@ -38,49 +38,49 @@ from ottla.coordinator.group.records import (
 from ottla.protocol.errors import FencedMemberEpoch, GroupMaxSizeReached, UnreleasedInstanceId
 
 
-def heartbeat(turn: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) -> None:
+def heartbeat(update: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) -> None:
     """Handle a heartbeat that is not the last one."""
-    member = _admit(turn, request)
-    updated = replace(member, wishes=_wishes(member.wishes, request))
-    updated = follow(turn, member, updated, request.owned)
-    turn.set_session_timer(updated)
-    is_news = updated.holding.assigned != member.holding.assigned
+    member = _admit(update, request)
+    updated = replace(member, subscription=_member_value(member.subscription, request))
+    updated = follow(update, member, updated, request.owned)
+    update.set_session_timer(updated)
+    is_news = updated.current.assigned != member.current.assigned
     assignment = None
     if request.member_epoch == 0 or request.is_full or is_news:
-        assignment = in_order(updated.holding.assigned)
-    interval_ms = turn.group_config.consumer_heartbeat_interval_ms
-    turn.reply(token, Heartbeat(updated.member_id, updated.holding.epoch, interval_ms, assignment))
+        assignment = in_order(updated.current.assigned)
+    interval_ms = update.group_config.consumer_heartbeat_interval_ms
+    update.reply(token, Heartbeat(updated.member_id, updated.current.epoch, interval_ms, assignment))
 
 
 def follow(
-    turn: ConsumerGroupUpdate, member: ConsumerMember, updated: ConsumerMember, owned: Partitions | None
+    update: ConsumerGroupUpdate, member: ConsumerMember, updated: ConsumerMember, owned: Partitions | None
 ) -> ConsumerMember:
     """Write a member's wishes and draw all consequences; return the member after its next step."""
-    if updated.wishes != member.wishes or updated.member_id not in turn.group.members:
-        turn.write(wishes_record(turn.group.group_id, updated))
-    has_new_wishes = subscribe(turn, member, updated)
-    if have_topics_changed(turn) or has_new_wishes or turn.group.epoch == 0:
-        bump(turn)
-    update_target(turn)
-    return step_forward(turn, updated, owned, has_new_wishes)
+    if updated.subscription != member.subscription or updated.member_id not in update.group.members:
+        update.write(subscription_record(update.group.group_id, updated))
+    has_new_wishes = subscribe(update, member, updated)
+    if have_topics_changed(update) or has_new_wishes or update.group.epoch == 0:
+        bump_epoch(update)
+    update_target(update)
+    return step_forward(update, updated, owned, has_new_wishes)
 
 
 def step_forward(
-    turn: ConsumerGroupUpdate, member: ConsumerMember, owned: Partitions | None, has_new_wishes: bool
+    update: ConsumerGroupUpdate, member: ConsumerMember, owned: Partitions | None, has_new_wishes: bool
 ) -> ConsumerMember:
     """Let a member take its next step towards its target."""
-    group = turn.group
-    if not has_new_wishes and member.holding.is_settled(group.target_epoch):
+    group = update.group
+    if not has_new_wishes and member.current.is_settled(group.target_epoch):
         return member
     target = Target(
         group.target_epoch,
         group.targets.get(member.member_id, NO_PARTITIONS),
-        group.topic_ids_of(member.wishes, turn.image.topics),
+        group.topic_ids_of(member.subscription, update.image.topics),
         owned,
         group.is_free,
     )
-    moved = replace(member, holding=reconcile(member, target, has_new_wishes))
-    turn.put_holding(moved)
+    moved = replace(member, current=reconcile(member, target, has_new_wishes))
+    update.put_current(moved)
     return moved
 
 
@@ -91,26 +91,26 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, ma
         raise GroupMaxSizeReached(f"{group.group_id} has {max_size} members, which is the most")
 
 
-def take_place(turn: ConsumerGroupUpdate, old: ConsumerMember, member_id: str) -> ConsumerMember:
+def replace_static_member(update: ConsumerGroupUpdate, old: ConsumerMember, member_id: str) -> ConsumerMember:
     """Give a static member's place, and its partitions, to the process that has its instance id now."""
-    group_id = turn.group.group_id
-    target = turn.group.targets.get(old.member_id, NO_PARTITIONS)
+    group_id = update.group.group_id
+    target = update.group.targets.get(old.member_id, NO_PARTITIONS)
     new = renamed(old, member_id)
-    turn.remove(old.member_id)
-    turn.write(
-        wishes_record(group_id, new),
+    update.remove(old.member_id)
+    update.write(
+        subscription_record(group_id, new),
         Record(ConsumerTargetMemberKey(group_id, member_id), ConsumerTargetMemberValue(to_record(target))),
-        holding_record(group_id, new),
+        current_record(group_id, new),
     )
     return new
 
 
-def _admit(turn: ConsumerGroupUpdate, request: HeartbeatRequest) -> ConsumerMember:
+def _admit(update: ConsumerGroupUpdate, request: HeartbeatRequest) -> ConsumerMember:
     """Return the member, old or new; raise if it may not be one."""
-    group = turn.group
+    group = update.group
     member_id = request.member_id or request.fresh_id
     instance_id = request.instance_id
-    check_room(group, member_id, instance_id, turn.config.group_consumer_max_size)
+    check_room(group, member_id, instance_id, update.config.group_consumer_max_size)
     if request.member_epoch > 0:
         member = group.member(member_id, instance_id)
         _check_epoch(member, request)
@@ -118,26 +118,26 @@ def _admit(turn: ConsumerGroupUpdate, request: HeartbeatRequest) -> ConsumerMemb
     current_id = None if instance_id is None else group.instances.get(instance_id)
     if current_id is None or current_id == member_id:
         return group.members.get(member_id) or new_member(member_id)
-    current = group.members[current_id]
-    if not current.is_classic and current.holding.epoch != LEAVING_FOR_A_WHILE:
+    predecessor = group.members[current_id]
+    if not predecessor.is_classic and predecessor.current.epoch != LEAVING_FOR_A_WHILE:
         raise UnreleasedInstanceId(f"{instance_id} is in use by {current_id}")
-    return take_place(turn, current, member_id)
+    return replace_static_member(update, predecessor, member_id)
 
 
 def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
     """Fence a member whose epoch is not the one known here, unless it only missed the last answer."""
-    known, claimed = member.holding.epoch, request.member_epoch
+    known, claimed = member.current.epoch, request.member_epoch
     if claimed == known:
         return
-    is_last = claimed < known and claimed == member.holding.previous_epoch
-    if is_last and request.owned is not None and not without(request.owned, member.holding.assigned):
+    is_last = claimed < known and claimed == member.current.previous_epoch
+    if is_last and request.owned is not None and not without(request.owned, member.current.assigned):
         return
     raise FencedMemberEpoch(
         f"the epoch of {member.member_id} is {known}, not {claimed}; it must give up all and join again"
     )
 
 
-def _wishes(before: ConsumerMemberValue, request: HeartbeatRequest) -> ConsumerMemberValue:
+def _member_value(before: ConsumerMemberValue, request: HeartbeatRequest) -> ConsumerMemberValue:
     """Return what the member wants now; what it does not mention stays as it was."""
     topics, regex = request.subscribed_topics, request.subscribed_regex
     timeout_ms = request.rebalance_timeout_ms

@@ -67,27 +67,29 @@ class ConsumerMember:
     """One member."""
 
     member_id: str
-    wishes: ConsumerMemberValue
-    holding: AssignmentState = AssignmentState()
+    subscription: ConsumerMemberValue
+    current: AssignmentState = AssignmentState()
 
     @property
     def instance_id(self) -> str | None:
         """The name of a static member."""
-        return self.wishes.instance_id
+        return self.subscription.instance_id
 
     @property
     def is_classic(self) -> bool:
         """Tell whether it speaks the classic protocol, in a group that was upgraded."""
-        return self.wishes.classic is not None
+        return self.subscription.classic is not None
 
     @property
     def regex(self) -> str | None:
         """The regular expression that it subscribes to, if any."""
-        return self.wishes.subscribed_regex or None
+        return self.subscription.subscribed_regex or None
 
     def session_timeout_ms(self, default_ms: int) -> int:
         """Return how long it may be silent: classic members say so themselves."""
-        return default_ms if self.wishes.classic is None else self.wishes.classic.session_timeout_ms
+        return (
+            default_ms if self.subscription.classic is None else self.subscription.classic.session_timeout_ms
+        )
 
 
 NO_WISHES = ConsumerMemberValue(None, None, "", "", (), None, -1, None)
@@ -99,20 +101,20 @@ def new_member(member_id: str) -> ConsumerMember:
     return ConsumerMember(member_id, NO_WISHES)
 
 
-def wishes_record(group_id: str, member: ConsumerMember) -> Record:
+def subscription_record(group_id: str, member: ConsumerMember) -> Record:
     """Return the record of what a member wants."""
-    return Record(ConsumerMemberKey(group_id, member.member_id), member.wishes)
+    return Record(ConsumerMemberKey(group_id, member.member_id), member.subscription)
 
 
-def holding_record(group_id: str, member: ConsumerMember) -> Record:
+def current_record(group_id: str, member: ConsumerMember) -> Record:
     """Return the record of what a member has."""
-    holding = member.holding
+    current = member.current
     value = ConsumerCurrentMemberValue(
-        holding.epoch,
-        holding.previous_epoch,
-        int(holding.state),
-        to_record(holding.assigned),
-        to_record(holding.revoking),
+        current.epoch,
+        current.previous_epoch,
+        int(current.state),
+        to_record(current.assigned),
+        to_record(current.revoking),
     )
     return Record(ConsumerCurrentMemberKey(group_id, member.member_id), value)
 
@@ -131,4 +133,4 @@ def holding_of(value: ConsumerCurrentMemberValue) -> AssignmentState:
 
 def renamed(member: ConsumerMember, member_id: str) -> ConsumerMember:
     """Return the member that takes the place of a static member; it begins at epoch 0 and has the same."""
-    return ConsumerMember(member_id, member.wishes, replace(member.holding, epoch=0, previous_epoch=0))
+    return ConsumerMember(member_id, member.subscription, replace(member.current, epoch=0, previous_epoch=0))

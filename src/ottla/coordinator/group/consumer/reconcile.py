@@ -59,40 +59,40 @@ class Target:
 
 def reconcile(member: ConsumerMember, target: Target, has_new_wishes: bool) -> AssignmentState:
     """Return what the member has next; the same as before if there is nothing to do, or to be done yet."""
-    holding = member.holding
-    match holding.state:
-        case MemberState.STABLE if holding.epoch == target.epoch:
-            return _drop_unwanted(holding, target) if has_new_wishes else holding
-        case MemberState.UNREVOKED_PARTITIONS if target.may_still_have(holding.revoking):
-            return _drop_unwanted(holding, target) if has_new_wishes else holding
+    current = member.current
+    match current.state:
+        case MemberState.STABLE if current.epoch == target.epoch:
+            return _drop_unwanted(current, target) if has_new_wishes else current
+        case MemberState.UNREVOKED_PARTITIONS if target.may_still_have(current.revoking):
+            return _drop_unwanted(current, target) if has_new_wishes else current
         case MemberState.UNKNOWN if target.owned is None or target.owned:
             raise FencedMemberEpoch("the member's state is not known; it must give up all and join again")
-    return _next(holding, target)
+    return _next(current, target)
 
 
-def _next(holding: AssignmentState, target: Target) -> AssignmentState:
-    kept = common(holding.assigned, target.partitions)
-    revoking = without(holding.assigned, kept)
+def _next(current: AssignmentState, target: Target) -> AssignmentState:
+    kept = common(current.assigned, target.partitions)
+    revoking = without(current.assigned, kept)
     if revoking and target.may_still_have(revoking):
-        return holding.moved_to(holding.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return current.moved_to(current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     missing = without(target.partitions, kept)
     free = grouped(
         (topic_id, index)
         for topic_id, index in each_of(missing)
         # What it was told to give up, and did, it may have back.
-        if index in holding.revoking.get(topic_id, ()) or target.is_free(topic_id, index)
+        if index in current.revoking.get(topic_id, ()) or target.is_free(topic_id, index)
     )
     is_complete = free == missing
     state = MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS
-    return holding.moved_to(target.epoch, state, union(kept, free))
+    return current.moved_to(target.epoch, state, union(kept, free))
 
 
-def _drop_unwanted(holding: AssignmentState, target: Target) -> AssignmentState:
+def _drop_unwanted(current: AssignmentState, target: Target) -> AssignmentState:
     """Take away at once what the member does not subscribe to any more, whatever the target says."""
-    kept = of_topics(holding.assigned, target.subscribed)
-    if kept == holding.assigned:
-        return holding
-    revoking = union(holding.revoking, without(holding.assigned, kept))
+    kept = of_topics(current.assigned, target.subscribed)
+    if kept == current.assigned:
+        return current
+    revoking = union(current.revoking, without(current.assigned, kept))
     if target.may_still_have(revoking):
-        return holding.moved_to(holding.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    return holding.moved_to(holding.epoch, holding.state, kept, holding.revoking)
+        return current.moved_to(current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    return current.moved_to(current.epoch, current.state, kept, current.revoking)

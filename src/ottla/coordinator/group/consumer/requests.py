@@ -44,7 +44,7 @@ class HeartbeatRequest:
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
 
 
-def check_beat(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
+def check_heartbeat(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
     """Refuse a request that contradicts itself, in Kafka's words."""
     for name, value in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():

@@ -26,7 +26,7 @@ from ottla.coordinator.group.records import (
 from ottla.coordinator.group.regex import matching
 from ottla.protocol.errors import InvalidRegularExpression
 
-NAMES_PER_TURN = 50_000
+NAMES_PER_EVENT = 50_000
 """How often a regular expression is compared with a name before somebody else gets a turn."""
 
 
@@ -42,67 +42,67 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if count else 0
 
 
-def bump(turn: ConsumerGroupUpdate) -> None:
+def bump_epoch(update: ConsumerGroupUpdate) -> None:
     """Begin a new epoch of the group; the next member to be heard of makes the assignment for it."""
-    group = turn.group
+    group = update.group
     names = group.subscribed_topics()
-    value = ConsumerGroupValue(group.epoch + 1, metadata_hash(names, turn.image.topics))
-    turn.write(Record(ConsumerGroupKey(group.group_id), value))
+    value = ConsumerGroupValue(group.epoch + 1, metadata_hash(names, update.image.topics))
+    update.write(Record(ConsumerGroupKey(group.group_id), value))
     if group.has_topics_record:
-        turn.write(Record(ConsumerTopicsKey(group.group_id)))
+        update.write(Record(ConsumerTopicsKey(group.group_id)))
 
 
-def subscribe(turn: ConsumerGroupUpdate, old: ConsumerMember, new: ConsumerMember) -> bool:
+def subscribe(update: ConsumerGroupUpdate, old: ConsumerMember, new: ConsumerMember) -> bool:
     """Follow a member's new wishes, which are written already; tell whether they change the subscription."""
-    is_changed = set(old.wishes.subscribed_topics) != set(new.wishes.subscribed_topics)
+    is_changed = set(old.subscription.subscribed_topics) != set(new.subscription.subscribed_topics)
     if old.regex != new.regex:
         is_changed = True
-        if new.regex is not None and new.regex not in turn.group.regexes:
-            turn.write(_resolved(turn, new.regex))
-        forget_unused_regexes(turn)
+        if new.regex is not None and new.regex not in update.group.regexes:
+            update.write(_resolved(update, new.regex))
+        delete_unused_regexes(update)
     return is_changed
 
 
-def forget_unused_regexes(turn: ConsumerGroupUpdate) -> None:
+def delete_unused_regexes(update: ConsumerGroupUpdate) -> None:
     """Drop the regular expressions that nobody subscribes to any more."""
-    if not turn.group.regexes:
+    if not update.group.regexes:
         return
-    used = {each.regex for each in turn.group.members.values()}
-    unused = [regex for regex in turn.group.regexes if regex not in used]
-    turn.write(*(Record(ConsumerRegexKey(turn.group.group_id, regex)) for regex in unused))
+    used = {each.regex for each in update.group.members.values()}
+    unused = [regex for regex in update.group.regexes if regex not in used]
+    update.write(*(Record(ConsumerRegexKey(update.group.group_id, regex)) for regex in unused))
 
 
-def have_topics_changed(turn: ConsumerGroupUpdate) -> bool:
+def have_topics_changed(update: ConsumerGroupUpdate) -> bool:
     """Tell whether the group has to follow a change of the cluster's topics."""
-    topics = turn.image.topics
-    seen = turn.group.seen_topics
+    topics = update.image.topics
+    seen = update.group.seen_topics
     if seen is topics:
         return False
     is_done = True
-    if turn.group.regexes and (seen is None or seen.keys() != topics.keys()):
-        is_done = _refresh_regexes(turn)
+    if update.group.regexes and (seen is None or seen.keys() != topics.keys()):
+        is_done = _refresh_regexes(update)
     if is_done:
-        turn.note().seen_topics = topics
-    return metadata_hash(turn.group.subscribed_topics(), topics) != turn.group.metadata_hash
+        update.mutable().seen_topics = topics
+    return metadata_hash(update.group.subscribed_topics(), topics) != update.group.metadata_hash
 
 
-def _refresh_regexes(turn: ConsumerGroupUpdate) -> bool:
+def _refresh_regexes(update: ConsumerGroupUpdate) -> bool:
     """Compare regular expressions with the topics anew; tell whether all are done, or some are left."""
-    version = turn.image.version
-    stale = [regex for regex, value in turn.group.regexes.items() if value.version < version]
-    at_once = max(NAMES_PER_TURN // max(len(turn.image.topics), 1), 1)
+    version = update.image.version
+    stale = [regex for regex, value in update.group.regexes.items() if value.version < version]
+    at_once = max(NAMES_PER_EVENT // max(len(update.image.topics), 1), 1)
     for regex in stale[:at_once]:
-        before = turn.group.regexes[regex]
+        before = update.group.regexes[regex]
         try:
-            record = _resolved(turn, regex)
+            record = _resolved(update, regex)
         except InvalidRegularExpression:
             # It has become too expensive; what it matched so far stays.
-            record = Record(ConsumerRegexKey(turn.group.group_id, regex), replace(before, version=version))
-        turn.write(record)
+            record = Record(ConsumerRegexKey(update.group.group_id, regex), replace(before, version=version))
+        update.write(record)
     return len(stale) <= at_once
 
 
-def _resolved(turn: ConsumerGroupUpdate, regex: str) -> Record:
-    names = tuple(sorted(matching(regex, turn.image.topics)))
-    value = ConsumerRegexValue(names, turn.image.version, turn.now_ms)
-    return Record(ConsumerRegexKey(turn.group.group_id, regex), value)
+def _resolved(update: ConsumerGroupUpdate, regex: str) -> Record:
+    names = tuple(sorted(matching(regex, update.image.topics)))
+    value = ConsumerRegexValue(names, update.image.version, update.now_ms)
+    return Record(ConsumerRegexKey(update.group.group_id, regex), value)

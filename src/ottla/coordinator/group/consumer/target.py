@@ -21,13 +21,13 @@ from ottla.coordinator.group.records import (
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
-def update_target(turn: ConsumerGroupUpdate) -> None:
+def update_target(update: ConsumerGroupUpdate) -> None:
     """Make the assignment for the group's epoch, unless it is made; write what it changes."""
-    group = turn.group
+    group = update.group
     if group.epoch <= group.target_epoch:
         return
-    topics = turn.image.topics
-    assign = ASSIGNORS[group.assignor(turn.config.group_consumer_assignors[0])]
+    topics = update.image.topics
+    assign = ASSIGNORS[group.assignor(update.config.group_consumer_assignors[0])]
     subscribers = _subscribers(group, topics)
     wanted = (topics[name] for name in group.subscribed_topics() if name in topics)
     counts = {topic.topic_id: len(topic.partitions) for topic in wanted}
@@ -36,8 +36,8 @@ def update_target(turn: ConsumerGroupUpdate) -> None:
         partitions = assignment.get(member_id, NO_PARTITIONS)
         if partitions != group.targets.get(member_id):
             value = ConsumerTargetMemberValue(to_record(partitions))
-            turn.write(Record(ConsumerTargetMemberKey(group.group_id, member_id), value))
-    turn.write(Record(ConsumerTargetKey(group.group_id), ConsumerTargetValue(group.epoch)))
+            update.write(Record(ConsumerTargetMemberKey(group.group_id, member_id), value))
+    update.write(Record(ConsumerTargetKey(group.group_id), ConsumerTargetValue(group.epoch)))
 
 
 def _subscribers(group: ConsumerGroup, topics: Topics) -> list[Subscriber]:
@@ -46,10 +46,10 @@ def _subscribers(group: ConsumerGroup, topics: Topics) -> list[Subscriber]:
     subscribers = []
     for member in group.members.values():
         # Mostly all members want the same.
-        wish = (member.wishes.subscribed_topics, member.regex)
+        wish = (member.subscription.subscribed_topics, member.regex)
         topic_ids = known.get(wish)
         if topic_ids is None:
-            topic_ids = known[wish] = group.topic_ids_of(member.wishes, topics)
+            topic_ids = known[wish] = group.topic_ids_of(member.subscription, topics)
         partitions = group.targets.get(member.member_id, NO_PARTITIONS)
         subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, partitions))
     return subscribers

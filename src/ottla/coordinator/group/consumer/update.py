@@ -9,7 +9,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.group_keys import GroupConfig
 from ottla.coordinator.effects import NOTHING, CancelTimer, Reply, SetTimer, Step, Timer, TimerKey
 from ottla.coordinator.group.consumer.group import ConsumerGroup, member_tombstones
-from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, holding_record
+from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState, current_record
 from ottla.coordinator.group.records import Record
 from ottla.metadata.image import ClusterImage
 
@@ -26,8 +26,8 @@ class ConsumerGroupUpdate:
     """
 
     __slots__ = (
+        "_has_volatile_change",
         "_is_copy",
-        "_is_noted",
         "_records",
         "_replies",
         "_successor",
@@ -51,7 +51,7 @@ class ConsumerGroupUpdate:
         self.config = config
         self.image = image
         self._is_copy = False
-        self._is_noted = False
+        self._has_volatile_change = False
         self._records: list[Record] = list(records)
         self._replies: list[Reply[Any]] = []
         self._timers: list[Timer] = []
@@ -60,7 +60,7 @@ class ConsumerGroupUpdate:
     def step(self) -> Step[Any]:
         """Return all of it."""
         after = self._successor
-        changes = (self.group,) if self._is_noted else ()
+        changes = (self.group,) if self._has_volatile_change else ()
         return Step(
             (*self._records, *after.records),
             (*changes, *after.changes),
@@ -75,15 +75,15 @@ class ConsumerGroupUpdate:
         for key, value in records:
             self.group.replay(key, value)
 
-    def note(self) -> ConsumerGroup:
+    def mutable(self) -> ConsumerGroup:
         """Return the group for a change that need not survive."""
         self._copy()
-        self._is_noted = True
+        self._has_volatile_change = True
         return self.group
 
-    def become(self, step: Step[Any]) -> None:
+    def continue_with(self, step: Step[Any]) -> None:
         """Add the step that goes on where this group ends, as a group of another protocol."""
-        self._is_noted = False
+        self._has_volatile_change = False
         self._successor = step
 
     def _copy(self) -> None:
@@ -103,16 +103,16 @@ class ConsumerGroupUpdate:
         for timer in MEMBER_TIMERS:
             self.cancel_timer(timer, member_id)
 
-    def put_holding(self, member: ConsumerMember) -> None:
+    def put_current(self, member: ConsumerMember) -> None:
         """Write what a member has; it gets its rebalance timeout to give up what it is to give up."""
-        before = self.group.members[member.member_id].holding
-        if member.holding == before:
+        before = self.group.members[member.member_id].current
+        if member.current == before:
             return
-        self.write(holding_record(self.group.group_id, member))
+        self.write(current_record(self.group.group_id, member))
         if member.is_classic:
             return  # it has timers of its own
-        if member.holding.state is MemberState.UNREVOKED_PARTITIONS:
-            self.set_timer("revoke", member.member_id, member.wishes.rebalance_timeout_ms)
+        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
+            self.set_timer("revoke", member.member_id, member.subscription.rebalance_timeout_ms)
         elif before.state is MemberState.UNREVOKED_PARTITIONS:
             self.cancel_timer("revoke", member.member_id)
 

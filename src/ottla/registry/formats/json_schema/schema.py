@@ -96,7 +96,10 @@ class JsonSchema:
 
     def incompatibilities(self, previous: ParsedSchema, words: tuple[str, str]) -> list[str]:
         """Return why this schema does not accept all that `previous` accepts."""
-        return messages(cast("JsonSchema", previous).node, self.node, words)
+        before = cast("JsonSchema", previous)
+        if before.normalized == self.normalized and before._references == self._references:
+            return []  # the order of keys decides nothing
+        return messages(before.node, self.node, words)
 
     def inline_tags(self) -> list[str]:
         """Return all tags in the text."""

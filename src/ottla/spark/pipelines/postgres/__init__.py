@@ -1,1 +1,1 @@
-"""Postgres ."""
+"""PostgreSQL tables in pipelines: `read` in parallel, `write` idempotently."""

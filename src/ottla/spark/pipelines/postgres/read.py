@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL as DataFrames: by Spark's JDBC reader where its driver is, else by psycopg."""
+"""Read PostgreSQL tables as DataFrames: with Spark's JDBC reader if it has the driver, else with psycopg."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPARK_TYPES = {
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
-"""By PostgreSQL's name of a type; what is not here (text, uuid, jsonb, ...) is read as its text."""
+"""By PostgreSQL's type name; all other types (text, uuid, jsonb, ...) are read as text."""
 
 
 def read_postgres(
@@ -38,13 +38,13 @@ def read_postgres(
 ) -> Any:
     """Read a table. With `partition_column` (a number), `partitions` tasks read a range of it each.
 
-    If Spark was given the JDBC driver's jar, it reads; else psycopg does, which pip brings.
+    It uses JDBC if Spark has the driver's jar; else psycopg, which pip installs.
     """
     from pyspark.sql import SparkSession
 
     spark = spark or SparkSession.active()
     if partitions > 1 and not partition_column:
-        raise PipelineProblem("to read in several partitions, name a partition_column: a number")
+        raise PipelineProblem("to read in several partitions, name a numeric partition_column")
     dsn = full_dsn(dsn)
     ranges = _ranges(table, dsn, partition_column, partitions)
     if has_jdbc(spark):
@@ -66,7 +66,7 @@ def has_jdbc(spark: Any) -> bool:
     try:
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
         loader.loadClass(JDBC_DRIVER)
-    except Exception:  # a Java exception of py4j's: the class is not there
+    except Exception:  # a Java exception of py4j: the class is missing
         return False
     return True
 
@@ -80,7 +80,7 @@ def split_range(lowest: int, highest: int, parts: int) -> list[tuple[int, int]]:
 
 
 def _ranges(table: str, dsn: str, column: str, partitions: int) -> list[str]:
-    """Return conditions that divide the table; a null of the column falls into the first."""
+    """Return conditions that divide the table; null is in the first range."""
     if partitions <= 1:
         return ["true"]
     name = _names([column])
@@ -144,7 +144,7 @@ def jdbc_options(dsn: str) -> dict[str, str]:
 
 
 class _RangeReader:
-    """Reads the rows of the conditions it is given; runs in Spark's Python workers."""
+    """Reads the rows that match the given conditions; runs in Spark's Python workers."""
 
     def __init__(self, table: str, dsn: str, columns: list[tuple[str, str, bool]]) -> None:
         self._table = table

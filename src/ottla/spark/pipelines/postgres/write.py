@@ -1,16 +1,16 @@
-"""PostgreSQL: batches written so that writing them again changes nothing; tables read in ranges.
+"""Write batches to PostgreSQL idempotently.
 
-How a batch is written (batch b of query q):
+How batch b of query q is written:
 
-    driver     if ottla_batches says that q has done b: nothing is left to do
-    each task  one transaction: lock q's row in ottla_batches (shared), stop if q has done b meanwhile;
+    driver     if ottla_batches says that q has completed b: return
+    each task  one transaction: lock q's row in ottla_batches (shared), return if q has completed b meanwhile;
                COPY the rows into a temporary table; upsert from there by key, the last row of a key wins
-    driver     ottla_batches: q has done b
+    driver     ottla_batches: q has completed b
 
-A task may be tried twice, a driver may die between any two steps: the upserts are the same again. What Spark
-must not be trusted with is the number of a partition: after a restart with other settings it holds other
-rows, so nothing is remembered by partition. A table without a key is only added to: then one task writes all
-rows of the batch and the mark of ottla_batches in one transaction.
+A task may be retried, and a driver may die between any two steps: the upserts are repeated with the same
+result. Partition numbers are not stable: after a restart with other settings a partition contains other rows,
+so nothing is stored by partition. Rows for a table without a key are only appended: then one task writes all
+rows of the batch and the entry in ottla_batches in one transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS = ("table", "key", "dsn", "sequence_by", "deleted", "create")
 
 @dataclass(frozen=True)
 class Target:
-    """A table of PostgreSQL that a query writes to."""
+    """A PostgreSQL table that a query writes to."""
 
     table: str
     dsn: str = ""
@@ -51,12 +51,15 @@ class Target:
     def of(cls, options: Mapping[str, str]) -> Target:
         """Read the options of a sink of format `postgres`."""
         if unknown := sorted(set(options) - set(OPTIONS)):
-            raise PipelineProblem(f"{unknown[0]!r} is no option of postgres", f"it has: {', '.join(OPTIONS)}")
+            raise PipelineProblem(
+                f"unknown option {unknown[0]!r} of the format postgres",
+                f"the options are: {', '.join(OPTIONS)}",
+            )
         if not options.get("table"):
             raise PipelineProblem("a sink of format postgres needs the option table")
         key = tuple(part.strip() for part in options.get("key", "").split(",") if part.strip())
         if not key and (options.get("deleted") or options.get("sequence_by")):
-            raise PipelineProblem("deleted and sequence_by need the option key: rows are found by it")
+            raise PipelineProblem("deleted and sequence_by need the option key")
         return cls(
             options["table"],
             options.get("dsn", ""),
@@ -67,7 +70,9 @@ class Target:
 
 
 def write_batch(rows: Any, target: Target, query: str, batch: int) -> int:
-    """Write one batch of a query (in `foreachBatch`); return the rows written: 0 if it was done before."""
+    """Write one batch of a query (in `foreachBatch`); return the rows written: 0 if it was completed
+    before.
+    """
     target = replace(target, dsn=full_dsn(target.dsn))
     with connect(target.dsn) as connection:
         prepare(connection)
@@ -89,7 +94,7 @@ def write_batch(rows: Any, target: Target, query: str, batch: int) -> int:
 
 
 def connect(dsn: str) -> Any:
-    """Connect to PostgreSQL; without a DSN, as libpq's variables say (PGHOST, PGDATABASE, ...)."""
+    """Connect to PostgreSQL; without a DSN, by the variables of libpq (PGHOST, PGDATABASE, ...)."""
     try:
         import psycopg
     except ImportError:
@@ -100,13 +105,13 @@ def connect(dsn: str) -> Any:
         return psycopg.connect(dsn)
     except psycopg.OperationalError as error:
         raise PipelineProblem(
-            f"PostgreSQL does not answer: {str(error).strip().splitlines()[0]}",
-            "say where it is: postgresql://USER@HOST:PORT/DATABASE, or in PGHOST, PGPORT, PGUSER, PGDATABASE",
+            f"cannot connect to PostgreSQL: {str(error).strip().splitlines()[0]}",
+            "set its address: postgresql://USER@HOST:PORT/DATABASE, or PGHOST, PGPORT, PGUSER, PGDATABASE",
         ) from None
 
 
 def full_dsn(dsn: str) -> str:
-    """Return a DSN that says all: workers do not have this process's variables."""
+    """Return a complete DSN: workers do not have this process's environment."""
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
     given = conninfo_to_dict(dsn)
@@ -119,10 +124,10 @@ def full_dsn(dsn: str) -> str:
 
 
 def prepare(connection: Any) -> None:
-    """Create the table that remembers how far each query is, if it is not there."""
+    """Create the table that stores the last batch of each query, if it does not exist."""
     exists = connection.execute("SELECT to_regclass(%s)", (GUARD,)).fetchone()[0]
     if exists is None:
-        # Two that create it at once would both see that it is not there: one of them must wait.
+        # CREATE TABLE IF NOT EXISTS can fail if two sessions run it at once: take a lock.
         connection.execute("SELECT pg_advisory_xact_lock(7079460)")
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {GUARD} (query text PRIMARY KEY, batch bigint NOT NULL)"
@@ -131,14 +136,14 @@ def prepare(connection: Any) -> None:
 
 
 def done_until(connection: Any, query: str, *, lock: bool = False) -> int:
-    """Return the last batch that a query has done, -1 if none."""
+    """Return the last batch that a query has completed, -1 if none."""
     sharing = " FOR SHARE" if lock else ""
     row = connection.execute(f"SELECT batch FROM {GUARD} WHERE query = %s{sharing}", (query,)).fetchone()
     return -1 if row is None else int(row[0])
 
 
 def mark_done(connection: Any, query: str, batch: int) -> None:
-    """Remember that a query has done a batch."""
+    """Store that a query has completed a batch."""
     connection.execute(
         f"INSERT INTO {GUARD} AS g VALUES (%s, %s) "
         "ON CONFLICT (query) DO UPDATE SET batch = greatest(g.batch, excluded.batch)",
@@ -156,7 +161,7 @@ class _PartitionWriter:
         self._columns = list(columns)
 
     def write(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Write the rows; yield how many there were."""
+        """Write the rows; yield their number."""
         import pyarrow as pa
 
         with connect(self._target.dsn) as connection:
@@ -176,7 +181,7 @@ class _PartitionWriter:
         return count
 
     def _copy(self, connection: Any, batches: Iterator[Any], stored: Sequence[str]) -> int:
-        """Bring the rows into a temporary table with the column types of the target."""
+        """COPY the rows into a temporary table with the column types of the target."""
         connection.execute(
             f"CREATE TEMPORARY TABLE ottla_incoming ON COMMIT DROP AS "
             f"SELECT {_names(stored)} FROM {_table(self._target.table)} LIMIT 0"
@@ -199,20 +204,20 @@ class _PartitionWriter:
 
 
 def stored_columns(connection: Any, target: Target, columns: Sequence[str]) -> list[str]:
-    """Return those of `columns` that the table has; only what steers the writing may be missing there."""
+    """Return the columns that the table has; only `deleted` and `sequence_by` may be missing there."""
     description = connection.execute(f"SELECT * FROM {_table(target.table)} LIMIT 0").description
     there = {column.name for column in description}
     for name in columns:
         if name not in there and name not in (target.deleted, target.sequence_by):
             raise PipelineProblem(
                 f"the table {target.table} has no column {name!r}",
-                f"it has: {', '.join(column.name for column in description)}",
+                f"its columns are: {', '.join(column.name for column in description)}",
             )
     return [name for name in columns if name in there and name != target.deleted]
 
 
 def _column_type(arrow_type: Any) -> str:
-    """Return a type of PostgreSQL for a column that is only sorted by, or a flag."""
+    """Return a PostgreSQL type for a column that is only used for ordering, or as a flag."""
     import pyarrow as pa
 
     if pa.types.is_boolean(arrow_type):
@@ -225,7 +230,7 @@ def _column_type(arrow_type: Any) -> str:
 
 
 def upsert_statement(target: Target, stored: Sequence[str]) -> str:
-    """Return the statement that takes the rows over into the table."""
+    """Return the statement that inserts or upserts the rows."""
     into = f"INSERT INTO {_table(target.table)} ({_names(stored)})"
     if not target.key:
         return f"{into} SELECT {_names(stored)} FROM ottla_incoming ORDER BY ottla_order"
@@ -240,7 +245,7 @@ def upsert_statement(target: Target, stored: Sequence[str]) -> str:
 
 
 def delete_statement(target: Target) -> str:
-    """Return the statement that deletes the rows whose last change says so."""
+    """Return the statement that deletes the rows whose last change is a deletion."""
     same = " AND ".join(f"t.{_names([name])} = last.{_names([name])}" for name in target.key)
     return (
         f"DELETE FROM {_table(target.table)} AS t USING ({_last_of_each(target)}) AS last "

@@ -1,13 +1,13 @@
-"""SQL files: the statements of Spark's Declarative Pipelines, read into the registry.
+"""Read the statements of Spark's Declarative Pipelines in SQL files into the registry.
 
-CREATE STREAMING TABLE name [...] [AS query]
-CREATE MATERIALIZED VIEW name [...] AS query
-CREATE TEMPORARY VIEW name AS query
-CREATE TEMPORARY VIEW name USING format OPTIONS (key 'value', ...)
-CREATE FLOW name AS INSERT INTO target BY NAME query
+    CREATE STREAMING TABLE name [...] [AS query]
+    CREATE MATERIALIZED VIEW name [...] AS query
+    CREATE TEMPORARY VIEW name AS query
+    CREATE TEMPORARY VIEW name USING format OPTIONS (key 'value', ...)
+    CREATE FLOW name AS INSERT INTO target BY NAME query
 
 [...] is any of: USING format, OPTIONS (...), TBLPROPERTIES (...), PARTITIONED BY (column, ...), COMMENT
-'...', in any order. A table of format `ottla` is kept in a topic.
+'...', in any order. A table of format `ottla` is stored in a topic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.spark.pipelines.sql.text import Statement, Token, read_name, statemen
 FORMS = "CREATE STREAMING TABLE | MATERIALIZED VIEW | TEMPORARY VIEW | FLOW"
 
 QueryOfSql = Callable[[str, Place], Any]
-"""Runs a query's text; the place is where it begins."""
+"""Runs a query's text; the place is its start."""
 
 Load = Callable[[str, dict[str, str], Place], Any]
 """Reads a format with options."""
@@ -32,7 +32,7 @@ Load = Callable[[str, dict[str, str], Place], Any]
 
 @dataclass
 class _Header:
-    """What stands between CREATE ... name and AS."""
+    """The clauses between CREATE ... name and AS."""
 
     format: str = ""
     options: dict[str, str] = field(default_factory=dict)
@@ -41,13 +41,13 @@ class _Header:
 
 
 def declare_sql(text: str, file: str, registry: Registry, query: QueryOfSql, load: Load) -> None:
-    """Declare what the statements of a file create; their queries will be run by `query` and `load`."""
+    """Declare what the statements of a file create; their queries are run by `query` and `load`."""
     for statement in statements(text):
         _Reader(statement, file, registry, query, load).declare()
 
 
 class _Reader:
-    """Reads one statement from left to right."""
+    """Parses one statement from left to right."""
 
     def __init__(
         self, statement: Statement, file: str, registry: Registry, query: QueryOfSql, load: Load
@@ -63,7 +63,7 @@ class _Reader:
         self._load = load
 
     def declare(self) -> None:
-        self._expect("CREATE", why=f"a pipeline's SQL file has: {FORMS}")
+        self._expect("CREATE", why=f"a pipeline's SQL file may contain: {FORMS}")
         if self._take("OR"):
             self._take("REFRESH", "REPLACE")
         if self._take("FLOW"):
@@ -124,7 +124,7 @@ class _Reader:
         if self._take("TEMPORARY", "TEMP"):
             self._expect("VIEW", why=FORMS)
             return Kind.TEMPORARY_VIEW
-        raise self._problem(f"a pipeline's SQL file has: {FORMS}")
+        raise self._problem(f"a pipeline's SQL file may contain: {FORMS}")
 
     def _header(self) -> _Header:
         header = _Header()
@@ -139,11 +139,11 @@ class _Reader:
             elif self._take("COMMENT"):
                 header.comment = self._next().literal
             else:
-                raise self._problem(f"{self._words[self._at].text!r} is not understood here")
+                raise self._problem(f"unexpected {self._words[self._at].text!r}")
         return header
 
     def _pairs(self) -> dict[str, str]:
-        """Read `(key 'value', 'a.b' = 'c')`."""
+        """Parse `(key 'value', 'a.b' = 'c')`."""
         pairs: dict[str, str] = {}
         key: list[str] = []
         for word in [*self._brackets(), Token("mark", ",", 0)]:
@@ -157,7 +157,7 @@ class _Reader:
         return pairs
 
     def _brackets(self) -> list[Token]:
-        """Read `( ... )` and return what is between."""
+        """Parse `( ... )` and return the tokens between."""
         if self._next().text != "(":
             raise self._problem("( is expected here", at=self._at - 1)
         inside: list[Token] = []
@@ -173,7 +173,7 @@ class _Reader:
 
     def _next(self) -> Token:
         if self._at >= len(self._words):
-            raise self._problem("the statement ends too early")
+            raise self._problem("unexpected end of the statement")
         self._at += 1
         return self._words[self._at - 1]
 

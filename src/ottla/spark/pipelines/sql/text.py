@@ -1,7 +1,7 @@
-"""SQL as text: its tokens, its statements, the relations that a query reads. Pure code.
+"""Scan SQL text: tokens, statements, and the relations that a query reads. Pure code.
 
-Spark does the parsing; this only has to see where a statement ends and which names follow FROM and JOIN, so
-that the datasets of the pipeline are there before Spark is asked.
+Spark does the parsing; this module only finds the ends of statements and the names after FROM and JOIN, so
+that the datasets of the pipeline exist before Spark parses the query.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RELATION_STARTS = {"FROM", "JOIN"}
 
 @dataclass(frozen=True)
 class Token:
-    """A word, a literal or a mark, and where it stands in the text."""
+    """A word, a literal or a mark, and its position in the text."""
 
     kind: str
     text: str
@@ -43,7 +43,7 @@ class Token:
 
     @property
     def literal(self) -> str:
-        """What a string or number stands for."""
+        """The value of a string or number."""
         return self.text[1:-1].replace("''", "'").replace('""', '"') if self.kind == "string" else self.text
 
 
@@ -57,14 +57,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Relation:
-    """A name that a query reads, as a stream (`FROM STREAM x`) or as it is now."""
+    """A name that a query reads, as a stream (`FROM STREAM x`) or as a batch."""
 
     name: str
     is_stream: bool
 
 
 def tokens(text: str) -> list[Token]:
-    """Return the tokens of `text` that mean something: no white space, no comments."""
+    """Return the tokens of `text` without white space and comments."""
     return [
         Token(match.lastgroup or "mark", match.group(), match.start())
         for match in TOKEN.finditer(text)
@@ -73,7 +73,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def statements(text: str) -> list[Statement]:
-    """Split a file at its semicolons (not those in strings and comments)."""
+    """Split a file at its semicolons (except those in strings and comments)."""
     found = []
     first: Token | None = None
     for token in [*tokens(text), Token("mark", ";", len(text))]:
@@ -102,7 +102,7 @@ def relations(query: str) -> list[Relation]:
 
 
 def _read_list(words: list[Token], index: int, found: dict[Relation, None]) -> int:
-    """Read `a [AS x], STREAM b, ...`; return where to go on (sub-queries are met on the way)."""
+    """Parse `a [AS x], STREAM b, ...`; return the next index (sub-queries are found on the way)."""
     while index < len(words):
         is_stream = words[index].is_word("STREAM") and not _is_mark(words, index + 1, ".")
         index += is_stream
@@ -110,7 +110,7 @@ def _read_list(words: list[Token], index: int, found: dict[Relation, None]) -> i
         if index >= len(words) or words[index].kind not in ("word", "quoted"):
             return index
         name, index = read_name(words, index)
-        if not _is_mark(words, index, "("):  # a function, such as range(10), is no relation
+        if not _is_mark(words, index, "("):  # a function, such as range(10), is not a relation
             found[Relation(name, is_stream)] = None
         index += _is_mark(words, index, ")") and is_stream
         index += index < len(words) and words[index].is_word("AS")
@@ -127,7 +127,7 @@ def _read_list(words: list[Token], index: int, found: dict[Relation, None]) -> i
 
 
 def read_name(words: list[Token], index: int) -> tuple[str, int]:
-    """Read `a`, `a.b` or `` `a b`.c``; return it and the index behind it."""
+    """Parse `a`, `a.b` or `` `a b`.c``; return it and the index after it."""
     parts = [words[index].name]
     index += 1
     while _is_mark(words, index, ".") and index + 1 < len(words):

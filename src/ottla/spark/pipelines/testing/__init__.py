@@ -1,1 +1,1 @@
-"""Testing."""
+"""Tests of pipelines: `cases` reads samples and compares results, `runs` runs a case."""

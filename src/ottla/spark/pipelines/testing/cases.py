@@ -1,11 +1,11 @@
-"""Tests of a pipeline: sample records in, expected records out, compared. Pure code and files; no Spark here.
+"""Tests of a pipeline: sample records in, expected records out, compared. Pure code and files; no Spark.
 
-    tests/<case>/input/<topic or dataset>.jsonl       one record or row a line
+    tests/<case>/input/<topic or dataset>.jsonl       one record or row per line
     tests/<case>/expected/<topic or dataset>.jsonl
 
-A line is the value of a record as it is (JSON or not). To give more, write it as an object with `value` and
-any of `key`, `headers` (an object), `timestamp` (ms). Expected lines are compared with what came out as JSON,
-in any order; of a record, only what the line gives.
+A line is the value of a record, JSON or not. To give more, write it as an object with `value` and any of
+`key`, `headers` (an object), `timestamp` (ms). Expected lines are compared with the results as JSON, in any
+order; of a record, only the fields that the line gives.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ MAX_SHOWN = 10
 
 @dataclass(frozen=True)
 class Sample:
-    """One record: what is given to a topic, or came out of one."""
+    """One record: an input, or a result."""
 
     value: Any
     key: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     timestamp: int | None = None
     given: frozenset[str] = frozenset({"value"})
-    """Which of these the line says."""
+    """The fields that the line gives."""
 
     def value_bytes(self) -> bytes | None:
-        """Return the value as it is sent: text as it is, other JSON in one line."""
+        """Return the value to send: text unchanged, other JSON in one line."""
         if self.value is None:
             return None
         return (self.value if isinstance(self.value, str) else json.dumps(self.value)).encode()
 
     def key_bytes(self) -> bytes | None:
-        """Return the key as it is sent."""
+        """Return the key to send."""
         if self.key is None:
             return None
         return (self.key if isinstance(self.key, str) else json.dumps(self.key)).encode()
@@ -72,14 +72,14 @@ def find_cases(folder: Path) -> list[Case]:
 
 
 def read_samples(text: str, file: str) -> list[Sample]:
-    """Return the samples of a file, one a line; empty lines are none."""
+    """Return the samples of a file, one per line, skipping empty lines."""
     return [
         _sample(line, Place(file, number)) for number, line in enumerate(text.splitlines(), 1) if line.strip()
     ]
 
 
 def compare(expected: Sequence[Sample], actual: Sequence[Sample]) -> list[str]:
-    """Return the differences, in words: what is missing and what is there too much."""
+    """Return the differences as lines: missing and unexpected records."""
     left = list(actual)
     missing = []
     for wanted in expected:
@@ -122,7 +122,7 @@ def _sample(line: str, place: Place) -> Sample:
 
 
 def decoded(data: bytes | None) -> Any:
-    """Return a value or key that came out of a topic, as JSON if it is that, else as text."""
+    """Return a value or key of a result: as JSON if it is valid, else as text."""
     if data is None:
         return None
     text = data.decode("utf-8", errors="backslashreplace")

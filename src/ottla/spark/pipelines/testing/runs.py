@@ -1,4 +1,4 @@
-"""Run one case of a pipeline: samples into topics of a broker, the flows over them, results out."""
+"""Run one case of a pipeline: samples into topics of a broker, the flows over them, results compared."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from ottla.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.consumer import ConsumerRecord
 from ottla.common.clock import Clock
 from ottla.common.near_names import did_you_mean
-from ottla.spark.pipelines.driver import Job, resolver_of
 from ottla.spark.pipelines.elements import TOPIC, Dataset, Kind
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.progress import FlowProgress
 from ottla.spark.pipelines.registry import Registry
-from ottla.spark.pipelines.runner import Runner
-from ottla.spark.pipelines.shipping import ship_imported
-from ottla.spark.pipelines.state import new_state
+from ottla.spark.pipelines.run.driver import Job, resolver_of
+from ottla.spark.pipelines.run.progress import FlowProgress
+from ottla.spark.pipelines.run.runner import Runner
+from ottla.spark.pipelines.run.shipping import ship_imported
+from ottla.spark.pipelines.run.state import new_state
 from ottla.spark.pipelines.testing.cases import Case, Sample, compare, decoded
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a case got wrong about one topic or dataset."""
+    """The differences in one topic or dataset."""
 
     name: str
     lines: list[str]
 
 
-class Silent:
+class SilentObserver:
     """An observer that shows nothing."""
 
     def batch(self, progress: FlowProgress) -> None:
         """Show nothing."""
 
-    def look(self, flows: object) -> None:
+    def update(self, flows: object) -> None:
         """Show nothing."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Show nothing."""
 
 
 class SampleRows:
-    """Rows that stand in for datasets of the pipeline, as files of JSON."""
+    """Rows that replace datasets of the pipeline, as JSON files."""
 
     def __init__(self, case: Case, folder: Path) -> None:
         self._case = case
@@ -75,7 +75,7 @@ def run_case(case: Case, job: Job, spark: Any, registry: Registry, clock: Clock)
     samples = SampleRows(case, job.storage.data / "samples")
     resolver = resolver_of(job, spark, registry, samples=samples)
     state = new_state(job.project.name, str(job.project.folder), job.master, clock.wall_ms())
-    Runner(resolver, state, job.options, Silent(), clock).run()
+    Runner(resolver, state, job.options, SilentObserver(), clock).run()
     found = []
     for name, expected in case.expected.items():
         dataset = _stored(name, registry)
@@ -86,7 +86,7 @@ def run_case(case: Case, job: Job, spark: Any, registry: Registry, clock: Clock)
 
 
 def received(bootstrap: str, topic: str) -> list[Sample]:
-    """Return what is in a topic now, committed."""
+    """Return the committed records of a topic."""
     records: list[ConsumerRecord] = []
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     with Consumer(bootstrap, **options) as consumer:
@@ -121,7 +121,7 @@ def _send(case: Case, bootstrap: str, registry: Registry) -> None:
 
 
 def _topics(case: Case, registry: Registry) -> set[str]:
-    """Return the topics that a case needs: those it gives, and those that the pipeline writes to."""
+    """Return the topics of a case: its inputs, and those that the pipeline writes to."""
     written = {
         dataset.topic
         for dataset in registry.datasets.values()
@@ -144,9 +144,9 @@ def _rows(resolver: Any, dataset: Dataset) -> list[Sample]:
 
 
 def _check_names(case: Case, registry: Registry) -> None:
-    """Refuse an expected name that nothing can have written: it would be empty without a word."""
+    """Raise PipelineProblem for an expected name that no flow writes to: it would always be empty."""
     sinks = {each.topic for each in registry.datasets.values() if each.format == TOPIC and each.topic}
-    # A sink whose records name their topics can write to any.
+    # A sink whose records name their topics can write to any topic.
     is_open = any(each.format == TOPIC and not each.topic for each in registry.datasets.values())
     known = sinks | set(registry.datasets)
     for name in case.expected:

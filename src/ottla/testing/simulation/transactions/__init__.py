@@ -1,1 +1,4 @@
-"""Transactions."""
+"""Simulated transactional clients, and the checks on them.
+
+Reading order: attempts, calls, clients, reader, scenario, check, probe, bugs.
+"""

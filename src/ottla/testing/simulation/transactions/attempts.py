@@ -1,8 +1,8 @@
-"""What clients of a simulation tried in their transactions, and what they were told became of each.
+"""The transactions that simulated clients tried, and the outcome of each as far as they know.
 
-Every value says which transaction it belongs to: `12.0.3` is the third of transaction 12 in partition 0. Of
-the transactions of one transactional id only one can be open at a time, so those that are committed are
-in the order of their numbers; that is also the offset that a transaction commits for its group.
+Every value names its transaction: `12.0.3` is the third of transaction 12 in partition 0. Only one
+transaction of a transactional id can be open at a time, so committed ones are in the order of their numbers;
+the number is also the offset that a transaction commits for its group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOURCE = TopicPartition("t", 0)
 
 
 class TransactionOutcome(Enum):
-    """What must become of a transaction, as far as its client knows."""
+    """The required outcome of a transaction, as far as its client knows."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -43,7 +43,7 @@ class Attempt:
     is_prepared: bool = False
 
     @property
-    def fate(self) -> TransactionOutcome:
+    def outcome(self) -> TransactionOutcome:
         """Say what must become of it. Nobody commits for a client that has not asked for it."""
         if self.is_commit_confirmed:
             return TransactionOutcome.COMMITTED
@@ -88,6 +88,8 @@ class Ledger:
 
     def summary(self) -> str:
         """Return how many transactions became what."""
-        counts = Counter(each.fate.value for each in self.attempts)
+        counts = Counter(each.outcome.value for each in self.attempts)
         prepared = sum(each.is_prepared for each in self.attempts)
-        return ", ".join([*(f"{count} {fate}" for fate, count in counts.items()), f"{prepared} prepared"])
+        return ", ".join(
+            [*(f"{count} {outcome}" for outcome, count in counts.items()), f"{prepared} prepared"]
+        )

@@ -1,8 +1,8 @@
-"""Bugs to plant in the transactions of a simulation; see sim_bugs.py.
+"""Planted bugs in transactions; see ../bugs.py.
 
-Each is one that whole clusters show within a few seeds. What takes many more of them here (a batch that comes
-after the end of its transaction, markers that leave before their decision is committed, or come from a
-coordinator that has been replaced) is planted in the smaller world of tests/simulation/test_transactions.py.
+Each is one that whole clusters show within a few seeds. Bugs that need many more seeds here (a batch that
+arrives after the end of its transaction, markers that are sent before their decision is committed, or by a
+former coordinator) are planted in the smaller model of tests/simulation/test_transactions.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.coordinator.markers import MarkerWriter
 from ottla.coordinator.transaction import ending, machine, starting
-from ottla.coordinator.transaction.transaction import NOBODY, Producer, State, Transaction
+from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer, State, Transaction
 from ottla.log.log import Log
 from ottla.log.producer_state import OpenTransactions
 from ottla.log.segment import Segment
@@ -31,7 +31,7 @@ def ended_is_stable() -> list[Patch]:
 def no_new_epoch_on_abort() -> list[Patch]:
     """A coordinator that aborts by itself leaves the epoch to the producer that it should fence."""
 
-    def aborted(found: Transaction, now_ms: int, last: Producer = NOBODY) -> Transaction:
+    def aborted(found: Transaction, now_ms: int, last: Producer = NO_PRODUCER) -> Transaction:
         return ending._decided(found, now_ms, State.PREPARE_ABORT, found.holder, last, 0)
 
     return [(machine, "aborted_by_coordinator", aborted), (starting, "aborted_by_coordinator", aborted)]

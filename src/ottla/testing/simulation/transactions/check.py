@@ -1,16 +1,17 @@
-"""Holds what readers of committed records saw against what clients were told of their transactions.
+"""Check what read_committed readers saw against the known outcomes of transactions.
 
-    lost-transaction     a record of a committed transaction is not there
+    lost-transaction     a record of a committed transaction is missing
     aborted-read         a record, or an offset, of a transaction that was not committed
-    torn-transaction     of a transaction that may be committed some records are there, others are not
+    torn-transaction     a transaction is visible in part
     torn-offset          a group's offset is not that of the last committed transaction
-    phantom              a record that nobody sent there
-    duplicate            a record is there twice
+    phantom              a record that was never sent to the partition
+    duplicate            a record exists twice
     reordered            a record comes before an earlier one of the same transactional id
-    inconsistent-read    a reader saw something else than those after it
-    unseen               a reader did not get what is there
+    inconsistent-read    a reader saw something else than later readers
+    unseen               a reader did not get an existing record
 
-What became of a transaction whose client does not know is seen in the logs: then it must be so everywhere.
+The outcome of a transaction that its client does not know is taken from the logs: then it must be the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ottla.log.file_names import TXN_INDEX
 from ottla.log.transaction_index import ENTRY
 from ottla.protocol.records.control import decode_marker
 from ottla.protocol.records.records import decode_records
-from ottla.testing.checker import AT_MOST, Violation
+from ottla.testing.checker import MAX_PER_KIND, Violation
 from ottla.testing.history import Read
 from ottla.testing.replica_check import Replica
 from ottla.testing.simulation.transactions.attempts import Attempt, Ledger, TransactionOutcome
@@ -82,7 +83,7 @@ def check_transactions(ledger: Ledger, logs: Logs, offsets: Mapping[str, int]) -
     found = [violation for each in ledger.attempts for violation in _check_attempt(each, there)]
     found += _check_values(ledger, logs)
     found += _check_offsets(ledger, there, offsets)
-    return found[:AT_MOST]
+    return found[:MAX_PER_KIND]
 
 
 def check_reader(
@@ -102,13 +103,13 @@ def check_reader(
 def _check_attempt(attempt: Attempt, there: Mapping[TopicPartition, set[bytes]]) -> Iterator[Violation]:
     sent = [(place, value) for place, values in attempt.values.items() for value in values]
     missing = [value for place, value in sent if value not in there[place]]
-    what = f"transaction {attempt.number} of {attempt.transactional_id} ({attempt.fate.value})"
-    if attempt.fate is TransactionOutcome.COMMITTED and missing:
+    what = f"transaction {attempt.number} of {attempt.transactional_id} ({attempt.outcome.value})"
+    if attempt.outcome is TransactionOutcome.COMMITTED and missing:
         yield Violation("lost-transaction", f"{what}: {missing[:3]} of {len(sent)}")
-    if attempt.fate is TransactionOutcome.ABORTED and len(missing) < len(sent):
+    if attempt.outcome is TransactionOutcome.ABORTED and len(missing) < len(sent):
         visible = [value for _, value in sent if value not in missing]
         yield Violation("aborted-read", f"{what}: {visible[:3]} of {len(sent)}")
-    if attempt.fate is TransactionOutcome.UNKNOWN and 0 < len(missing) < len(sent):
+    if attempt.outcome is TransactionOutcome.UNKNOWN and 0 < len(missing) < len(sent):
         yield Violation("torn-transaction", f"{what}: {missing[:3]} of {len(sent)} are missing")
 
 
@@ -139,7 +140,7 @@ def _check_offsets(
     possible: dict[str, set[int]] = {}
     for each in ledger.attempts:
         sent = [(place, value) for place, values in each.values.items() for value in values]
-        if each.has_offset and each.fate is not TransactionOutcome.ABORTED:
+        if each.has_offset and each.outcome is not TransactionOutcome.ABORTED:
             possible.setdefault(each.transactional_id, set()).add(each.number)
             if sent and all(value in there[place] for place, value in sent):
                 expected[each.transactional_id] = each.number

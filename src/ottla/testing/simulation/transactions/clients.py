@@ -1,6 +1,7 @@
-"""Clients of a simulation that work in transactions: one after the other, to several partitions, some with
-the offset of a group, most of them committed. And all that makes it hard: they die in the middle, two
-of them use one transactional id, they give up and begin again.
+"""Simulated transactional clients.
+
+Each runs one transaction after the other, to several partitions, some with the offset of a group; most are
+committed. Clients die in the middle, two of them use one transactional id, and some abandon a transaction.
 
 They do what Kafka's clients do, and one thing more: a classic client that misses an answer takes a new epoch
 before its next transaction, because the request may still come (docs/transactions.md).
@@ -262,7 +263,7 @@ class SimTwoPhase(SimTransactional):
                 await self._find_again(attempt)
             await self._end(attempt, commit=chance.random() < COMMITS)
         except Fenced:
-            if attempt.fate.value != "unknown":
+            if attempt.outcome.value != "unknown":
                 self.problems.append(f"a prepared transaction was ended by somebody else: {attempt}")
             self.producer = None
         self.prepared = None

@@ -1,10 +1,11 @@
-"""Looks into the brokers of a simulation with transactions, for what must hold at every moment.
+"""Check invariants of transactions while a simulation runs.
 
-    backward-stable      what was stable once is so no more
+    backward-stable      the last stable offset decreased
     unstable-end         a last stable offset is beyond the high watermark
 
-What is stable is what any leader has ever told readers. A new leader may not know yet how much is committed
-(`is_high_watermark_valid`); as soon as it does, nothing below may be undecided.
+Stable is everything below the highest last stable offset that any leader ever returned. A new leader may not
+know yet how much is committed (`is_high_watermark_valid`); as soon as it does, everything below must be
+decided.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class TransactionProbe:
     async def run(self) -> None:
         """Look until cancelled."""
         while len(self.violations) < ENOUGH:
-            self.look()
+            self.check()
             await asyncio.sleep(POLL_INTERVAL_S)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look once."""
         for node in self._cluster.nodes.values():
             if node.broker is not None:

@@ -64,7 +64,7 @@ class TransactionScenario(Scenario):
     @property
     def acked(self) -> int:
         """How many transactions were committed."""
-        return sum(each.fate is TransactionOutcome.COMMITTED for each in self.ledger.attempts)
+        return sum(each.outcome is TransactionOutcome.COMMITTED for each in self.ledger.attempts)
 
     async def _start_clients(self) -> list[asyncio.Task[None]]:
         cluster = self.cluster

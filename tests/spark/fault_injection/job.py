@@ -1,0 +1,95 @@
+"""The pipeline of the fault-injection run: two queries that run until SIGTERM, or until they are killed.
+
+python -m tests.spark.fault_injection.job --bootstrap 127.0.0.1:9092 --format ottla --checkpoints DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from typing import Any
+
+from tests.spark.fault_injection.numbers import (
+    COPY_TOPICS,
+    GROUPS,
+    INPUT_TOPIC,
+    SCHEMA,
+    WINDOW_MS,
+    WINDOW_TOPIC,
+)
+from tests.spark.fault_injection.sessions import session_for
+
+COPIES, WINDOWS = "copies", "windows"
+
+
+def main() -> None:
+    """Run the queries; a query that fails ends the program with its error."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--format", required=True, choices=("ottla", "kafka"))
+    parser.add_argument("--checkpoints", required=True)
+    parser.add_argument("--per-trigger", type=int, default=20_000)
+    options = parser.parse_args()
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    spark = session_for(options.format)
+    queries = [start(spark, options, COPIES, copies), start(spark, options, WINDOWS, windows)]
+    while not stopping.wait(0.1):
+        for query in queries:
+            if not query.isActive:
+                raise SystemExit(f"{query.name} has ended: {query.exception()}")
+    for query in queries:
+        query.stop()
+    spark.stop()
+
+
+def start(spark: Any, options: argparse.Namespace, name: str, transform: Any) -> Any:
+    """Start one query on the input topic."""
+    source = (
+        spark.readStream.format(options.format)
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("subscribe", INPUT_TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", options.per_trigger)
+        .load()
+    )
+    return (
+        transform(source, options.per_trigger)
+        .writeStream.queryName(name)
+        .format(options.format)
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("checkpointLocation", f"{options.checkpoints}/{name}")
+        .start()
+    )
+
+
+def copies(source: Any, per_trigger: int) -> Any:
+    """Every record as it is, odd and even numbers to topics of their own."""
+    even, odd = COPY_TOPICS
+    is_even = "CAST(CAST(key AS STRING) AS BIGINT) % 2 = 0"
+    return source.selectExpr("key", "value", f"CASE WHEN {is_even} THEN '{even}' ELSE '{odd}' END AS topic")
+
+
+def windows(source: Any, per_trigger: int) -> Any:
+    """Counts and sums by window and group, written once a window is closed."""
+    from pyspark.sql import functions as f
+
+    # Partitions are read side by side: none is ever further behind than a few batches.
+    patience = f"{3 * per_trigger} milliseconds"
+    return (
+        source.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("record"))
+        .select("record.n", "record.amount", f.timestamp_millis("record.at").alias("at"))
+        .withWatermark("at", patience)
+        .groupBy(f.window("at", f"{WINDOW_MS} milliseconds"), (f.col("n") % GROUPS).alias("part"))
+        .agg(f.count("*").alias("count"), f.sum("amount").alias("amount"))
+        .select(
+            f.lit(WINDOW_TOPIC).alias("topic"),
+            f.concat_ws("/", f.unix_millis("window.start"), "part").cast("binary").alias("key"),
+            f.to_json(f.struct("count", "amount")).cast("binary").alias("value"),
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
