@@ -29,7 +29,7 @@ def test_a_header_goes_before_the_prefix() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\0\0\0", b"\1" + bytes(15), b"{}", b"\2" + bytes(20)])
 def test_other_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(NotFramed, match="the value does not begin with byte 0"):
+    with pytest.raises(NotFramed, match="the value does not start with byte 0"):
         read_frame("value", data, ())
 
 
