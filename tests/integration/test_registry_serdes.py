@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said(url: str) -> None:
         SerdeError, match="the value for t cannot be serialized: it does not fit the schema User"
     ):
         AvroSerializer(url, USER).serialize_record("t", "value", {"name": 3}, [])
-    with pytest.raises(SerdeError, match="does not begin with byte 0"):
+    with pytest.raises(SerdeError, match="does not start with byte 0"):
         AvroDeserializer(url)(b"plain")
     with pytest.raises(UnknownSchema):
         AvroDeserializer(url)(b"\0\x7f\xff\xff\xffx")

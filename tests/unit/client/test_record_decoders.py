@@ -171,3 +171,21 @@ def test_a_garbage_collector_that_the_user_has_switched_off_stays_so() -> None:
         assert gc.get_stats()[0]["collections"] == before
     finally:
         gc.enable()
+
+
+def test_a_deserializer_may_see_the_topic_and_the_headers(way: str) -> None:
+    class WithHeaders:
+        def __call__(self, data: bytes) -> Any:
+            raise AssertionError("it wants to see the record")
+
+        def deserialize_record(self, topic: str, field: str, data: bytes, headers: Any) -> Any:
+            return topic, field, data, dict(headers)
+
+    rows = [(0, b"k", b"%d" % number, (("h", b"%d" % number),)) for number in range(20)]
+    batch = bytes(encode_new_batch(rows))
+    decoder = Decoder(value=WithHeaders())
+    found = decoder.decode(PLACE, [(decode_header(batch), batch)], 0)
+    assert [each.value for each in found] == [
+        ("orders", "value", b"%d" % number, {"h": b"%d" % number}) for number in range(20)
+    ]
+    assert {each.key for each in found} == {b"k"}

@@ -70,7 +70,7 @@ def _split(data: bytes, what: str) -> tuple[int | str, bytes]:
     if data[:1] == b"\1" and len(data) >= _GUID_BYTES:
         return str(UUID(bytes=data[1:_GUID_BYTES])), data[_GUID_BYTES:]
     raise NotFramed(
-        f"{what} does not begin with byte 0 and a schema id: it was written without a schema registry. "
+        f"{what} does not start with byte 0 and a schema id: it was written without a schema registry. "
         "Read it without a deserializer of the registry"
     )
 

@@ -18,7 +18,14 @@ from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlencode, urlsplit
-from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from ottla.common.clock import Clock, SystemClock
 from ottla.registry.serdes.errors import RegistryRefused, RegistryUnavailable, SerdeError, UnknownSchema
@@ -246,10 +253,17 @@ class RegistryClient:
         return {}
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Refuses redirects: they would carry the credentials to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return nothing, which makes the redirect an error."""
+
+
 def _opener(ssl_context: ssl.SSLContext | None) -> OpenerDirector:
     if ssl_context is None:
-        return build_opener(ProxyHandler())
-    return build_opener(ProxyHandler(), HTTPSHandler(context=ssl_context))
+        return build_opener(ProxyHandler(), _NoRedirects())
+    return build_opener(ProxyHandler(), _NoRedirects(), HTTPSHandler(context=ssl_context))
 
 
 def _plain(url: str) -> str:

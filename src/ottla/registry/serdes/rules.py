@@ -18,5 +18,5 @@ def check_no_rules(rule_set: Mapping[str, Any] | None, mode: str) -> None:
             if not rule.get("disabled") and rule.get("mode") in (mode, "WRITEREAD", None):
                 raise SerdeError(
                     f"the schema has the rule {rule.get('name')} ({rule.get('type')}), which runs on "
-                    f"{mode.lower()} and is not supported. Set ignore_rules=True to go on without it"
+                    f"{mode.lower()} and is not supported. Set ignore_rules=True to continue without it"
                 )

@@ -1,0 +1,51 @@
+"""Spark with a schema registry: written with the sink, read with the source, bad records kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.integration.registry_stage import RunningRegistry
+from tests.spark.topics import Topics
+
+from ottla.registry.serdes import AvroSerializer
+
+OLD = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+NEW = {
+    **OLD,
+    "fields": [
+        *OLD["fields"],  # type: ignore[misc]
+        {"name": "sizes", "type": {"type": "map", "values": "int"}, "default": {}},
+    ],
+}
+
+
+def test_a_table_goes_out_and_comes_back(
+    spark: Any, spark_broker: Any, source: Callable[..., Any], topics: Topics
+) -> None:
+    topic = topics.create(partitions=1)
+    with RunningRegistry(spark_broker.address) as registry:
+        headers: list[tuple[str, bytes | None]] = []
+        old = AvroSerializer(registry.url, json.dumps(OLD), framing="header")
+        topics.producer.send(topic, old.serialize_record(topic, "value", {"id": 1}, headers), headers=headers)
+        topics.producer.send(topic, b"\0\x7f\xff\xff\xffx")
+        topics.producer.flush()
+        rows = spark.sql("SELECT struct(2L AS id, map('a', 3) AS sizes) AS value, 'k' AS key")
+        rows.write.format("ottla").mode("append").options(
+            **{
+                "kafka.bootstrap.servers": spark_broker.address,
+                "topic": topic,
+                "serialize": "registry",
+                "schemaRegistryUrl": registry.url,
+                "valueSchema": json.dumps(NEW),
+            }
+        ).save()
+        found = source(
+            topic, deserialize="registry", schemaRegistryUrl=registry.url, badRecords="keep"
+        ).select("id", "sizes", "key", "error")
+        first, bad, last = (each.asDict() for each in found.collect())
+    assert (first["id"], first["sizes"], first["error"]) == (1, {}, None)
+    assert (last["id"], last["sizes"], last["key"], last["error"]) == (2, {"a": 3}, b"k", None)
+    assert bad["id"] is None
+    assert "no schema with the id 2147483647" in bad["error"]
