@@ -147,7 +147,7 @@ def test_a_registry_knows_what_values_were_written_with(registry: str) -> None:
     made = deserializer(["id", "tags"], schema, deserialize="registry", schemaRegistryUrl=registry)
     value = struct.pack(">bI", 0, 5) + written(RECORD)
     assert made.apply(rows(value)).to_pylist() == [{"id": 7, "tags": ["a"]}]
-    with pytest.raises(BadValue, match="does not begin with byte 0"):
+    with pytest.raises(BadValue, match="does not start with byte 0"):
         made.apply(rows(b"no such thing"))
     with pytest.raises(BadValue, match="no schema with the id 9"):
         made.apply(rows(struct.pack(">bI", 0, 9) + b"x"))
