@@ -31,8 +31,8 @@ from benchmarks.measure import machine
 from benchmarks.spark import SETTINGS, fill
 from benchmarks.spark_job import Variant
 from ottla.common.java import find_java
-from ottla.spark.session.builder import DEFAULT_MEMORY, PYTHONS
-from ottla.spark.session.spark_home import app_cds_archive, make_spark_home
+from ottla.spark.runtime.builder import DEFAULT_MEMORY, PYTHONS
+from ottla.spark.runtime.spark_home import app_cds_archive, make_spark_home
 from ottla.testing.broker_process import BrokerProcess
 
 BATCHES, IDLE_S = 60, 3.0

@@ -80,7 +80,7 @@ def test_a_full_disk_refuses_writes_keeps_reads_and_goes_on_when_there_is_room(
         read_all(broker.address, end + 1)
         assert "No space left" in broker.stderr_path.read_text()
         assert "Traceback" not in broker.stderr_path.read_text()
-        assert broker.stderr_path.read_text().count("after a clean stop") == 1
+        assert broker.stderr_path.read_text().count("after a clean shutdown") == 1
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

@@ -184,7 +184,7 @@ def test_a_clean_stop_that_cannot_flush_is_not_called_clean(started: Started) ->
     assert not (broker.data / ".kafka_cleanshutdown").exists()
     broker.start()
     assert_readable(broker, 10)
-    assert "after an unclean stop" in broker.stderr_tail()
+    assert "after an unclean shutdown" in broker.stderr_tail()
 
 
 def test_checkpoints_that_cannot_be_written_do_not_move_the_recovery_point(started: Started) -> None:

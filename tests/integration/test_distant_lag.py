@@ -28,7 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
         pytest.MonkeyPatch.context() as patch,
         LocalCluster(3, settings=SETTINGS, offsets_topic_replication_factor=1) as running,
     ):
-        patch.setattr(remote_lag, "ASK_EVERY_S", 0.2)
+        patch.setattr(remote_lag, "INTERVAL_S", 0.2)
         yield running
 
 

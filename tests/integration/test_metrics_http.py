@@ -52,7 +52,7 @@ CLOSE = b"Host: x\r\nConnection: close\r\n\r\n"
 def test_there_is_nothing_else(address: Address, path: str) -> None:
     code, body, _ = get(address, path)
     assert code == 404
-    assert b"/metrics, /healthz and /readyz" in body
+    assert b"/metrics, /healthz or /readyz" in body
 
 
 def test_a_query_is_ignored(address: Address) -> None:
@@ -172,7 +172,7 @@ def test_without_the_usual_port_a_broker_goes_on_and_says_so(tmp_path: Path) -> 
         settings = {"ottla.metrics.listen": f"auto:{port}"}
         with BrokerProcess(tmp_path / "data", settings=settings) as broker:
             said = broker.stderr_tail()
-            assert f"no metrics: 127.0.0.1:{port} cannot be had" in said
+            assert f"cannot listen on 127.0.0.1:{port}" in said
             assert "--metrics HOST:PORT" in said
 
 

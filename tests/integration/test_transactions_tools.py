@@ -213,4 +213,4 @@ def test_mistakes_are_explained(tool: Tool, producer: WireProducer) -> None:
     producer_in_lower_case = tool.json("list", "--state", "empty", "--prefix", producer.transactional_id)
     assert [each["state"] for each in producer_in_lower_case] == ["Empty"]
     assert "is not one of" in tool("list", "--state", "Open").err
-    assert "'[' is not a regular expression" in tool("list", "--match", "[").err
+    assert "'[' is not a valid regular expression" in tool("list", "--match", "[").err

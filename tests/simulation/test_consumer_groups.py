@@ -69,7 +69,7 @@ def plant_blindness_to_topics(patch: pytest.MonkeyPatch) -> None:
 
 
 def plant_no_rebalance_after_leaving(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leave, "bump", lambda _: None)
+    patch.setattr(leave, "bump_epoch", lambda _: None)
 
 
 def plant_forgetting_what_classic_members_have(patch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def plant_forgetting_what_classic_members_have(patch: pytest.MonkeyPatch) -> Non
 
 def plant_forgetting_what_classic_members_wait_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        classic_in_consumer_group, "_has_news", lambda group, member: member.current.epoch < group.epoch
+        classic_in_consumer_group, "_must_rejoin", lambda group, member: member.current.epoch < group.epoch
     )
 
 

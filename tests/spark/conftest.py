@@ -22,7 +22,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     except JavaNotFound as error:
         pytest.skip(str(error))
     from ottla.spark import session
-    from ottla.spark.session.spark_home import app_cds_archive
+    from ottla.spark.runtime.spark_home import app_cds_archive
 
     # What py4j says when the JVM goes before it does must not go to streams that pytest has closed.
     py4j = logging.getLogger("py4j")

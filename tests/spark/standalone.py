@@ -19,7 +19,7 @@ import pyarrow
 import pyspark
 from tests.spark.topics import SHORT_LIVED
 
-from ottla.spark.session.shipping import settings_to_ship
+from ottla.spark.runtime.shipping import settings_to_ship
 
 SPARK_HOME = Path(pyspark.__file__).parent
 MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")

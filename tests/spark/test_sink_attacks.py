@@ -128,7 +128,7 @@ def test_a_late_task_between_decision_and_end_commits_what_it_finds(
     def while_the_zombie_sleeps() -> None:
         written = driver.task(numbers(0, 5), attempt=1)
         with pytest.MonkeyPatch.context() as patch:  # the driver dies behind its decision
-            patch.setattr("ottla.spark.sink.committing.end_all", _dies)
+            patch.setattr("ottla.spark.sink.committing.end_transactions", _dies)
             with pytest.raises(DriverDied):
                 driver.commit(written)
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.spark.standalone import StandaloneCluster, bare_python
 
-from ottla.spark.session.shipping import write_package
+from ottla.spark.runtime.shipping import write_package
 from ottla.testing.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -201,7 +201,9 @@ def _answer(wanted: _Asked, described: _Described, version: int) -> MetadataResp
     if (wanted.name is None or wanted.topic_id is not None) and version < FIRST_BY_ID:
         # v10 and v11 have the field, but Kafka's brokers ignored it in these versions.
         error = InvalidRequest(f"look-ups by topic id need version {FIRST_BY_ID}")
-        return _failure(error, wanted.name, wanted.topic_id)
+        return _failure(
+            error, wanted.name or "", wanted.topic_id
+        )  # the name is not nullable in these versions
     if wanted.topic_id is not None:
         found = image.topic_by_id(wanted.topic_id)
         if found is None:

@@ -7,7 +7,7 @@ Reading order:
     cluster_session     the connections of a process, shared by its tasks
     source/             batch and stream readers
     sink/               prepared transactions and one decision record per batch
-    session/            a SparkSession that starts fast and has short batches
+    runtime/            a SparkSession that starts fast and has short batches
     checkpoint_lock     one run of a query per checkpoint
     pipelines/          declarative pipelines and their runner
     worker              settings of Python workers, and the context of a task
@@ -23,13 +23,13 @@ from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ottla.spark.data_source import OttlaSource as OttlaSource
-    from ottla.spark.session.builder import builder as builder
-    from ottla.spark.session.builder import session as session
+    from ottla.spark.runtime.builder import builder as builder
+    from ottla.spark.runtime.builder import session as session
 
 _HOMES = {
     "OttlaSource": "ottla.spark.data_source",
-    "builder": "ottla.spark.session.builder",
-    "session": "ottla.spark.session.builder",
+    "builder": "ottla.spark.runtime.builder",
+    "session": "ottla.spark.runtime.builder",
 }
 
 __all__ = sorted(_HOMES)

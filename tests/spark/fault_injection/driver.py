@@ -14,7 +14,7 @@ import psutil  # type: ignore[import-untyped]
 from ottla.common.ids import new_uuid
 
 MARK = "OTTLA_FIRE"
-WARM, LAUNCHER = "ottla.spark.session.warm_python", "python_launcher.py"
+WARM, LAUNCHER = "ottla.spark.runtime.warm_python", "python_launcher.py"
 STOPPED_WITHIN_S = 90.0
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.spark.session.shipping import settings_to_ship
+from ottla.spark.runtime.shipping import settings_to_ship
 
 PACKAGE = Path("/jobs/ottla.zip")
 

@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from ottla.spark.session.python_launcher import JVM
+from ottla.spark.runtime.python_launcher import JVM
 
 AT, FOLDER = "OTTLA_SPARK_CRASH_AT", "OTTLA_SPARK_CRASH_FOLDER"
 POLL_INTERVAL_S = 0.02

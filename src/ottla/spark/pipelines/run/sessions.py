@@ -52,7 +52,7 @@ def open_session(job: Job, *, log_level: str = "WARN") -> Any:
 
 def _shipped(target: Path, conf: Mapping[str, str]) -> dict[str, str]:
     """Write the package, and return the settings that ship it; Spark needs them before it starts."""
-    from ottla.spark.session.shipping import settings_to_ship, write_package
+    from ottla.spark.runtime.shipping import settings_to_ship, write_package
 
     package = write_package(target.resolve())
     # On the driver, too, Spark looks up formats with the executors' Python, which may lack Ottla.

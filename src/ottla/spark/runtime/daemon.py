@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from ottla.spark.session.warm_python import WORKER_MODULES, load
+from ottla.spark.runtime.warm_python import WORKER_MODULES, load
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ottla.common.java import JavaNotFound, find_java
-from ottla.spark.session import python_launcher
-from ottla.spark.session.app_cds import AppCdsArchive
+from ottla.spark.runtime import python_launcher
+from ottla.spark.runtime.app_cds import AppCdsArchive
 
 OPENED = (
     "java.base/java.lang",

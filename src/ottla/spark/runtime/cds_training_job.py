@@ -158,7 +158,7 @@ def run(writer: Any, checkpoint: Path) -> None:
 
 def main() -> None:
     """Run all jobs, and wait for the JVM to end: it writes the archive then."""
-    from ottla.spark.session.builder import session
+    from ottla.spark.runtime.builder import session
 
     with tempfile.TemporaryDirectory() as folder:
         conf = {"spark.driver.extraJavaOptions": JAVA_OPTIONS}

@@ -1,6 +1,6 @@
 """The package as one zip file, for executors on other machines.
 
-    python -m ottla.spark.session.shipping ottla.zip
+    python -m ottla.spark.runtime.shipping ottla.zip
     spark-submit --files ottla.zip --conf spark.executorEnv.PYTHONPATH=ottla.zip job.py
 
 It holds Ottla itself, which is plain Python. What Ottla needs beside it (pyarrow, crc32c, ...) is compiled,
@@ -59,7 +59,7 @@ def _folder_of(package: str) -> Path:
 
 def main() -> None:
     """Write the zip file, and print its path."""
-    parser = argparse.ArgumentParser(prog="python -m ottla.spark.session.shipping", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m ottla.spark.runtime.shipping", description=__doc__)
     parser.add_argument("target", type=Path, nargs="?", default=Path("ottla.zip"))
     print(write_package(parser.parse_args().target))
 

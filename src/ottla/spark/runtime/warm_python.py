@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, NoReturn, cast
 
-from ottla.spark.session.python_launcher import GREETING, LENGTH, STANDARD
+from ottla.spark.runtime.python_launcher import GREETING, LENGTH, STANDARD
 
 PLANNER_MODULES = (
     "pyspark.sql.worker.lookup_data_sources",

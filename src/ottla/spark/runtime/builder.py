@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from ottla.common.java import find_java
 from ottla.spark.checkpoint_lock import lock_checkpoints
-from ottla.spark.session.python_launcher import ADDRESS
-from ottla.spark.session.spark_home import PYTHON, app_cds_archive, is_launcher, make_spark_home
+from ottla.spark.runtime.python_launcher import ADDRESS
+from ottla.spark.runtime.spark_home import PYTHON, app_cds_archive, is_launcher, make_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystem
 FAST = {
     "spark.python.unix.domain.socket.enabled": "true",
     CHECKPOINT_MANAGER: CHECKPOINTS,
-    "spark.python.daemon.module": "ottla.spark.session.daemon",
+    "spark.python.daemon.module": "ottla.spark.runtime.daemon",
 }
 """For sessions on this machine. The checkpoint manager does not test whether another run of the query has
 written a file: so each query locks its checkpoint (checkpoint_lock.py)."""
@@ -117,7 +117,7 @@ def _warm_python() -> str:
     if _warm is None or _warm.poll() is not None:
         address = str(Path(tempfile.mkdtemp(prefix="ottla-")) / "warm-python")
         _warm = subprocess.Popen(
-            [sys.executable, "-m", "ottla.spark.session.warm_python", address],
+            [sys.executable, "-m", "ottla.spark.runtime.warm_python", address],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env={**os.environ, "PYTHONHASHSEED": "0"},  # as Spark sets it for all its workers

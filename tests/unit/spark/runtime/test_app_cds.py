@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.session.app_cds import SWITCH, WRITE_TO, AppCdsArchive
+from ottla.spark.runtime.app_cds import SWITCH, WRITE_TO, AppCdsArchive
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from tests.integration.clients import wait_until
 
-from ottla.spark.session import python_launcher
-from ottla.spark.session.python_launcher import ADDRESS, JVM
+from ottla.spark.runtime import python_launcher
+from ottla.spark.runtime.python_launcher import ADDRESS, JVM
 
 LAUNCHER = [sys.executable, "-I", "-S", python_launcher.__file__, sys.executable]
 SERVE = """
 import sys
-from ottla.spark.session import warm_python
+from ottla.spark.runtime import warm_python
 warm_python.WORKERS, warm_python.PLANNERS = ("numpy",), ()
 warm_python.main(sys.argv[1])
 """

@@ -85,7 +85,7 @@ class AppCdsArchive:
     def build_in_background(self) -> None:
         """Start a process that builds it, at low priority; it outlives this one."""
         subprocess.Popen(
-            [sys.executable, "-m", "ottla.spark.session.app_cds", str(self.path)],
+            [sys.executable, "-m", "ottla.spark.runtime.app_cds", str(self.path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -97,7 +97,7 @@ class AppCdsArchive:
         return self.path.with_suffix(".failed")
 
     def _train(self, written: Path) -> bool:
-        command = [sys.executable, "-m", "ottla.spark.session.cds_training_job"]
+        command = [sys.executable, "-m", "ottla.spark.runtime.cds_training_job"]
         quiet = subprocess.DEVNULL
         try:
             done = subprocess.run(
@@ -116,7 +116,7 @@ class AppCdsArchive:
 
 def main() -> None:
     """Build the archive for this machine's Java and pyspark, at the lowest priority."""
-    from ottla.spark.session.spark_home import app_cds_archive
+    from ottla.spark.runtime.spark_home import app_cds_archive
 
     os.nice(19)
     archive = app_cds_archive()
