@@ -153,7 +153,7 @@ WRONG = {
     "unknown option of the sink; did you mean topic": {"topik": "x"},
     "must name the topic": {},
     "cannot be set here: the sink chooses it": {"topic": "x", "kafka.transactional.id": "mine"},
-    "must be exactly-once or at-least-once": {"topic": "x", "deliveryGuarantee": "perhaps"},
+    "must be one of exactly-once, at-least-once": {"topic": "x", "deliveryGuarantee": "perhaps"},
 }
 
 
