@@ -207,8 +207,8 @@ class _MessageCodec:
         return data
 
     def decode(self, frame: Any) -> Any:
-        """Refuse: this is for writing."""
-        raise NotImplementedError
+        """Refuse: this codec only writes."""
+        raise TypeError("a serializer cannot decode: use ProtobufDeserializer")
 
 
 def _strategy(name: str | SubjectName) -> SubjectName:
