@@ -10,9 +10,10 @@ SERVE  ?=
 PEERS  ?=
 SOAK   ?= 120
 REUSE  ?= $(VENV)
+DEBIAN := kcat chromium postgresql krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc default-jdk-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-all test-again test-cluster coverage simulate check interop oracle transcript fuzz bench bench-peers docs picture clean
+.PHONY: help setup serve test test-all test-again test-cluster coverage month simulate check interop test-console oracle transcript fuzz bench bench-peers dist release-check site docs picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +26,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-serve: $(READY) ## run one broker on 127.0.0.1:9092, data in ./ottla-data
-	@exec $(BIN)/ottla serve $(SERVE)
+serve: $(READY) ## run a broker on 127.0.0.1:9092, a registry and the console on 127.0.0.1:8080; data in ./ottla-data
+	@exec $(BIN)/ottla up $(SERVE)
 
 test: $(READY) ## run the test suite in under ten minutes; `make test-all` adds the slow tests
 	$(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster and not slow"
@@ -43,6 +44,9 @@ coverage: $(READY) ## run the unit tests and show which lines of src/ they cover
 test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
 	$(PYTEST) tests/cluster/test_schedules_*.py tests/cluster/test_coordinator_failover.py -n 2
 
+month: $(READY) ## operate a simulated cluster for a month
+	$(BIN)/python -m ottla.testing.month
+
 simulate: $(READY) ## run SEEDS simulated clusters under faults; a seed that breaks a promise is printed
 	$(BIN)/python -m ottla.testing.simulate --seeds $(SEEDS)
 
@@ -56,11 +60,16 @@ fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,00
 	@mkdir -p build/fuzz-found
 	$(BIN)/python tests/fuzz/atheris_frames.py -runs=$(RUNS) -verbosity=0 build/fuzz-found tests/fuzz/corpus
 
-interop: $(READY) ## fetch Kafka's jars (Maven), npm clients and kcat (Debian), then run the tests that need them
+interop: $(READY) ## fetch Kafka's jars (Maven), npm clients, kcat, Chromium, PostgreSQL, a JDK and a KDC (Debian), then run the tests that need them
 	$(BIN)/python tests/interop/fetch_jars.py
 	$(BIN)/python tests/interop/fetch_npm.py
-	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends kcat; } || echo "no kcat: its tests will be skipped"
+	@{ command -v kcat && command -v chromium && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) are missing: their tests will be skipped"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[kerberos]' || echo "no gssapi: its tests will be skipped"
 	$(PYTEST) tests/interop -n 2 --dist loadfile
+
+test-console: $(READY) ## run the console in Debian's Chromium: every page, by clicking; skipped without it
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } || echo "no chromium: these tests will be skipped"
+	$(PYTEST) tests/interop/console
 
 transcript: $(READY) ## paste the README into a real terminal, in a clean clone; REUSE= installs everything anew
 	OTTLA_TRANSCRIPT=1 OTTLA_TRANSCRIPT_VENV=$(REUSE) $(PYTEST) tests/transcript -s
@@ -81,6 +90,17 @@ bench-peers: $(READY) ## the same load for Ottla, Apache Kafka, NATS, Redis and 
 	$(BIN)/python -m benchmarks.peers --report
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python -m benchmarks.peers.plots
+
+dist: $(READY) ## build sdist and wheels into dist/, with their metadata checked
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	$(BIN)/python tools/release.py build
+
+release-check: dist ## install the wheels into fresh environments, then serve, produce and consume; EXTRAS=spark,... chooses
+	$(BIN)/python tools/release.py check $(if $(EXTRAS),--extras $(EXTRAS))
+
+site: $(READY) ## build the documentation as searchable pages in build/site; broken links fail
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[site]'
+	$(BIN)/python tools/build_site.py
 
 docs: $(READY) ## write the pages of docs/ that are made from the code
 	$(BIN)/python tools/write_docs.py

@@ -1,11 +1,13 @@
 """What building the package does beside packing it: compile some modules (tools/compile_modules.py).
 
 Without a C compiler, or if anything else is amiss, the package is built all the same: pure, with a notice.
-An editable install gets the compiled modules too, beside their sources in src/.
+With OTTLA_PURE set it is pure as well: a wheel for any machine. An editable install gets the compiled modules
+too, beside their sources in src/.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -28,7 +30,7 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, before the files are gathered."""
         self._made_in: Path | None = None
-        if self.target_name != "wheel":
+        if self.target_name != "wheel" or os.environ.get("OTTLA_PURE"):
             return
         made_in = self._made_in = Path(tempfile.mkdtemp(prefix="ottla-wheel-"))
         problem = self._compile(made_in)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import failover, groups, requests, startup, throughput, transactions
+from benchmarks import failover, groups, requests, startup, throughput, tls, transactions
 from benchmarks.baseline import Costs
 from benchmarks.measure import Cost, machine
 from benchmarks.transaction_generators import PER_TRANSACTION, Kind, Target
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument(
         "--only",
-        choices=("throughput", "requests", "startup", "groups", "transactions", "failover"),
+        choices=("throughput", "requests", "startup", "groups", "transactions", "failover", "tls"),
         help="one part only",
     )
     parser.add_argument(
@@ -49,6 +49,12 @@ def main() -> None:
             groups_table(root)
         if options.only == "failover":  # minutes, so only when asked for
             failover_table(root, failover.KILLS if not options.quick else 6)
+            return
+        if options.only in (None, "tls"):
+            certificates = tls.Certificates(root / "certificates")
+            with tls.ottla_listeners(root / "tls", certificates) as listeners:
+                console.print(tls.table(listeners, 0.1 if options.quick else 0.5))
+        if options.only == "tls":
             return
         with BrokerProcess(root / "data") as broker:
             if options.only in (None, "throughput"):

@@ -163,8 +163,8 @@ def run(off: Off) -> Run:
             environment["PYTHONPATH"] = folder
         with BrokerProcess(root / "data", settings=SETTINGS) as broker:
             fill(broker.address, records=1_000)
-            variant = Variant(off.conf, off.source, off.batches, off.is_spread, IDLE_S)
-            command = [sys.executable, "-m", "benchmarks.spark_job", "--road", "ottla", "--only-latency"]
+            variant = Variant(off.conf, off.source, off.batches, is_spread=off.is_spread, idle_s=IDLE_S)
+            command = [sys.executable, "-m", "benchmarks.spark_job", "--connector", "ottla", "--only-latency"]
             command += ["--bootstrap", broker.address, "--checkpoints", str(root / "checkpoints")]
             command += ["--variant", json.dumps(asdict(variant)), "--began", str(time.time())]
             done = subprocess.run(
@@ -197,7 +197,7 @@ COLUMNS: tuple[tuple[str, Callable[[Run], float], str], ...] = (
     ("sent to reported, ms", lambda run: run["micro_round_ms"], "{:.0f}"),
     ("JVM, CPU ms", lambda run: run["micro_jvm_cpu_ms"], "{:.0f}"),
     ("Python, CPU ms", lambda run: run["micro_python_cpu_ms"], "{:.0f}"),
-    ("idle, CPU ms/s", lambda run: run["idle_cpu_ms_per_s"], "{:.0f}"),
+    ("idle, CPU ms/s", lambda run: run["micro_idle_cpu_ms_per_s"], "{:.0f}"),
     ("session, s", lambda run: run["session_s"], "{:.1f}"),
     ("first batch, s", lambda run: run["first_batch_s"], "{:.1f}"),
     ("first batch, CPU s", lambda run: run["first_batch_cpu_s"], "{:.1f}"),

@@ -9,14 +9,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.cli_reference import cli_page
 from tools.decisions_index import decisions_page
 
+from ottla.api.support.acl_docs import acl_page
 from ottla.api.support.table_docs import api_page
 from ottla.cli.support.problem_docs import problems_page
 from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page
 from ottla.common.config.docs import configuration_page
+from ottla.connect.connector_docs import connectors_page
 from ottla.metrics.metrics_docs import metrics_page
 from ottla.protocol.errors import error_page
-from ottla.spark.options_docs import spark_options_page
+from ottla.spark.options_docs import connector_page, spark_options_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -26,10 +28,13 @@ PAGES: dict[str, Callable[[], str]] = {
     "client-options.md": options_page,
     "client-api.md": client_api_page,
     "configuration.md": configuration_page,
+    "connectors.md": connectors_page,
     "errors.md": error_page,
     "metrics.md": metrics_page,
     "problems.md": problems_page,
+    "security-acls.md": acl_page,
     "decisions/README.md": decisions_page,
+    "spark-connector.md": connector_page,
     "spark-options.md": spark_options_page,
 }
 """Each generated page, and the function that returns its text."""

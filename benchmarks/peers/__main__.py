@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.interop.fetch_jars import KAFKA, OLDER_KAFKA, fetch
+from tests.interop.fetch_jars import MEASURED_KAFKA, OLDER_KAFKA, fetch
 
 from benchmarks.measure import machine
 from benchmarks.peers import report, results
@@ -43,7 +43,7 @@ def main() -> None:
     options = _parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # servers are ended on the way out
     if options.fetch:
-        fetch(KAFKA)
+        fetch(MEASURED_KAFKA)
         fetch(OLDER_KAFKA)
     elif options.report:
         report.write()

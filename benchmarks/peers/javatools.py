@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-from tests.interop.fetch_jars import KAFKA_VERSION
+from tests.interop.fetch_jars import MEASURED_KAFKA_VERSION
 
 from benchmarks.peers.kafka import QUIET, jars
 from benchmarks.peers.load import Figures, Go, Options
@@ -14,7 +14,14 @@ JVM = ("-server", "-Xmx512M", "-XX:+UseG1GC", QUIET)
 
 
 def _run(tool: str, *arguments: str) -> str:
-    command = ["java", *JVM, "-cp", f"{jars(KAFKA_VERSION)}/*", f"org.apache.kafka.tools.{tool}", *arguments]
+    command = [
+        "java",
+        *JVM,
+        "-cp",
+        f"{jars(MEASURED_KAFKA_VERSION)}/*",
+        f"org.apache.kafka.tools.{tool}",
+        *arguments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RuntimeError(f"{tool} failed: {done.stdout[-1000:]}{done.stderr[-1000:]}")

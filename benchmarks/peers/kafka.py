@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from tests.interop.fetch_jars import JARS_ROOT, KAFKA_VERSION, OLDER_KAFKA_VERSION
+from tests.interop.fetch_jars import JARS_ROOT, MEASURED_KAFKA_VERSION, OLDER_KAFKA_VERSION
 
 from benchmarks.peers.servers import STOPPED_WITHIN_S, Absent, Server
 from ottla.common.ids import new_uuid, uuid_text
@@ -59,7 +59,7 @@ class KafkaNodes(Server):
         settings: dict[str, str] | None = None,
         *,
         nodes: int = 1,
-        version: str = KAFKA_VERSION,
+        version: str = MEASURED_KAFKA_VERSION,
     ) -> None:
         self.version = version
         self.name = f"kafka {version.rsplit('.', 1)[0]}" + (f" x{nodes}" if nodes > 1 else "")

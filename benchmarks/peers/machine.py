@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 import confluent_kafka
-from tests.interop.fetch_jars import KAFKA_VERSION, OLDER_KAFKA_VERSION
+from tests.interop.fetch_jars import MEASURED_KAFKA_VERSION, OLDER_KAFKA_VERSION
 
 import ottla
 from benchmarks.measure import machine
@@ -27,7 +27,7 @@ def about() -> dict[str, object]:
 
 def _versions() -> Iterator[str]:
     yield f"Ottla {ottla.__version__} on Python {platform.python_version()}, uvloop {version('uvloop')}"
-    yield f"Apache Kafka {KAFKA_VERSION} and {OLDER_KAFKA_VERSION} on {_java()}"
+    yield f"Apache Kafka {MEASURED_KAFKA_VERSION} and {OLDER_KAFKA_VERSION} on {_java()}"
     yield f"librdkafka {confluent_kafka.libversion()[0]}"
     for name in PACKAGES:
         try:

@@ -5,8 +5,10 @@ python -m benchmarks.peers.plots        # needs matplotlib: pip install 'ottla[b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import matplotlib
 
@@ -14,21 +16,51 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 from matplotlib.figure import Figure as Picture
+from matplotlib.patches import Patch
 
 from benchmarks.peers import results
 from benchmarks.peers.figures import Figure, cpu_per_gigabyte, megabytes_per_s, plain, records_per_s
 from benchmarks.peers.goals import GOALS, outcomes
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "performance"
-OURS, THEIRS, OTHER = "#c2410c", "#475569", "#94a3b8"
-BARS: list[tuple[str, str, str, str, Figure]] = [
-    ("produce", "throughput", "produce", "MB/s", megabytes_per_s),
-    ("consume", "throughput", "consume", "MB/s", megabytes_per_s),
-    ("cpu-produce", "throughput", "produce", "server CPU seconds per GB", cpu_per_gigabyte),
-    ("requests", "requests", "connections", "requests/s", records_per_s),
-    ("latency", "latency", "records/s", "p99, ms", plain("p99_ms")),
-    ("streams", "streams", "produce", "records/s", records_per_s),
-]
+OURS, THEIRS, MET = "#c2410c", "#1d4ed8", "#15803d"
+COLOURS = {"ottla": OURS, "kafka 4": THEIRS, "kafka 3": "#93c5fd"}
+OTHERS = ("#7c3aed", "#0f766e", "#a16207", "#be185d", "#4b5563")
+"""Each peer has a colour of its own: those of the first table by the start of their names, others in turn."""
+UNMEASURED = "#9ca3af"
+
+
+class Bars(NamedTuple):
+    """One chart: its file, which cases it has, its title and the unit of its axis."""
+
+    name: str
+    workload: str
+    part: str
+    title: str
+    unit: str
+    figure: Figure
+
+
+BARS = (
+    Bars("produce", "throughput", "produce", "Produce: more is better", "MB/s", megabytes_per_s),
+    Bars("consume", "throughput", "consume", "Consume: more is better", "MB/s", megabytes_per_s),
+    Bars(
+        *("cpu-produce", "throughput", "produce", "CPU time of the broker: less is better"),
+        *("CPU seconds per GB produced", cpu_per_gigabyte),
+    ),
+    Bars(
+        *("requests", "requests", "connection", "One record per request: more is better"),
+        *("requests/s", records_per_s),
+    ),
+    Bars(
+        *("latency", "latency", "records/s", "From produce() to poll(): less is better"),
+        *("99th percentile, ms", plain("p99_ms")),
+    ),
+    Bars(
+        *("streams", "streams", "produce", "One stream, other brokers: more is better"),
+        *("records/s", records_per_s),
+    ),
+)
 
 
 def main() -> None:
@@ -41,59 +73,105 @@ def main() -> None:
         picture.tight_layout()
         for kind in ("png", "svg"):
             picture.savefig(
-                FOLDER / f"{name}.{kind}", dpi=110, metadata={"Date": None} if kind == "svg" else None
+                FOLDER / f"{name}.{kind}",
+                dpi=110,
+                bbox_inches="tight",
+                metadata={"Date": None} if kind == "svg" else None,
             )
         pyplot.close(picture)
         print(FOLDER / f"{name}.png")
 
 
 def _pictures() -> Iterator[tuple[str, Picture]]:
-    yield "goals", _goals()
-    for name, workload, part, unit, figure in BARS:
-        if (picture := _bars(workload, part, unit, figure)) is not None:
-            yield name, picture
+    yield "goals", goals(_worst_cases())
+    for chart in BARS:
+        rows = results.latest(results.full_if_any(results.read(chart.workload)))
+        values = results.medians([row for row in rows if chart.part in row["case"]], chart.figure)
+        if values:
+            yield chart.name, bars(chart, values)
     if (picture := _soak()) is not None:
         yield "soak", picture
 
 
-def _goals() -> Picture:
-    """Every goal's worst case as a ratio, beside its bound."""
+def _worst_cases() -> list[tuple[str, float, float, bool]]:
     found = []
     for goal in GOALS:
         each = outcomes(goal, results.read(goal.workload))
         if each:
             worst = (min if goal.is_more_better else max)(each, key=lambda one: one.ratio)
-            found.append((f"{goal.title} ({goal.text()})", worst))
-    picture, axes = pyplot.subplots(figsize=(8, 0.4 * len(found) + 1))
-    for place, (_, worst) in enumerate(reversed(found)):
-        axes.barh(place, worst.ratio, color="#15803d" if worst.is_met else OURS)
-        axes.plot([worst.goal.bound] * 2, [place - 0.4, place + 0.4], color="black")
-        axes.text(worst.ratio, place, f" {worst.ratio:.2f}", va="center")
-    axes.set_yticks(range(len(found)), [title for title, _ in reversed(found)])
+            found.append((f"{goal.title} ({goal.text()})", worst.ratio, worst.goal.bound, worst.is_met))
+    return found
+
+
+def goals(found: Sequence[tuple[str, float, float, bool]]) -> Picture:
+    """Draw every goal's worst case (title, ratio, bound, whether it is met) as a point beside its bound."""
+    picture, axes = pyplot.subplots(figsize=(8, 0.36 * len(found) + 1.2))
+    for place, (_, ratio, bound, is_met) in enumerate(reversed(found)):
+        colour = MET if is_met else OURS
+        axes.plot([bound, ratio], [place, place], color=colour, linewidth=2, alpha=0.4, zorder=1)
+        axes.plot([bound] * 2, [place - 0.3, place + 0.3], color="black", linewidth=1.5, zorder=2)
+        axes.scatter(ratio, place, color=colour, s=45, zorder=3)
+        note = f"{ratio:.2f}" if is_met else f"{ratio:.2f}, missed"
+        axes.annotate(note, (max(ratio, bound), place), (8, 0), textcoords="offset points", va="center")
+    axes.set_yticks(range(len(found)), [title for title, *_ in reversed(found)])
     axes.set_xscale("log")
-    axes.set_xlabel("Ottla : Kafka 4.1, worst case; the black mark is the goal")
+    ticks = [0.05, 0.1, 0.2, 0.5, 1, 2, 4]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.margins(x=0.12)
+    axes.grid(axis="x", color="#e5e7eb", zorder=0)
+    axes.set_xlabel("Ottla : Kafka 4.1, in the worst case; the black mark is the goal")
+    axes.set_title("Goals: green is met", loc="left", fontweight="bold")
     return picture
 
 
-def _bars(workload: str, part: str, unit: str, figure: Figure) -> Picture | None:
-    rows = results.latest(results.full_if_any(results.read(workload)))
-    values = results.medians([row for row in rows if part in row["case"]], figure)
-    if not values:
-        return None
+def bars(chart: Bars, values: dict[tuple[str, str], float]) -> Picture:
+    """Draw a chart of figures by case and peer; where a peer has none, it says so."""
     cases = list(dict.fromkeys(case for case, _ in values))
     peers = sorted({peer for _, peer in values}, key=lambda peer: ("ottla" not in peer, peer))
-    picture, axes = pyplot.subplots(figsize=(8, 0.22 * len(cases) * len(peers) + 1.2))
+    colours = _colours(peers)
+    picture, axes = pyplot.subplots(figsize=(8, 0.2 * len(cases) * len(peers) + 1.4))
     width = 0.8 / len(peers)
     for index, peer in enumerate(peers):
-        places = [place + index * width for place, case in enumerate(cases) if (case, peer) in values]
-        heights = [values[case, peer] for case in cases if (case, peer) in values]
-        color = OURS if "ottla" in peer else THEIRS if "kafka 4" in peer else OTHER
-        axes.barh(places, heights, width * 0.9, label=peer, color=color)
-    axes.set_yticks([place + 0.4 - width / 2 for place in range(len(cases))], cases)
+        for place, case in enumerate(cases):
+            _bar(axes, place + index * width, width * 0.9, values.get((case, peer)), colours[peer])
+    axes.set_yticks([place + 0.4 - width / 2 for place in range(len(cases))], short_names(cases))
     axes.invert_yaxis()
-    axes.set_xlabel(unit)
-    axes.legend(frameon=False)
+    axes.margins(x=0.1)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
+    axes.set_xlabel(chart.unit)
+    axes.set_title(chart.title, loc="left", fontweight="bold", pad=26)
+    handles = [Patch(color=colours[peer], label=peer) for peer in peers]
+    axes.legend(
+        handles=handles, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=len(peers)
+    )
     return picture
+
+
+def _bar(axes: Any, place: float, height: float, value: float | None, colour: str) -> None:
+    text = "not measured" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
+    if value is not None:
+        axes.barh(place, value, height, color=colour)
+    grey = UNMEASURED if value is None else "black"
+    axes.annotate(
+        text, (value or 0, place), (3, 0), textcoords="offset points", va="center", fontsize=7, color=grey
+    )
+
+
+def _colours(peers: Sequence[str]) -> dict[str, str]:
+    rest = iter(OTHERS)
+    return {
+        peer: next((COLOURS[start] for start in COLOURS if peer.startswith(start)), None) or next(rest)
+        for peer in peers
+    }
+
+
+def short_names(cases: Sequence[str]) -> list[str]:
+    """Return the cases without the parts that all of them have, and `1 connection` in the singular."""
+    split = [case.split(", ") for case in cases]
+    shared = set(split[0]).intersection(*split[1:]) if len(split) > 1 else set()
+    names = [", ".join(part for part in parts if part not in shared) for parts in split]
+    return [re.sub(r"\b1 (connection|partition|consumer)s\b", r"1 \1", name) for name in names]
 
 
 def _soak() -> Picture | None:
@@ -112,6 +190,7 @@ def _soak() -> Picture | None:
     panels[2].set_yscale("log")
     panels[2].set_ylabel("latency, ms")
     panels[2].legend(frameon=False)
+    panels[0].set_title("Soak: memory, descriptors and latency", loc="left", fontweight="bold")
     panels[2].set_xlabel(f"minutes at {rows[-1]['rate']:,} records/s")
     for panel in panels[:2]:
         panel.set_ylim(bottom=0)

@@ -31,9 +31,14 @@ def quiet(_error: KafkaError) -> None:
     """Take connection errors in silence: brokers die here all the time."""
 
 
+SECURITY: dict[str, Mapping[str, Any]] = {}
+"""How clients log in, by the addresses that they are given; nothing for most."""
+
+
 def client_config(address: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what every client of these tests is made with, and `more`."""
-    return {"bootstrap.servers": address, "error_cb": quiet, **QUICK, **(more or {})}
+    security = SECURITY.get(address, {})
+    return {"bootstrap.servers": address, "error_cb": quiet, **QUICK, **security, **(more or {})}
 
 
 def create_topic(

@@ -157,7 +157,7 @@ def test_a_clean_stop_is_complete_when_the_process_is_gone(disk: CuttableDisk) -
     disk.cut_power()
     disk.restore_power()
     with broker:
-        assert "logs opened after a clean shutdown" in broker.stderr_tail(3)
+        assert "logs opened after a clean shutdown" in broker.stderr_tail(20)
         with Reader(broker.address) as reader:
             assert reader.ends(("t", 0)) == (0, end)
             assert len(reader.read({("t", 0): 0})[("t", 0)]) == end

@@ -7,9 +7,55 @@ from pathlib import Path
 import pytest
 from tests.cluster.trial import Trial
 
-from ottla.testing.cluster_process import ClusterProcess
+from ottla.testing.cluster_process import ClusterProcess, ZooKeeperProcess, ensemble
 
 SESSION_S = 2.0
+
+
+class Ensemble(ZooKeeperProcess):
+    """Three servers with the face of one."""
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self.servers = ensemble(data, 3)
+        for each in self.servers:
+            each.settings["tickTime"] = "200"
+
+    @property
+    def address(self) -> str:
+        """Where clients reach them."""
+        return ",".join(each.address for each in self.servers)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any of them runs."""
+        return any(each.is_running for each in self.servers)
+
+    def start(self, ready_within_s: float = 30.0) -> None:
+        """Start those that do not run, and wait until all serve."""
+        for each in self.servers:
+            if not each.is_running:
+                each.launch()
+        for each in self.servers:
+            each.wait_until_ready(ready_within_s)
+
+    def stop(self, within_s: float = 30.0) -> None:
+        """End all of them."""
+        for each in self.servers:
+            each.stop(within_s)
+
+    def kill(self) -> None:
+        """End all of them without warning."""
+        for each in self.servers:
+            each.kill()
+
+
+class EnsembleCluster(ClusterProcess):
+    """Brokers on an ensemble of three."""
+
+    def make_zookeeper(self, data: Path) -> Ensemble:
+        """Return the ensemble, not yet started."""
+        return Ensemble(data)
 
 
 @pytest.mark.cluster
@@ -47,3 +93,17 @@ def test_a_leader_dies_while_zookeeper_is_away(tmp_path: Path) -> None:
         cluster.zookeeper.start()
         print(f"acks=all resumed after {trial.wait_for_acks():.2f} s")
         cluster.start(leader)
+
+
+@pytest.mark.cluster
+def test_every_server_of_an_ensemble_dies_in_turn_and_a_leader_with_each(tmp_path: Path) -> None:
+    with EnsembleCluster(tmp_path) as cluster, Trial(cluster) as trial:
+        assert isinstance(cluster.zookeeper, Ensemble)
+        for server in cluster.zookeeper.servers:
+            leader = trial.leader()
+            server.kill()
+            cluster.kill(leader)
+            print(f"acks=all resumed after {trial.wait_for_acks():.2f} s")
+            cluster.zookeeper.start()
+            cluster.start(leader)
+            cluster.wait_until_in_sync()

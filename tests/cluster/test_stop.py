@@ -112,11 +112,11 @@ def test_a_start_after_a_clean_stop_scans_nothing(tmp_path: Path) -> None:
         flip(segment_files(broker.data, ("t", 0))[-1], 100)
         flip(segment_files(broker.data, ("t", 0))[1], 100)
         broker.start()
-        assert "logs opened after a clean shutdown" in broker.stderr_tail(3)
+        assert "logs opened after a clean shutdown" in broker.stderr_tail(20)
         assert segment_files(broker.data, ("t", 0), ".quarantine") == []
         broker.kill()
         broker.start()
-        assert "logs opened with recovery, after an unclean shutdown" in broker.stderr_tail(3)
+        assert "logs opened with recovery, after an unclean shutdown" in broker.stderr_tail(6)
 
 
 def test_the_marker_of_a_clean_stop_is_gone_while_the_broker_runs(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_second_broker_on_the_same_data_is_refused_and_does_the_first_no_harm(
                 assert peer.produce("before", 0, batch_of([b"x"])) == Produced(0, offset)
             assert peer.produce("after", 0, batch_of([b"x"])) == Produced(0, 0)
         first.restart()
-        assert "after a clean shutdown" in first.stderr_tail(3)
+        assert "after a clean shutdown" in first.stderr_tail(20)
         topics = AdminClient(client_config(first.address)).list_topics(timeout=DEADLINE_S).topics
         assert {"before", "after"} <= set(topics)
 

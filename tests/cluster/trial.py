@@ -49,8 +49,10 @@ class Trial:
         configs: Mapping[str, str] | None = None,
         *,
         keeps_commits: bool = True,
+        clients: str | None = None,
     ) -> None:
         self.cluster = cluster
+        self._clients = clients
         self._keeps_commits = keeps_commits
         self.choose = seeded()
         self.history = History()
@@ -62,21 +64,26 @@ class Trial:
         self._sender = threading.Thread(target=self._send, name="load", daemon=True)
         self._sender_failure: BaseException | None = None
 
+    @property
+    def address(self) -> str:
+        """Where clients connect: the first listener, unless another was named."""
+        return self._clients or self.cluster.bootstrap
+
     def __enter__(self) -> Self:
-        create_topic(self.cluster.bootstrap, TOPIC, PARTITIONS, self._configs, replicas=3)
+        create_topic(self.address, TOPIC, PARTITIONS, self._configs, replicas=3)
         self.cluster.wait_until_in_sync()
         config: dict[str, Any] = {"request.timeout.ms": REQUEST_TIMEOUT_MS, "socket.timeout.ms": 5_000}
         self._producers = [
-            LoadProducer(self.cluster.bootstrap, self.history, "plain", self.places, config=config),
+            LoadProducer(self.address, self.history, "plain", self.places, config=config),
             LoadProducer(
-                self.cluster.bootstrap,
+                self.address,
                 self.history,
                 "lz4",
                 self.places,
                 config={**config, "compression.type": "lz4"},
             ),
         ]
-        self._group = GroupReader(self.cluster.bootstrap, [TOPIC], group=GROUP)
+        self._group = GroupReader(self.address, [TOPIC], group=GROUP)
         self._group.start()
         self._sender.start()
         self.wait_for_acks()
@@ -129,7 +136,7 @@ class Trial:
 
     def coordinator(self) -> int:
         """Return the broker that coordinates the group."""
-        admin = AdminClient(client_config(self.cluster.bootstrap))
+        admin = AdminClient(client_config(self.address))
         described = admin.describe_consumer_groups([GROUP])[GROUP].result(30)
         return int(described.coordinator.id)
 
@@ -165,7 +172,7 @@ class Trial:
             producer.settle(HEALED_WITHIN_S)
         self.cluster.wait_until_in_sync(HEALED_WITHIN_S)
         checker = Checker(self.history)
-        with Reader(self.cluster.bootstrap) as reader:
+        with Reader(self.address) as reader:
             ends = {place: reader.ends(place)[1] for place in self.places}
             found = reader.read(checker.positions)
         for place, records in found.items():

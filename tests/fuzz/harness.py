@@ -33,6 +33,7 @@ from ottla.controller.machine import ConfigAlteration, NewTopic, TopicSelector, 
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.schema.messages import request_class
+from ottla.security.sasl import SaslSession
 
 T = TypeVar("T")
 
@@ -63,6 +64,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "100",
     "group.max.session.timeout.ms": "1000",
     "log.segment.delete.delay.ms": "0",
+    "connection.failed.authentication.delay.ms": "0",
     "max.incremental.fetch.session.cache.slots": "20",
 }
 
@@ -71,15 +73,24 @@ class Client:
     """Who a frame comes from, as far as handlers can see."""
 
     listener_name = "PLAINTEXT"
+    principal = "User:ANONYMOUS"
+    is_token_authenticated = False
+    sasl: SaslSession | None = None
     software = ""
     has_fetched = has_queued_request = False
     host = "127.0.0.1"
     peer = "127.0.0.1:1"
 
+    def close(self, reason: str) -> None:
+        """Do nothing: there is no socket."""
+
     def hold(self) -> None:
         """Do nothing: what is sent is not read from a socket."""
 
     def release(self) -> None:
+        """Do nothing, as in `hold`."""
+
+    def mute(self, duration_ms: int) -> None:
         """Do nothing, as in `hold`."""
 
 

@@ -34,6 +34,7 @@ CONFIG_VALUES = (
     *("", "0", "1", "-1", "0.5", "1e9", "NaN", "1048576", "9223372036854775807", "true"),
     *("compact", "delete", "compact,delete", "gzip", "zstd", "producer", "LogAppendTime", "\0", "x" * 300),
 )
+RATES = (0.0, 1.0, -1.0, 0.5, 1e9, 1e300, float("nan"), float("inf"))
 PATTERNS = ("", "fuzz-.*", "(a+)+$", "[", "(?i)FUZZ", "a{1,9999}", "\\p{L}*", "." * 300)
 TEXTS = ("", "a", "é漢🦦", "\0", "x" * 300, "range", "consumer", "-")
 
@@ -170,6 +171,8 @@ def _plausible_structs(random: Random, world: World, spec: FieldSpec, value: Any
 
 def _plausible_value(random: Random, world: World, spec: FieldSpec, value: Any, parent: str) -> Any:
     choose = BY_PARENT.get((parent, spec.name)) or BY_NAME.get(spec.name)
+    if spec.kind == "float64":
+        choose = _of(*RATES)
     if choose is None and (spec.kind != "string" or spec.is_array):
         return value
     if choose is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.error import HTTPError
@@ -25,10 +26,10 @@ class Answer(NamedTuple):
 class RunningRegistry:
     """A registry at a port of its own; `async with` is for the loop in the thread."""
 
-    def __init__(self, bootstrap: str, **options: Any) -> None:
+    def __init__(self, bootstrap: str, client: Mapping[str, Any] | None = None, **options: Any) -> None:
         options = {"port": 0, "workers": 1, **options}
         self.server = RegistryServer(
-            RegistryOptions(ClientOptions.of(bootstrap_servers=bootstrap), **options)
+            RegistryOptions(ClientOptions.of(bootstrap_servers=bootstrap, **(client or {})), **options)
         )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="registry")

@@ -93,6 +93,8 @@ class RoutingWire:
 
     def _leader(self, place: Place) -> str:
         _, view = self._seen_by_any()
+        if place not in view.partitions:  # this broker has not heard of it yet
+            raise NotThere(f"{place} is not known")
         leader = view.partitions[place].leader
         if leader not in view.brokers:
             raise NotThere(f"{place} has no leader")

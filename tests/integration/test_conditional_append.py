@@ -88,3 +88,19 @@ async def test_what_is_not_appended(broker: OttlaBroker, topic: str, batch: byte
         assert answer.error_code == code
         if topic == "refused":
             assert answer.end_offset == 0, "nothing was appended"
+
+
+async def test_a_topic_that_validates_schemas_is_written_by_produce_alone() -> None:
+    settings = {"confluent.schema.registry.url": "http://127.0.0.1:1"}
+    with OttlaBroker(settings=settings) as broker:
+        await _check_refusal(broker)
+
+
+async def _check_refusal(broker: OttlaBroker) -> None:
+    async with AsyncAdmin(broker.bootstrap_servers) as admin:
+        await admin.create_topic(
+            "checked", partitions=1, configs={"confluent.value.schema.validation": "true"}
+        )
+        answer = await ask(admin, "checked", 0, batch_of(b"no schema"))
+    assert (answer.error_code, answer.end_offset) == (ErrorCode.invalid_record, 0)
+    assert "validates schemas" in (answer.error_message or "")

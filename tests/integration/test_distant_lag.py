@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.integration.scraping import Scrape, scrape_until
+from tests.integration.scraping import Scrape, scrape, scrape_until
 
 from ottla.common.listeners import Address
-from ottla.metrics import remote_lag
 from ottla.testing.local_cluster import LocalCluster
 
 PARTITIONS = 6
@@ -24,11 +23,7 @@ SETTINGS = {"ottla.metrics.listen": "127.0.0.1:0"}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        LocalCluster(3, settings=SETTINGS, offsets_topic_replication_factor=1) as running,
-    ):
-        patch.setattr(remote_lag, "INTERVAL_S", 0.2)
+    with LocalCluster(3, settings=SETTINGS, offsets_topic_replication_factor=1) as running:
         yield running
 
 
@@ -77,11 +72,8 @@ def test_the_coordinator_serves_the_lag_of_partitions_that_it_has_no_replica_of(
     leaders = {cluster.leader_of("orders", each) for each in range(PARTITIONS)}
     assert len(leaders) > 1  # so that some partitions are elsewhere
 
-    def is_complete(found: Scrape) -> bool:
-        return found.value("ottla_consumergroup_lag_unknown_partitions") == 0
-
-    found = scrape_until(metrics_of(cluster, coordinator), is_complete)
-    assert is_complete(found)
+    found = scrape(metrics_of(cluster, coordinator))  # the very first scrape
+    assert found.value("ottla_consumergroup_lag_unknown_partitions") == 0
     said = described(cluster, "billing")
     assert len(said) == PARTITIONS
     for each in said:
@@ -92,6 +84,20 @@ def test_the_coordinator_serves_the_lag_of_partitions_that_it_has_no_replica_of(
         assert seconds == pytest.approx(each["lag_seconds"], abs=APART_S / 2)
     of_topic = {"consumergroup": "billing", "topic": "orders"}
     assert found.value("kafka_consumergroup_lag_sum", **of_topic) == sum(int(str(it["lag"])) for it in said)
+
+
+def test_each_scrape_has_the_lag_of_its_moment(cluster: LocalCluster) -> None:
+    cluster.create_topic("fresh", PARTITIONS, replication_factor=1)
+    coordinator = use(cluster, "fresh", "readers")
+    labels = {"consumergroup": "readers", "topic": "fresh"}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for _ in range(3):
+        before = scrape(metrics_of(cluster, coordinator)).value("kafka_consumergroup_lag_sum", **labels)
+        for partition in range(PARTITIONS):
+            producer.produce("fresh", b"x", partition=partition)
+        assert producer.flush(20) == 0
+        after = scrape(metrics_of(cluster, coordinator)).value("kafka_consumergroup_lag_sum", **labels)
+        assert after == before + PARTITIONS
 
 
 def test_a_partition_whose_leader_is_dead_is_counted_as_unknown(cluster: LocalCluster) -> None:

@@ -11,7 +11,7 @@ import logging
 import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from random import Random
 from typing import Any
@@ -20,8 +20,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.integration.wire_transactions import WireProducer
 from tests.unit.controller.one_partition import CONFIG, OnePartition
+from tests.unit.controller.test_machine_maintenance import image_of
 
+from ottla.api.support.health_facts import collect
+from ottla.api.support.health_findings import findings
 from ottla.broker.broker import Broker
+from ottla.broker.security import SECURITY_KEYS
 from ottla.client import AsyncAdmin, AsyncProducer
 from ottla.common.clock import SystemClock
 from ottla.common.config.broker import BrokerConfig
@@ -86,8 +90,8 @@ class World:
 
     async def start(self) -> None:
         self.broker = await self.start_broker(1)
-        self.compact = self.broker.maintenance.compact
-        self.broker.maintenance.compact = self._compact_in_background  # type: ignore[method-assign]
+        self.compact = self.broker.maintenance[0].compact
+        self.broker.maintenance[0].compact = self._compact_in_background  # type: ignore[method-assign]
         self.admin = AsyncAdmin(self.address)
         await self.admin.start()
 
@@ -160,7 +164,9 @@ class World:
         return partition
 
     def cleaned_to(self, partition: Partition) -> int:
-        return self.broker.log_directory.checkpoints.cleaned_to.get(partition.topic_partition, 0)
+        return self.broker.log_directories.directories[0].checkpoints.cleaned_to.get(
+            partition.topic_partition, 0
+        )
 
     async def metrics(self) -> str:
         assert self.broker.addresses is not None
@@ -205,6 +211,43 @@ def effect(*keys: str) -> Callable[[Effect], Effect]:
         return shown
 
     return add
+
+
+# Maintenance, balance, health
+
+
+@effect("ottla.broker.maintenance")
+async def _(world: World) -> None:
+    cluster = OnePartition()
+    assert cluster.shape[0] == 1
+    change = ConfigChange(world.key, "true")
+    decided = machine.alter_configs(
+        cluster.image, [ConfigAlteration(ConfigResource.BROKER, "1", (change,))], CONFIG
+    )
+    cluster.take(machine.with_elections(cluster.image, decided, CONFIG))
+    assert cluster.shape[0] == 2
+
+
+@effect("ottla.auto.balance.enable", "ottla.auto.balance.moves")
+async def _(world: World) -> None:
+    image = image_of(*[(1, 2)] * 9)
+    for moves in (1, 3):
+        config = BrokerConfig({"ottla.auto.balance.moves": str(moves)})
+        assert machine.balance_replicas(image, config).results == (moves,)
+    assert not world.broker.config.ottla_auto_balance_enable
+    await world.alter("true" if world.key.endswith("enable") else "3")
+    config = world.broker.config  # the controller reads it each time
+    assert (config.ottla_auto_balance_enable, config.ottla_auto_balance_moves) in ((True, 5), (False, 3))
+
+
+@effect("ottla.disk.free.warning.percent")
+async def _(world: World) -> None:
+    await world.alter("0")
+    facts = await collect(world.broker.services)
+    assert "disk-low" not in [each.code for each in findings(facts)]
+    await world.alter("100")
+    facts = await collect(world.broker.services)
+    assert "disk-low" in [each.code for each in findings(facts)]
 
 
 # Metrics, slow requests
@@ -302,7 +345,7 @@ async def keys_of_a_round(world: World) -> int:
         world.append(partition, b"v" * 100, key=b"%d" % number)
     partition.log.roll()
     await world.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
-    await world.broker.maintenance.cleaner.clean_dirtiest()
+    await world.broker.maintenance[0].cleaner.clean_dirtiest()
     return world.cleaned_to(partition)
 
 
@@ -327,7 +370,7 @@ async def _(world: World) -> None:
     await world.alter("1")
     partition = await world.compacted()
     cleaning = asyncio.create_task(world.compact())
-    await until(lambda: partition.topic_partition in world.broker.maintenance.cleaner.in_progress)
+    await until(lambda: partition.topic_partition in world.broker.maintenance[0].cleaner.in_progress)
     await asyncio.sleep(0.1)
     assert not cleaning.done()
     await world.alter("1000000000")
@@ -476,10 +519,10 @@ async def _(world: World) -> None:
     partition = await world.topic()
     world.append(partition)
     world.clock.advance(10_000)
-    await world.broker.maintenance.flush()
+    await world.broker.maintenance[0].flush()
     assert partition.log.recovery_point == 0
     await world.alter("1000")
-    await world.broker.maintenance.flush()
+    await world.broker.maintenance[0].flush()
     assert partition.log.recovery_point == 1
 
 
@@ -488,10 +531,10 @@ async def _(world: World) -> None:
     partition = await world.topic()
     world.append(partition, producer_id=77, producer_epoch=0, base_sequence=0)
     world.clock.advance(10_000)
-    await world.broker.maintenance.expire_producers()
+    await world.broker.maintenance[0].expire_producers()
     assert 77 in partition.log.producers.producers
     await world.alter("5000")
-    await world.broker.maintenance.expire_producers()
+    await world.broker.maintenance[0].expire_producers()
     assert 77 not in partition.log.producers.producers
 
 
@@ -577,10 +620,10 @@ async def _(world: World) -> None:
     for _ in range(3):
         world.append(partition, b"v" * 150)
     world.clock.advance(10_000)
-    await world.broker.maintenance.delete_old_segments()
+    await world.broker.maintenance[0].delete_old_segments()
     assert partition.log.log_start_offset == 0
     await world.alter("1000")
-    await world.broker.maintenance.delete_old_segments()
+    await world.broker.maintenance[0].delete_old_segments()
     assert partition.log.log_start_offset > 0
 
 
@@ -589,10 +632,10 @@ async def _(world: World) -> None:
     partition = await world.topic(segment_bytes="300")
     for _ in range(5):
         world.append(partition, b"v" * 150)
-    await world.broker.maintenance.delete_old_segments()
+    await world.broker.maintenance[0].delete_old_segments()
     assert partition.log.log_start_offset == 0
     await world.alter("300")
-    await world.broker.maintenance.delete_old_segments()
+    await world.broker.maintenance[0].delete_old_segments()
     assert partition.log.log_start_offset > 0
 
 
@@ -602,9 +645,9 @@ async def _(world: World) -> None:
         partition = await world.topic(segment_bytes="300", retention_bytes="300")
         for _ in range(5):
             world.append(partition, b"v" * 150)
-        await world.broker.maintenance.delete_old_segments()
-        await world.broker.maintenance.remove_files()
-        return len(world.broker.maintenance.remover)
+        await world.broker.maintenance[0].delete_old_segments()
+        await world.broker.maintenance[0].remove_files()
+        return len(world.broker.maintenance[0].remover)
 
     before = await waiting_after_a_removal()
     assert before > 0
@@ -719,6 +762,20 @@ async def _(world: World) -> None:
         assert await is_refused(reader) or await is_refused(first)
 
 
+@effect("max.connection.creation.rate")
+async def _(world: World) -> None:
+    server = world.broker.server
+    async with connection(world):
+        assert server.stats.delayed == 0
+    await world.alter("1")
+    async with AsyncExitStack() as stack:
+        for _ in range(13):  # eleven at once, as quota.window.num says
+            await stack.enter_async_context(connection(world))
+        await until(lambda: server.stats.delayed > 0)
+        assert server.stats.rejected == 0
+    await until(lambda: not any(each._muting for each in server.connections))
+
+
 async def alter_while_a_broker_starts(world: World) -> Broker:
     """Return broker 2, whose limit of connections was altered while it opened its logs and ports."""
     altered = asyncio.Event()
@@ -767,7 +824,8 @@ def world() -> Iterator[tuple[World, asyncio.Runner]]:
 
 
 def test_every_dynamic_key_has_an_effect_to_show() -> None:
-    assert {key.name for key in DYNAMIC_KEYS} == set(EFFECTS)
+    elsewhere = {key.name for key in SECURITY_KEYS}  # test_dynamic_security_keys.py
+    assert {key.name for key in DYNAMIC_KEYS} - elsewhere == set(EFFECTS)
 
 
 @pytest.mark.parametrize("key", sorted(EFFECTS))

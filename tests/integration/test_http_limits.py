@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+import trustme
 
 from ottla.http.app import HttpApp, Request, Response, json_response
 from ottla.http.limits import HttpLimits
@@ -141,3 +144,17 @@ async def test_connections_beyond_the_limit_are_refused_and_others_served() -> N
         async with asyncio.timeout(5):
             while status(await talk(server, b"GET /none HTTP/1.0\r\n\r\n")) != 404:
                 pass
+
+
+async def test_a_tls_handshake_that_does_not_come_ends() -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("localhost").configure_cert(tls)
+    server = HttpServer("127.0.0.1", 0, LIMITS, tls)
+    await server.serve(HttpApp(Routes(), LIMITS))
+    try:
+        reader, writer = await asyncio.open_connection(*server.address)
+        async with asyncio.timeout(20):  # asyncio's own limit is 60 seconds
+            assert await reader.read() == b""
+        writer.close()
+    finally:
+        await server.stop()

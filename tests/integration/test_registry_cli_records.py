@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,3 +102,43 @@ def test_what_does_not_fit_is_refused_and_what_cannot_be_read_is_shown_raw(
     assert "cli-bad-0 at offset 0, value not decoded" in err
     code, _, err = typed("produce", "cli-bad", "{}", "--value-schema", "nowhere.avsc")
     assert "there is no file nowhere.avsc" in err
+
+
+def test_csv_becomes_what_the_schema_says(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = {
+        "type": "record",
+        "name": "Line",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "zip", "type": "string"},
+            {"name": "price", "type": ["null", "double"]},
+            {"name": "paid", "type": "boolean"},
+        ],
+    }
+    (tmp_path / "line.avsc").write_text(json.dumps(schema))
+    rows = b"id,zip,price,paid\n7,01234,4.5,true\n8,20095,,false\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(rows)))
+    assert (
+        typed(
+            "produce",
+            "lines",
+            "-f",
+            "csv",
+            "--key-field",
+            "id",
+            "--value-schema",
+            str(tmp_path / "line.avsc"),
+        )[0]
+        == 0
+    )
+    code, out, _ = typed(
+        "consume", "lines", "-o", "start", "-e", "-f", "%k %v\\n", "--value-format", "registry"
+    )
+    assert code == 0
+    read = [line.split(" ", 1) for line in out.splitlines()]
+    assert [(key, json.loads(value)) for key, value in read] == [
+        ("7", {"id": 7, "zip": "01234", "price": 4.5, "paid": True}),
+        ("8", {"id": 8, "zip": "20095", "price": None, "paid": False}),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -456,3 +457,24 @@ def test_a_schema_is_registered_with_tags(registry: RunningRegistry) -> None:
     body = {"schema": record("User", "name"), "schemaTagsToAdd": wrong}
     answer = registry.ask("POST", "/subjects/tags-on-register/versions", body)
     assert error(answer)[:2] == (422, 42201)
+
+
+def test_tags_of_the_latest_version_are_propagated(registry: RunningRegistry) -> None:
+    def schema(*fields: dict[str, Any]) -> str:
+        return json.dumps({"type": "record", "name": "User", "fields": list(fields)})
+
+    tagged = {"name": "ssn", "type": "string", "confluent:tags": ["PII"]}
+    gone = {"name": "gone", "type": "string", "default": "", "confluent:tags": ["OLD"]}
+    added = {"name": "age", "type": "int", "default": 0}
+    registry.ask("POST", "/subjects/propagated/versions", {"schema": schema(tagged, gone)})
+    body = {"schema": schema({"name": "ssn", "type": "string"}, added), "propagateSchemaTags": True}
+    answer = registry.ask("POST", "/subjects/propagated/versions", body)
+    assert answer.status == 200, answer
+    found = json.loads(registry.ask("GET", "/subjects/propagated/versions/latest").body["schema"])
+    assert [each.get("confluent:tags") for each in found["fields"]] == [["PII"], None]
+
+
+def test_a_registration_is_answered_in_a_format(registry: RunningRegistry) -> None:
+    body = {"schema": 'syntax = "proto3"; message A { string a = 1; }', "schemaType": "PROTOBUF"}
+    answer = registry.ask("POST", "/subjects/formatted/versions?format=serialized", body)
+    assert base64.b64decode(answer.body["schema"], validate=True)

@@ -127,7 +127,7 @@ def test_a_zookeeper_alone_serves_a_broker_and_keeps_its_cluster(tmp_path: Path)
         (["zookeeper", "start", "--listen", "here"], "is not HOST:PORT"),
         (["serve", "-n", "2", "--advertise", "here:1"], "-n excludes"),
         (["serve", "--zookeeper", "x", "--set", "zookeeper.connect=y"], "exclude each other"),
-        (["zookeeper", "start", "--listen", "127.0.0.1:99999"], "is not HOST:PORT"),
+        (["zookeeper", "start", "--listen", "127.0.0.1:99999"], "there is no port 99999"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], words: str) -> None:

@@ -11,16 +11,15 @@ import pytest
 from tests.integration.clients import HasAddress, NewName
 from tests.integration.confluent_client import ConfluentClient
 from tests.interop.fetch_jars import KAFKA_JARS
+from tests.interop.java_process import OPTIONS, require_java
+from tests.interop.java_tools import QUIET, JavaTools
 
 from ottla.common.ids import new_uuid
 
 DEADLINE_S = 120
+ALONE = {"org.apache.kafka.tools.VerifiableProducer"}
+"""Tools that print their result when their Java machine ends."""
 _numbers = itertools.count()
-
-# Quick to start: these programs live for a second or two.
-JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -28,27 +27,32 @@ def run_tool(command: Sequence[str], text: str, must_succeed: bool) -> subproces
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
+    return judged(done, must_succeed)
+
+
+def judged(done: subprocess.CompletedProcess[str], must_succeed: bool) -> subprocess.CompletedProcess[str]:
+    """Return what a tool did; fail the test if it failed and must not."""
     if must_succeed and done.returncode != 0:
-        pytest.fail(f"{' '.join(command)}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}")
+        pytest.fail(f"{' '.join(done.args)}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
 
 
 @pytest.fixture(scope="session")
-def java() -> Tool:
+def java() -> Iterator[Tool]:
     """Run a main class of Kafka's jars: `java("org.apache.kafka.tools.TopicCommand", "--list", ...)`."""
-    program = shutil.which("java")
-    if program is None:
-        pytest.skip("java is not installed")
-    if not KAFKA_JARS.is_dir():
-        pytest.skip(f"Kafka's jars are not in {KAFKA_JARS}; fetch them with: make interop")
+    require_java()
+    tools = JavaTools()
 
     def run(
         main_class: str, *arguments: str, text: str = "", must_succeed: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        command = [program, *JAVA_OPTIONS, QUIET, "-cp", f"{KAFKA_JARS}/*", main_class, *arguments]
-        return run_tool(command, text, must_succeed)
+        if main_class in ALONE:
+            command = ["java", *OPTIONS, QUIET, "-cp", f"{KAFKA_JARS}/*", main_class, *arguments]
+            return run_tool(command, text, must_succeed)
+        return judged(tools.run(main_class, *arguments, text=text, within_s=DEADLINE_S), must_succeed)
 
-    return run
+    yield run
+    tools.close()
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-KAFKA_VERSION = "4.1.1"
-OLDER_KAFKA_VERSION = "3.9.1"  # only benchmarks/peers runs it
+KAFKA_VERSION = "4.3.1"  # the newest release that is whole on Maven: of 4.4.0 only the clients are there
+MEASURED_KAFKA_VERSION = "4.1.1"  # only benchmarks/peers runs it: docs/performance.md has its figures
+OLDER_KAFKA_VERSION = "3.9.1"  # and this one
 SCALA_SUFFIX = "2.13"
 CONNECTOR_VERSION = "4.2.0"  # Maven's newest release; PyPI's pyspark is 4.3.0, and runs with it
 TOKENS_VERSION = "4.1.0-preview1"
@@ -29,6 +30,7 @@ KAFKA_JARS = JARS_ROOT / f"kafka-{KAFKA_VERSION}"
 OLDER_KAFKA_JARS = JARS_ROOT / f"kafka-{OLDER_KAFKA_VERSION}"
 CONNECTOR_JARS = JARS_ROOT / f"spark-kafka-{CONNECTOR_VERSION}"
 JDBC_JARS = JARS_ROOT / f"postgresql-{JDBC_VERSION}"
+CONNECT_FILE_JARS = JARS_ROOT / f"connect-file-{KAFKA_VERSION}"
 
 POM = """<project>
   <modelVersion>4.0.0</modelVersion>
@@ -68,12 +70,19 @@ def kafka(version: str, target: Path) -> Collection:
             ("org.apache.kafka", f"kafka_{SCALA_SUFFIX}", version),
             ("org.apache.kafka", "kafka-tools", version),
             ("org.apache.kafka", "kafka-clients", version),
+            ("org.apache.kafka", "kafka-streams", version),
+            ("org.apache.kafka", "connect-mirror", version),
             ("org.slf4j", "slf4j-simple", "1.7.36"),
         ),
     )
 
 
 KAFKA = kafka(KAFKA_VERSION, KAFKA_JARS)
+# The connectors that Kafka Connect is compared with; Connect itself is among Kafka's tools.
+CONNECT_FILE = Collection(
+    CONNECT_FILE_JARS, (("org.apache.kafka", "connect-file", KAFKA_VERSION),), with_dependencies=False
+)
+MEASURED_KAFKA = kafka(MEASURED_KAFKA_VERSION, JARS_ROOT / f"kafka-{MEASURED_KAFKA_VERSION}")
 OLDER_KAFKA = kafka(OLDER_KAFKA_VERSION, OLDER_KAFKA_JARS)
 # What pyspark does not bring. Each alone: the rest of what they ask for is in pyspark's own `jars`
 # folder, and Spark's parent pom would send Maven to a mirror of its own choice for it.
@@ -117,7 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fetch the jars for tests/interop.")
     parser.add_argument("--list", action="store_true", help="list the jars that are there, fetch nothing")
     wants_list = parser.parse_args().list
-    for each in (KAFKA, CONNECTOR, JDBC):
+    for each in (KAFKA, CONNECTOR, JDBC, CONNECT_FILE):
         if not wants_list:
             fetch(each)
         if not each.target.is_dir():

@@ -5,43 +5,32 @@ It speaks transaction.version=2 with brokers that have it.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-import pytest
 from tests.integration.aiokafka_transactions import AiokafkaReader
 from tests.integration.clients import Outgoing, Place, Refused
 from tests.integration.transactions import TransactionalProducer, TransactionLibrary, TransactionOptions
-from tests.interop.conftest import JAVA_OPTIONS
-from tests.interop.fetch_jars import KAFKA_JARS
+from tests.interop.java_process import OPTIONS, compile_java, require_java
 
-SOURCE = Path(__file__).parent / "java" / "Transactions.java"
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
 @cache
-def compiled() -> Path:
-    """Compile the program, once; skip the test where that cannot be done."""
-    compiler = shutil.which("javac")
-    if compiler is None:
-        pytest.skip("javac is not installed")
-    if not KAFKA_JARS.is_dir():
-        pytest.skip(f"Kafka's jars are not in {KAFKA_JARS}; fetch them with: make interop")
-    folder = Path(mkdtemp(prefix="ottla-java-"))
-    subprocess.run([compiler, "-cp", f"{KAFKA_JARS}/*", "-d", str(folder), str(SOURCE)], check=True)
-    return folder
+def compiled() -> str:
+    """Compile the program, once, and return its class path; skip the test where that cannot be done."""
+    require_java()
+    return compile_java("Transactions", Path(mkdtemp(prefix="ottla-java-")))
 
 
 class JavaTransactions(TransactionalProducer):
     def __init__(self, address: str, options: TransactionOptions) -> None:
-        path = f"{compiled()}:{KAFKA_JARS}/*"
         who = (address, options.transactional_id, str(options.timeout_ms))
         self._process = subprocess.Popen(
-            ["java", *JAVA_OPTIONS, QUIET, "-cp", path, "Transactions", *who],
+            ["java", *OPTIONS, QUIET, "-cp", compiled(), "Transactions", *who],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

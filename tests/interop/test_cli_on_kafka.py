@@ -62,6 +62,33 @@ def test_topics_are_made_listed_changed_and_deleted(ottla: Cli) -> None:
     assert "there is no topic 'made'" in ottla("topic", "describe", "made", code=1)
 
 
+def test_a_cluster_is_exported_changed_and_applied(ottla: Cli, tmp_path: Path) -> None:
+    ottla("topic", "create", "declared", "--partitions", "2", "--set", "retention.ms=3600000")
+    ottla("quota", "set", "--user", "alice", "producer_byte_rate=1000")
+    document = json.loads(ottla("cluster", "export", "--format", "json"))
+    assert document["topics"]["declared"] == {
+        "partitions": 2,
+        "replication_factor": 1,
+        "configs": {"retention.ms": "3600000"},
+    }
+    file = tmp_path / "cluster.yaml"
+    file.write_text(ottla("cluster", "export"))
+    ottla("cluster", "apply", "-f", str(file), "--dry-run")  # nothing to do
+    document["topics"]["declared"] |= {"partitions": 3, "configs": {"segment.ms": 7_200_000}}
+    document["topics"]["another"] = {}
+    file.write_text(json.dumps(document))
+    ottla("cluster", "apply", "-f", str(file), "--prune", "--dry-run", code=3)
+    ottla("cluster", "apply", "-f", str(file), "--prune", "--yes")
+    ottla("cluster", "apply", "-f", str(file), "--prune", "--dry-run")
+    (described,) = ottla.json("topic", "describe", "declared")
+    assert (len(described["partitions"]), described["configs"]) == (3, {"segment.ms": "7200000"})
+    refused = ottla("cluster", "backup", str(tmp_path / "backup"), code=1)
+    assert "ottla cluster export" in refused
+    del document["topics"]["declared"], document["topics"]["another"]
+    file.write_text(json.dumps(document))
+    assert "- topic declared" in ottla("cluster", "apply", "-f", str(file), "--prune", "--yes")
+
+
 def test_records_go_in_and_come_out_and_make_the_round_trip(ottla: Cli) -> None:
     records = [
         {"key": "a", "value": "1", "headers": [["h", "x"], ["empty", None]], "timestamp": 1_700_000_000_000},

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from tests.integration.ottla_faces import make_producer
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.certificates import Authority
+from tests.interop.conftest import Tool
 from tests.interop.fetch_jars import KAFKA_JARS
 
 from ottla.client.errors import AuthenticationFailed, ClientError, TimedOut, TlsFailed
@@ -135,6 +138,44 @@ def test_tls_with_and_without_a_certificate_of_our_own(kafka, authority, make_pr
     )
 
 
+@pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", PLAIN_MODULE), ("SCRAM-SHA-512", SCRAM_MODULE)])
+def test_a_login_configuration_of_java_logs_in(kafka, authority, make_producer, mechanism, module) -> None:
+    options = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{module} required username="alice" password="s3cret";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+    }
+    deliver(make_producer, kafka.listeners["SASLTLS"], **options)
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_stores_of_java_are_read(kafka, authority, make_producer, tmp_path, kind) -> None:
+    if shutil.which("keytool") is None:
+        pytest.skip("keytool is not installed")
+    certificate, key = authority.sign("client")
+    trust, keys, packed = (str(tmp_path / each) for each in ("trust", "keys", "packed"))
+    secret = ("-storepass", "changeit", "-storetype", kind)
+    pass_out = ("-passout", "pass:changeit")
+    target = ("-destkeystore", keys, "-deststorepass", "changeit", "-deststoretype", kind)
+    source = ("-srckeystore", packed, "-srcstoretype", "PKCS12", "-srcstorepass", "changeit")
+    for command in (
+        ("openssl", "pkcs12", "-export", "-in", certificate, "-inkey", key, "-out", packed, *pass_out),
+        ("keytool", "-importcert", "-noprompt", "-file", authority.certificate, "-keystore", trust, *secret),
+        ("keytool", "-importkeystore", "-noprompt", *source, *target),
+    ):
+        subprocess.run([str(each) for each in command], check=True, capture_output=True)
+    options = {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": trust,
+        "ssl.truststore.password": "changeit",
+        "ssl.keystore.location": keys,
+        "ssl.keystore.password": "changeit",
+    }
+    deliver(make_producer, kafka.listeners["MTLS"], **options)
+
+
 def test_a_broker_that_wants_a_certificate_and_gets_none_is_understood(
     kafka, authority, make_producer
 ) -> None:
@@ -167,6 +208,20 @@ def test_a_wrong_password_is_told_at_once(kafka, make_producer, mechanism) -> No
             sasl_plain_username="alice",
             sasl_plain_password="wrong",
         )
+
+
+def test_kafka_4_refuses_scram_of_debians_kcat_which_we_accept(kafka: ApacheKafka, kcat: Tool) -> None:
+    """librdkafka before 2.6.1 says its nonce twice; decision 0240 stands on this."""
+    version = kcat("-V").stdout
+    if not re.search(r"librdkafka (?:1\.|2\.[0-5]\.|2\.6\.0)", version):
+        pytest.skip(f"this kcat says its nonce once: {version}")
+    options = ["-b", kafka.listeners["SASL"], "-X", "security.protocol=SASL_PLAINTEXT"]
+    for name, value in {"username": "alice", "password": "s3cret"}.items():
+        options += ["-X", f"sasl.{name}={value}"]
+    assert "secured" in kcat(*options, "-X", "sasl.mechanism=PLAIN", "-L", "-t", "secured").stdout
+    refused = kcat(*options, "-X", "sasl.mechanism=SCRAM-SHA-256", "-L", must_succeed=False)
+    assert refused.returncode != 0
+    assert "authentication failed" in refused.stderr.lower()
 
 
 def test_a_token_that_has_expired_is_refused_with_the_reason(kafka, make_producer) -> None:

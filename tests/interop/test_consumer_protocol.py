@@ -115,7 +115,7 @@ def test_kafka_reads_the_records_of_consumer_groups_as_they_were_meant(java: Too
     records = [Record(offset, 1, key, value) for offset, (key, value) in enumerate(encoded)]
     segment = tmp_path / f"{0:020}.log"
     segment.write_bytes(encode_batch(records))
-    done = java("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
+    done = java("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
     read = re.findall(r"key: (\{.*?\}) payload: (.*)$", done.stdout, re.M)
     assert len(read) == len(RECORDS), done.stdout
     for (_, value, expected), (_, payload) in zip(RECORDS, read, strict=True):
@@ -134,7 +134,7 @@ def test_a_java_consumer_reads_and_commits_and_the_tools_describe_its_group(
     read = java(
         CONSOLE,
         *("--bootstrap-server", broker.address, "--topic", topic, "--group", group),
-        *("--consumer-property", "group.protocol=consumer"),
+        *("--command-property", "group.protocol=consumer"),
         *("--from-beginning", "--max-messages", "5", "--timeout-ms", "30000"),
     )
     assert read.stdout.split() == ["0", "1", "2", "3", "4"]

@@ -40,7 +40,7 @@ def test_tls_and_login_are_told_when_they_are_right(kafka, authority) -> None:
     assert found["TLS"]["state"] == "warning", "the certificates of the tests are made for a few days"
     assert "TLSv1.3" in found["TLS"]["what"]
     assert "SCRAM-SHA-512" in found["SASL"]["what"]
-    assert code == 0
+    assert code == 0, [each for each in found.values() if each["state"] == "wrong"]
 
 
 @pytest.mark.parametrize(

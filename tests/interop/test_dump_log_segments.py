@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from tests.integration.clients import Client, HasAddress, NewName, Outgoing
 from tests.interop.conftest import Tool
 
-DUMP = "kafka.tools.DumpLogSegments"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TROUBLE = re.compile(r"mismatch|out.of.order|not found|corrupt|exception", re.IGNORECASE)
 

@@ -28,7 +28,7 @@ def run(java: Tool, broker: HasAddress) -> Run:
 def console_consumer(
     run: Run, topic: str, count: int, *properties: str, offset: str = "earliest"
 ) -> list[str]:
-    printed = [argument for one in properties for argument in ("--property", f"{one}=true")]
+    printed = [argument for one in properties for argument in ("--formatter-property", f"{one}=true")]
     where = ("--topic", topic, "--partition", "0", "--offset", offset, "--max-messages", str(count))
     out = run(f"{TOOLS}.consumer.ConsoleConsumer", *where, "--timeout-ms", "30000", *printed)
     return out.stdout.splitlines()
@@ -40,7 +40,7 @@ def test_what_the_console_producer_sends_every_reader_gets(
 ) -> None:
     lines = [f"h:{index}\tkey {index}:value {index} {'again ' * 40}" for index in range(20)]
     properties = ("parse.key=true", "parse.headers=true", "key.separator=:")
-    arguments = [argument for one in properties for argument in ("--property", one)]
+    arguments = [argument for one in properties for argument in ("--reader-property", one)]
     run(
         *(f"{TOOLS}.ConsoleProducer", "--topic", topic, "--compression-codec", codec),
         *arguments,

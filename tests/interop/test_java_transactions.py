@@ -23,7 +23,7 @@ from ottla.protocol.api_keys import ApiKey
 __all__ = ["BROKER_SETTINGS"]
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
-DUMP = "kafka.tools.DumpLogSegments"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
 @pytest.fixture

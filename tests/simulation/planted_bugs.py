@@ -16,13 +16,14 @@ MAX_SEEDS = 300
 LAST_FOUND = {
     "truncate-to-high-watermark": 1,
     "unfenced-fetch": 41,
-    "early-isr-join": 18,
+    "early-isr-join": 110,
     "no-maximal-isr": 1,
     "unclean-last-replica": 6,
     "empty-disk-leads": 6,
-    "one-candidacy": 23,
+    "one-candidacy": 148,
+    "follow-any-store": 4,
     "ack-before-followers": 1,
-    "no-min-insync": 33,
+    "no-min-insync": 73,
     "ack-before-flush": 7,
     "leader-drops-records": 2,
     "no-sequence-check": 3,
@@ -32,13 +33,18 @@ LAST_FOUND = {
 }
 """By `--workload records`, the default."""
 
+LAST_FOUND_BY_DISKS = {
+    "replaced-disk-is-whole": 6,
+}
+"""By `--workload disks`."""
+
 LAST_FOUND_BY_TRANSACTIONS = {
-    "ended-is-stable": 1,
+    "ended-is-stable": 145,
     "no-new-epoch-on-abort": 3,
     "no-index-on-followers": 0,
     "prepared-times-out": 1,
     "forgotten-markers": 1,
-    "endless-markers": 26,
+    "endless-markers": 50,
     "offsets-at-once": 1,
     "early-answers": 5,
 }

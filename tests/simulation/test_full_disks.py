@@ -177,7 +177,7 @@ def test_a_replica_whose_disk_failed_leads_rather_than_the_last_leader_that_lost
         broker = cluster.nodes[failed].broker
         assert broker is not None
         cluster.nodes[failed].disk.fail("write", errno.EIO, path_part=str(PLACE))
-        storage = broker.log_directory.storage
+        storage = broker.log_directories.directories[0].storage
         assert await cluster.wait_until(lambda: storage.offline_reason is not None, SOON_S)
         cluster.nodes[failed].kill()
         assert await cluster.wait_until(lambda: scene.isr == {last}, SOON_S)

@@ -82,7 +82,7 @@ class Scene:
         """Return where the log ends on a broker."""
         broker = self.cluster.nodes[node_id].broker
         assert broker is not None
-        log = broker.log_directory.get(PLACE)
+        log = broker.log_directories.get(PLACE)
         return 0 if log is None else log.log_end_offset
 
     def has_said(self, words: str) -> bool:

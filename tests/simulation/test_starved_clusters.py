@@ -85,7 +85,7 @@ def test_followers_that_are_slower_than_a_producer_stay_in_sync_and_nothing_is_d
         sending.result()
         for node in cluster.nodes.values():
             node.starve(0)
-        log = cluster.nodes[leader].broker.log_directory.logs[PLACE]
+        log = cluster.nodes[leader].broker.log_directories.logs[PLACE]
         assert log.log_end_offset == producer.acked, f"{log.log_end_offset - producer.acked} are doubled"
 
     cluster.run(main())

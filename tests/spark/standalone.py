@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil  # type: ignore[import-untyped]
 import pyarrow
 import pyspark
 from tests.spark.topics import SHORT_LIVED
@@ -27,6 +28,9 @@ REGISTERED = re.compile(r"Successfully registered with master")
 READY_WITHIN_S = 90.0
 POLL_INTERVAL_S = 0.05
 ON_DRIVER = "ottla-driver.zip"
+SLOW_START = "TEST_PYTHON_STARTS_IN_S"
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+PYTHON_DAEMON = "pyspark.daemon"
 ON_LOOPBACK = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 
 
@@ -61,9 +65,22 @@ class StandaloneCluster:
     ) -> None:
         self._end()
 
+    def executors(self) -> list[int]:
+        """Return the processes of the executors that run now, all of them below our workers."""
+        return [each.pid for each in self._children() if _runs(each, EXECUTOR)]
+
+    def python_workers(self) -> list[int]:
+        """Return the Python processes of the executors."""
+        return [each.pid for each in self._children() if _runs(each, PYTHON_DAEMON)]
+
+    def _children(self) -> list[psutil.Process]:
+        return [
+            each for mine in self._processes for each in psutil.Process(mine.pid).children(recursive=True)
+        ]
+
     def submit(self, job: Path, *arguments: str, package: Path, settings: Mapping[str, str]) -> str:
         """Run a job that finds the package on the driver only, and return what it has printed."""
-        home = self.folder / "driver"
+        home = self.folder / f"driver-{job.stem}"
         home.mkdir()
         shutil.copy(package, home / ON_DRIVER)
         command = [str(SPARK_HOME / "bin/spark-submit"), "--master", self.url]
@@ -139,10 +156,20 @@ class StandaloneCluster:
                 process.wait()
 
 
+def _runs(process: psutil.Process, main_class: str) -> bool:
+    try:
+        return main_class in process.cmdline()
+    except psutil.Error:  # it has ended
+        return False
+
+
 def bare_python(folder: Path) -> Path:
     """Return a Python that has everything that Ottla needs, and not Ottla: what an executor's machine has."""
     venv.create(folder, with_pip=False, symlinks=True)
     libraries = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     # A folder that a .pth file names is a plain path: .pth files in it, such as ours, do not count.
     (libraries / "libraries.pth").write_text(f"{Path(pyarrow.__file__).parents[1]}\n")
+    # As from a slow disk: a Python that needs longer to start than Spark's timeout of 10 seconds.
+    slow = f"import os, time\ntime.sleep(float(os.environ.get({SLOW_START!r}, 0)))\n"
+    (libraries / "sitecustomize.py").write_text(slow)
     return folder / "bin" / "python"

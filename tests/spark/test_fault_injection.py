@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from tests.spark.fault_injection.ledger import verdict
-from tests.spark.fault_injection.numbers import COPY_TOPICS, WINDOW_TOPIC, expected_windows, record_of
+from tests.spark.fault_injection.numbers import (
+    COPY_TOPICS,
+    TOTALS_TOPIC,
+    WINDOW_TOPIC,
+    expected_totals,
+    expected_windows,
+    record_of,
+)
 from tests.spark.fault_injection.plan import Kind, draw
 from tests.spark.fault_injection.run import FaultInjectionRun
 from tests.spark.topics import SHORT_LIVED
@@ -43,6 +50,10 @@ def test_the_ledger_finds_what_is_lost_doubled_wrong_and_open() -> None:
         for (start, group), total in windows.items():
             count = total.count + (group == 3)
             producer.produce(WINDOW_TOPIC, f'{{"count":{count},"amount":{total.amount}}}', f"{start}/{group}")
+        for key, total in expected_totals(records).items():
+            for count in (1, total.count) if key != 4 else (1, 1, total.count):  # a row of 4 comes twice
+                row = f'{{"id":{key},"count":{count},"amount":{total.amount}}}'
+                producer.produce(TOTALS_TOPIC, row, str(key))
         producer.flush(30)
         unended = Producer({**settings, "transactional.id": "unended"})
         unended.init_transactions(30)
@@ -54,5 +65,6 @@ def test_the_ledger_finds_what_is_lost_doubled_wrong_and_open() -> None:
 
     assert (found.lost, found.duplicated, found.wrong) == (1, 1, 1)
     assert (found.windows, found.windows_lost, found.windows_duplicated, found.windows_wrong) == (10, 0, 0, 1)
+    assert found.totals_wrong == 1
     assert found.open_transactions == 1
     assert not found.is_exact

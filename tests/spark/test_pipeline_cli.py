@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -54,6 +55,15 @@ def test_a_running_pipeline_can_be_watched_and_stopped_from_another_terminal(tmp
         assert (first["flow"], first["rows"], first["batch"]) == ("numbers", 2, 0)
         status = json.loads(ottla("status", "p", "--format", "json", cwd=tmp_path).stdout)
         assert (status["state"], status["pid"]) == ("running", driver.pid)
+        remote = json.loads(ottla("status", status["url"], "--format", "json", cwd=data).stdout)
+        assert (remote["name"], remote["flows"][0]["rows"]) == ("p", 2)
+        with urllib.request.urlopen(f"{status['url']}/metrics") as scraped:
+            assert b'ottla_spark_query_rows_total{id="' in scraped.read()
+        assert ottla("pause", "p", cwd=tmp_path).stderr.splitlines() == ["p: paused"]
+        (data / "2.json").write_text('{"n": 3}\n')
+        assert ottla("resume", "p", cwd=tmp_path).stderr.splitlines() == ["p: running"]
+        again = json.loads(driver.stdout.readline())
+        assert (again["flow"], again["rows"], again["batch"]) == ("numbers", 3, 1)
         second = ottla("run", "p.py", cwd=tmp_path)
         assert second.returncode == 1
         assert "is already running" in second.stderr
@@ -64,3 +74,33 @@ def test_a_running_pipeline_can_be_watched_and_stopped_from_another_terminal(tmp
     assert said.splitlines()[-1] == "p: stopped"
     assert "Traceback" not in said
     assert ottla("list", cwd=tmp_path).stdout.splitlines()[1].split()[:2] == ["p", "stopped"]
+
+
+def test_several_pipelines_share_one_driver(tmp_path):
+    for name in ("east", "west"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.json").write_text('{"n": 1}\n{"n": 2}\n')
+        (tmp_path / f"{name}.py").write_text(
+            "from pyspark.sql import SparkSession\n"
+            "from ottla.spark import pipelines as dp\n\n"
+            "spark = SparkSession.active()\n\n"
+            "@dp.temporary_view\n"
+            "def numbers():\n"
+            f"    return spark.readStream.schema('n INT').json('{tmp_path / name}')\n\n"
+            "@dp.table\n"
+            "def doubled():\n"
+            f"    return spark.readStream.table('numbers').selectExpr('n * 2 AS n', '\"{name}\" AS name')\n"
+        )
+    (tmp_path / "broken.py").write_text(
+        "from ottla.spark import pipelines as dp\n\n@dp.table\ndef broken():\n    return 1 // 0\n"
+    )
+    done = ottla("run", "east.py", "west.py", "broken.py", "--available-now", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "broken.py:5: ZeroDivisionError" in done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {(each["flow"], each["rows"]) for each in lines if each["rows"]} == {
+        ("east.doubled", 2),
+        ("west.doubled", 2),
+    }
+    listed = ottla("list", cwd=tmp_path).stdout.splitlines()[1:]
+    assert [line.split()[:2] for line in listed] == [["broken", "failed"], ["east", "done"], ["west", "done"]]

@@ -67,7 +67,7 @@ def test_the_orders_example_passes_its_own_test_and_agrees_with_plain_python(pip
     [case] = find_cases(EXAMPLES / "orders")
     assert run_case(case, job, pipeline.spark, registry, SystemClock()) == []
     revenue: dict[tuple[str, str], float] = defaultdict(float)
-    for order in (sample.value for sample in case.inputs["orders"]):
+    for order in (sample.value for sample in case.inputs["shop-orders"]):
         revenue[order["at"][:16], order["item"]] += order["quantity"] * order["price"]
     latest = max(revenue)[0]  # its window is still open
     rows = [sample.value for sample in received(pipeline.bootstrap, "revenue")]
@@ -109,7 +109,8 @@ def test_dead_letters_carry_the_reason_and_the_place_and_nothing_is_lost(pipelin
     bad = ["not json", '{"item": "x", "quantity": "many", "price": 1}', '{"item": "x"', "[1]"]
     send(own, "orders", *good[:10], *[("k", text) for text in bad], *good[10:])
     for _ in range(2):
-        pipeline.run(EXAMPLES / "dead_letters.py")
+        state = pipeline.run(EXAMPLES / "dead_letters.py")
+    assert state.dead_letters == ["dead-orders"]  # for `ottla pipeline dlq`
     assert sorted(values(own, "good-orders"), key=lambda row: row["quantity"]) == good
     dead = own.records("dead-orders")
     assert sorted(record.value.decode() for record in dead) == sorted(bad)
@@ -145,7 +146,8 @@ def test_bad_json_makes_a_strict_flow_fail_with_a_hint_and_its_line(pipeline, ow
     send(own, "orders", "not json")
     with pytest.raises(PipelineProblem) as caught:
         pipeline.run(EXAMPLES / "to_parquet.py")
-    assert "Malformed records" in caught.value.what
+    assert "the value of orders-0 at offset 0 is not JSON of " in caught.value.what
+    assert caught.value.what.endswith(": not json")
     assert any("dp.parse_json" in hint for hint in caught.value.hints)
     assert caught.value.place is not None
     assert Path(caught.value.place.file).name == "to_parquet.py"

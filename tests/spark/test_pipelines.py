@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
+from click.testing import CliRunner
 from tests.spark.pipeline_runs import Pipeline
+from tests.waiting import wait_until
 
+from ottla.cli.pipeline.status import restart_command
 from ottla.spark.pipelines.explaining import explain_pipeline
 from ottla.spark.pipelines.loading import load_project
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.run.driver import resolver_of
+from ottla.spark.pipelines.run.state import read_state
 from ottla.spark.pipelines.run.writing import FlowWriter
 
 SHOP = {
@@ -305,3 +310,45 @@ def test_names_are_forgotten_when_the_pipeline_is_loaded(shop):
     registry = load_project(job.project, shop.spark)
     resolver_of(job, shop.spark, registry).resolve_all()
     assert not {each.name for each in shop.spark.catalog.listTables()} & set(registry.datasets)
+
+
+def test_a_restart_takes_changed_files_and_modules_and_keeps_spark_and_checkpoints(spark, tmp_path, data):
+    text = """
+        from least_number import LEAST
+        from ottla.spark import pipelines as dp
+
+        @dp.table
+        def numbers():
+            return spark.readStream.schema("n INT").json("DATA").where(f"n >= {LEAST}")
+        """
+    pipeline = Pipeline(spark, tmp_path, files={"flows/a.py": text.replace("DATA", str(data))})
+    pipeline.write("spark-pipeline.yml", "name: again\nlibraries:\n  - glob:\n      include: flows/**\n")
+    pipeline.write("least_number.py", "LEAST = 2\n")
+    put(data, "1.json", {"n": 1}, {"n": 2})
+    stopping = Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(pipeline.run, stopping=stopping, available_now=False)
+        storage = pipeline.job().storage
+        try:
+            wait_until(lambda: running.done() or pipeline.watcher.batches, "a batch", within_s=120)
+            first = read_state(storage.state_file)
+            pipeline.write("least_number.py", "LEAST = 10  # another size, so that no bytecode is reused\n")
+            done = ottla_restart(pipeline.root)
+            assert done.exit_code == 0, done.output
+            put(data, "2.json", {"n": 5}, {"n": 50})
+            wait_until(lambda: running.done() or len(pipeline.watcher.batches) > 1, "a batch", within_s=120)
+        finally:
+            stopping.set()
+        assert running.result(120).state == "stopped"
+    again = read_state(storage.state_file)
+    assert again.started_ms > first.started_ms
+    assert again.pid == first.pid
+    assert "restarting after the current batches" in pipeline.watcher.said
+    assert pipeline.watcher.said.count("starting Spark") == 1
+    assert sorted(row["n"] for row in pipeline.rows("tables", "numbers", "numbers")) == [2, 50]
+    stopped = ottla_restart(pipeline.root)
+    assert stopped.exit_code == 1
+
+
+def ottla_restart(root):
+    return CliRunner().invoke(restart_command, ["again", "--root", str(root), "--timeout", "120"])

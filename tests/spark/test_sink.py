@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -125,6 +126,74 @@ def test_two_writes_of_a_batch_need_two_names(stream: Read, topics: Topics, chec
     writer = stream(into).writeStream.foreachBatch(twice).option("checkpointLocation", checkpoint)
     with pytest.raises(Exception, match="written twice under the same sink name"):
         writer.trigger(availableNow=True).start().awaitTermination(60)
+
+
+def test_a_job_group_of_the_user_does_not_prevent_a_restart(
+    spark: Any, stream: Read, topics: Topics, checkpoint: str
+) -> None:
+    into, out = topics.create(), topics.create()
+    topics.fill(into, ["a"])
+    seen: list[int] = []
+
+    def grouped(rows: Any, batch_id: int) -> None:
+        spark.sparkContext.setJobGroup("nightly", "of the user")
+        save(rows.select("value"), topics.address, topic=out)
+        seen.append(batch_id)
+        if len(seen) == 1:
+            raise RuntimeError("after it was written")
+
+    def run() -> None:
+        writer = stream(into).writeStream.foreachBatch(grouped).option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination(60)
+
+    with pytest.raises(Exception, match="after it was written"):
+        run()
+    run()
+    topics.fill(into, ["b"])
+    run()
+    assert seen == [0, 0, 1]
+    assert topics.values(out) == ["a", "b"]
+
+
+def test_writes_from_threads_of_foreach_batch_are_exactly_once_or_refused(
+    stream: Read, topics: Topics, checkpoint: str
+) -> None:
+    from pyspark import InheritableThread
+
+    into, out = topics.create(), topics.create()
+    topics.fill(into, ["a"])
+    seen: list[int] = []
+    kinds: list[type[Thread]] = [Thread, InheritableThread, InheritableThread]
+    refusals: list[str] = []
+
+    def threaded(rows: Any, batch_id: int) -> None:
+        def write_there() -> None:
+            jvm = rows.sparkSession._jvm.org.apache.spark.sql.classic.SparkSession
+            jvm.setActiveSession(rows.sparkSession._jsparkSession)
+            try:
+                save(rows.select("value"), topics.address, topic=out)
+            except Exception as error:
+                refusals.append(str(error))
+
+        thread = kinds[len(seen)](target=write_there)
+        seen.append(batch_id)
+        thread.start()
+        thread.join()
+        if len(seen) < len(kinds):
+            raise RuntimeError("once more")
+
+    def run() -> None:
+        writer = stream(into).writeStream.foreachBatch(threaded).option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination(60)
+
+    for _ in kinds[1:]:
+        with pytest.raises(Exception, match="once more"):
+            run()
+    run()
+    assert seen == [0, 0, 0]
+    assert len(refusals) == 1
+    assert "does not know its query and batch" in refusals[0]
+    assert topics.values(out) == ["a"]
 
 
 def test_an_older_checkpoint_is_refused(stream: Read, topics: Topics, checkpoint: str) -> None:

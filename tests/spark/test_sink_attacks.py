@@ -16,7 +16,7 @@ from ottla.client.producer.partitioners import partition_of
 from ottla.common.ids import new_uuid
 from ottla.protocol.errors import KafkaError, PolicyViolation
 from ottla.spark.errors import SparkError, Superseded, TransactionLost
-from ottla.spark.sink import crash_points
+from ottla.spark.sink import crash_points, row_encoder
 from ottla.spark.sink.committing import abort_batch, commit_batch
 from ottla.spark.sink.decision_log import PARTITIONS, TOPIC
 from ottla.spark.sink.decisions import SinkKey
@@ -226,8 +226,9 @@ def test_a_broker_that_restarts_between_prepare_and_decision_forgets_nothing(
 
 @pytest.mark.ottla(**{"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50})
 def test_a_task_that_takes_longer_than_its_transaction_may_fails(
-    drive: Callable[..., Driver], topics: Topics
+    drive: Callable[..., Driver], topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(row_encoder, "BYTES_AT_ONCE", 1)  # rows are sent as they come
     slow = drive(**{"kafka.transaction.timeout.ms": "300", "kafka.batch.size": "1", "kafka.linger.ms": "0"})
 
     def states() -> list[str]:

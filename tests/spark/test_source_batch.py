@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,6 @@ def test_bounds_are_offsets_times_or_words(source: Read, topics: Topics) -> None
 
     assert read(startingOffsets=json.dumps({topic: {"0": 7}})) == ["7", "8", "9"]
     assert read(endingOffsets=json.dumps({topic: {"0": 3}})) == ["0", "1", "2"]
-    assert read(startingOffsets=json.dumps({topic: {"0": -1}})) == []
     assert read(startingTimestamp="1008", startingOffsets="earliest") == ["8", "9"]
     assert read(endingTimestamp="1002") == ["0", "1"]
     both = {"startingOffsetsByTimestamp": json.dumps({topic: {"0": 1_004}})}
@@ -152,11 +152,32 @@ def test_avro_values_become_columns(source: Read, topics: Topics) -> None:
     assert [tuple(row) for row in rows.collect()] == [(7, "seven")]
 
 
+def test_a_batch_beyond_the_end_of_the_log_is_refused(source: Read, topics: Topics) -> None:
+    topic = topics.create(partitions=1)
+    topics.fill(topic, numbers(0, 3))
+
+    def read(**options: str) -> list[str]:
+        return values(source(topic, **options))
+
+    at = {number: json.dumps({topic: {"0": number}}) for number in (1, 2, 3, 4)}
+    with pytest.raises(Exception, match=rf"{topic}-0 ends at offset 3, but startingOffsets is 4"):
+        read(startingOffsets=at[4])
+    with pytest.raises(Exception, match=rf"{topic}-0 ends at offset 3, but endingOffsets is 4"):
+        read(endingOffsets=at[4])
+    with pytest.raises(Exception, match="after the end of the batch at 1"):
+        read(startingOffsets=at[2], endingOffsets=at[1])
+    assert read(startingOffsets=at[3]) == []
+    assert read(startingOffsets=at[4], failOnDataLoss="false") == []
+    assert read(startingOffsets=at[1], endingOffsets=at[2]) == numbers(1, 2)
+
+
 WRONG = {
     "unknown option of the source; did you mean startingOffsets": {"startingOffset": "earliest"},
     "is given together with subscribe": {"assign": '{"x": [0]}'},
     "cannot be set here: write startingOffsets instead": {"kafka.auto.offset.reset": "earliest"},
     "must look like": {"startingOffsets": "first"},
+    "must not be latest": {"startingOffsets": "latest"},
+    "must not be latest (-1) in a batch": {"startingOffsets": '{"anything": {"0": -1}}'},
     "must be latest or JSON": {"endingOffsets": "earliest"},
     "unknown column 'nonsense'": {"columns": "nonsense"},
     "must be a whole number": {"minPartitions": "many"},
@@ -168,7 +189,7 @@ WRONG = {
 @pytest.mark.parametrize("complaint", WRONG)
 def test_a_wrong_option_is_refused_by_name(source: Read, topics: Topics, complaint: str) -> None:
     options = WRONG[complaint]
-    with pytest.raises(Exception, match=complaint.replace(".", r"\.")) as raised:
+    with pytest.raises(Exception, match=re.escape(complaint)) as raised:
         source("anything", **options).collect()
     assert next(iter(options)).lower() in str(raised.value).lower()
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.spark.standalone import StandaloneCluster, bare_python
+from tests.spark.standalone import SLOW_START, StandaloneCluster, bare_python
+from tests.spark.topics import Topics
+from tests.waiting import wait_until
 
 from ottla.spark.runtime.shipping import write_package
 from ottla.testing.broker_process import BrokerProcess
@@ -87,10 +92,47 @@ def test_a_standalone_cluster_runs_batch_and_exactly_once_stream(
     assert all("/ottla.zip/" in line for line in executors), printed
 
 
+def test_killed_executors_lose_and_repeat_nothing(
+    tmp_path: Path, broker: BrokerProcess, cluster: StandaloneCluster
+) -> None:
+    send(broker, "killed-in", [str(number) for number in range(RECORDS)])
+    killed: list[int] = []
+    with ThreadPoolExecutor(1) as pool, Topics(broker.address) as topics:
+        topics.admin.create_topic("killed-out", partitions=4)
+        job = pool.submit(
+            cluster.submit,
+            JOB.with_name("killed_executors_job.py"),
+            broker.address,
+            str(tmp_path / "checkpoint"),
+            package=write_package(tmp_path / "ottla.zip"),
+            settings={
+                "spark.executor.memory": "700m",
+                "spark.ui.enabled": "false",
+                f"spark.executorEnv.{SLOW_START}": "11",
+            },
+        )
+        for least in (1, RECORDS // 4, RECORDS // 2):
+            wait_until(
+                lambda least=least: job.done() or len(topics.values("killed-out")) >= least,  # type: ignore[misc]
+                f"{least} copies",
+                within_s=150,
+            )
+            wait_until(lambda: job.done() or cluster.executors(), "an executor")
+            for process in cluster.executors()[:1]:
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+        printed = job.result(200)
+        assert "done in run" in printed
+        assert len(killed) == 3
+        found = sorted(int(each) for each in topics.values("killed-out"))
+        assert found == list(range(RECORDS))
+        assert topics.open_transactions() == []
+
+
 def test_ottla_pipeline_run_takes_the_orders_example_to_a_cluster(
     tmp_path: Path, broker: BrokerProcess, cluster: StandaloneCluster
 ) -> None:
-    send(broker, "orders", (ORDERS / "samples/orders.jsonl").read_text().splitlines())
+    send(broker, "shop-orders", (ORDERS / "samples/orders.jsonl").read_text().splitlines())
     ottla = str(Path(sys.executable).with_name("ottla"))
     to_broker = ["--bootstrap-server", broker.address]
     run = [ottla, "pipeline", "run", str(ORDERS), "--available-now", "--master", cluster.url, *to_broker]

@@ -12,7 +12,9 @@ from ottla.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartiti
 _numbers = itertools.count()
 
 SHORT_LIVED = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"  # 48m fills with all tests
+    ),
     "spark.sql.codegen.wholeStage": "false",
 }
 """For a JVM that does little and is soon gone: do not compile what runs once."""

@@ -58,6 +58,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+SERVICES = "--registry 127.0.0.1:0 --console 127.0.0.1:0"
+
+
 @pytest.fixture(scope="module")
 def address() -> str:
     return f"127.0.0.1:{free_port()}"
@@ -66,7 +69,7 @@ def address() -> str:
 @pytest.fixture
 def serving(clone: Path, address: str) -> Iterator[tuple[Terminal, float]]:
     """The first terminal: `make serve`, as the README says, and how long it took until it was ready."""
-    with Terminal(clone, environment={"SERVE": f"--listen {address} --metrics off"}) as first:
+    with Terminal(clone, environment={"SERVE": f"--listen {address} --metrics off {SERVICES}"}) as first:
         began = time.monotonic()
         first.type("make serve")
         first.wait_for(f"ready {address}", within_s=INSTALLED_WITHIN_S)

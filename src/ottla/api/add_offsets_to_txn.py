@@ -10,6 +10,7 @@ from __future__ import annotations
 from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import require
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, check_group_id
@@ -17,6 +18,7 @@ from ottla.api.support.transaction_checks import check_transactional_id, code_of
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_FENCED = 2
 
@@ -27,6 +29,8 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: RequestContex
     try:
         check_transactional_id(request.transactional_id)
         check_group_id(request.group_id)
+        require(ctx, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        require(ctx, ResourceType.GROUP, request.group_id)
         producer = Producer(request.producer_id, request.producer_epoch)
         partition = await BriefWait(ctx.connection).until_done(
             ctx.services.groups.find_partition(request.group_id),

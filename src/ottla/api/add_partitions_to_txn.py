@@ -32,6 +32,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import refusal, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, respond_later, try_await
 from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
@@ -47,6 +48,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.types import NO_THROTTLE, i32
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_FENCED = 2
 
@@ -55,6 +57,17 @@ def add_partitions_to_txn(request: RequestV3, ctx: RequestContext) -> ResponseV3
     """Add partitions for a producer."""
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     partitions = _partitions(request.v3_and_below_topics)
+    denied = refusal(ctx, ResourceType.TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
+    if denied is not None:
+        return _response(request, ctx, dict.fromkeys(partitions, denied))
+    hidden: dict[str, KafkaError] = {
+        topic.name: error
+        for topic in request.v3_and_below_topics
+        if (error := refusal(ctx, ResourceType.TOPIC, topic.name)) is not None
+    }
+    if hidden:
+        rest = OperationNotAttempted("another partition of the request cannot be added")
+        return _response(request, ctx, {each: hidden.get(each.topic, rest) for each in partitions})
     verdicts = _add(request.v3_and_below_transactional_id, producer, partitions, ctx)
     if isinstance(verdicts, Awaitable):
         return respond_later(verdicts, partial(_response, request, ctx))
@@ -84,6 +97,7 @@ async def add_partitions_to_txns(
     request: AddPartitionsToTxnRequest, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse:
     """Add or verify partitions for other brokers."""
+    require(ctx, ResourceType.CLUSTER)
     results = [await _one(each, ctx) async for each in in_slices(request.transactions)]
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)

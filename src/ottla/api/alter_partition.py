@@ -12,18 +12,21 @@ from kio.schema.alter_partition.v3 import AlterPartitionRequest, AlterPartitionR
 from kio.schema.alter_partition.v3.response import PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import code_of
 from ottla.metadata.entities import IsrChange
 from ottla.metadata.image import PartitionImage
 from ottla.protocol.errors import KafkaError, StaleBrokerEpoch
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
+from ottla.security.acls import ResourceType
 
 NOBODY: UUID = UUID(int=0)
 
 
 async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -> AlterPartitionResponse:
     """Change the ISRs; return the resulting state of each partition."""
+    require(ctx, ResourceType.CLUSTER)
     changes = [
         IsrChange(
             topic.topic_id or NOBODY,

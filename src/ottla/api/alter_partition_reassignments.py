@@ -16,11 +16,14 @@ from kio.schema.alter_partition_reassignments.v1.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.audit_log import audit_change
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import code_of, message_of
 from ottla.controller.machine import Reassignment
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32
+from ottla.security.acls import ResourceType
 
 MOVES_AT_ONCE = 1_000
 
@@ -29,6 +32,7 @@ async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, ctx: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel the moves; return one result per partition."""
+    require(ctx, ResourceType.CLUSTER)
     moves = [
         Reassignment(
             topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
@@ -45,6 +49,7 @@ async def alter_partition_reassignments(
         )
         for move, result in zip(part, results, strict=True):
             answers[move.topic].append(_answer(move, result))
+            audit_change(ctx, ResourceType.TOPIC, f"{move.topic}-{move.partition}", result, "PARTITION")
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=request.allow_replication_factor_change,

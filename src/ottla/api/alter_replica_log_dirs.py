@@ -1,6 +1,8 @@
 """AlterReplicaLogDirs: move replicas to another log directory of the same broker.
 
-v2 is flexible. A broker has one log directory, which holds every replica; any other path is not found.
+v2 is flexible. A move runs in the background; DescribeLogDirs shows the copy as a future replica until it
+replaces the log. A replica that does not exist yet is created in the directory, when it is assigned to this
+broker: the response is REPLICA_NOT_AVAILABLE, which the Java tools expect.
 """
 
 from __future__ import annotations
@@ -14,26 +16,29 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
+from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import (
     KafkaError,
-    KafkaStorageError,
-    LogDirNotFound,
     NotLeaderOrFollower,
     ReplicaNotAvailable,
+    UnknownTopicOrPartition,
 )
 from ottla.protocol.types import NO_THROTTLE, TopicName
+from ottla.security.acls import ResourceType
 
 
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, ctx: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Return for each partition whether the directory already holds it."""
+    """Begin the moves; return for each partition whether its move has begun, or is not needed."""
+    refused = refusal(ctx, ResourceType.CLUSTER)
     results: dict[TopicName, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                code = _code(ctx, directory.path, topic.name, index)
+                code = _code(ctx, directory.path, topic.name, index) if refused is None else refused.code
                 results.setdefault(topic.name, []).append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )
@@ -47,15 +52,17 @@ def alter_replica_log_dirs(
 
 
 def _code(ctx: RequestContext, path: str, topic: str, index: int) -> ErrorCode:
-    storage = ctx.services.log_directory.storage
-    if not os.path.isabs(path) or os.path.normpath(path) != os.path.abspath(storage.path):
-        return LogDirNotFound.code
-    if storage.offline_reason is not None:
-        return KafkaStorageError.code
+    moves, directories = ctx.services.directory_moves, ctx.services.log_directories
+    path = os.path.normpath(path) if os.path.isabs(path) else ""
     try:
-        ctx.services.partitions.get_replica(topic, index)
+        moves.directory_at(path)
+        moves.move(ctx.services.partitions.get_replica(topic, index), path)
     except NotLeaderOrFollower:
+        directories.preferred[TopicPartition(topic, index)] = path
         return ReplicaNotAvailable.code  # the error code that Kafka returns here
+    except UnknownTopicOrPartition as error:
+        directories.preferred[TopicPartition(topic, index)] = path
+        return error.code
     except KafkaError as error:
         return error.code
     return ErrorCode.none

@@ -13,8 +13,9 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
-from ottla.common.topic_names import INTERNAL_TOPICS
+from ottla.common.topic_names import PROTECTED_TOPICS
 from ottla.protocol.errors import (
     InvalidRecord,
     InvalidTopicException,
@@ -26,6 +27,7 @@ from ottla.protocol.own_messages import ConditionalAppendRequest, ConditionalApp
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.types import NO_THROTTLE, i64
 from ottla.replication.partition import Partition
+from ottla.security.acls import ResourceType
 
 
 async def conditional_append(
@@ -55,7 +57,8 @@ async def conditional_append(
 
 
 def _find(request: ConditionalAppendRequest, ctx: RequestContext) -> Partition:
-    if request.topic in INTERNAL_TOPICS:
+    require(ctx, ResourceType.TOPIC, request.topic)
+    if request.topic in PROTECTED_TOPICS:
         raise InvalidTopicException(f"{request.topic} belongs to the broker")
     return ctx.services.partitions.get(request.topic, request.partition_index)
 
@@ -68,6 +71,10 @@ def _append(partition: Partition, request: ConditionalAppendRequest) -> int:
         raise InvalidRecord("a conditional append takes plain records: no transaction, no idempotence")
     if header.codec:
         raise InvalidRecord("a conditional append is not compressed")  # who looks inside does so on the loop
+    if partition.log.config.validates_schemas:
+        raise InvalidRecord(
+            f"{partition.topic_partition.topic} validates schemas: only Produce can write to it"
+        )
     partition.check_in_sync()
     if partition.log.log_end_offset != request.expected_end_offset:
         raise InvalidUpdateVersion(

@@ -20,7 +20,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 from kio.schema.errors import ErrorCode
 
 from ottla.api.consumer_group_heartbeat import check_protocol
-from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.authorization import NOT_ASKED, authorized_operations, may, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import check_group_id, try_ask
 from ottla.api.support.yielding import in_slices
@@ -28,8 +28,9 @@ from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.partitions import SortedPartitions
 from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription
 from ottla.metadata.image import ClusterImage
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError, TopicAuthorizationFailed
 from ottla.protocol.types import NO_THROTTLE, GroupId, TopicName, i8, i32
+from ottla.security.acls import ResourceType
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -38,20 +39,41 @@ async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, ctx: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Describe every group that is asked for, once."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     async for group_id in in_slices(dict.fromkeys(request.group_ids)):
         try:
             check_protocol(ctx.services.config)
             check_group_id(group_id)
+            require(ctx, ResourceType.GROUP, group_id)
             found = await try_ask(ctx.services.groups, group_id, events.describe, group_id)
+            if not isinstance(found, KafkaError):
+                _check_topics(found, ctx)
         except KafkaError as error:
             found = error
         if isinstance(found, KafkaError):
             groups.append(_failure(group_id, found))
         else:
+            operations = NOT_ASKED
+            if request.include_authorized_operations:
+                operations = authorized_operations(ctx, ResourceType.GROUP, group_id)
             groups.append(_described(found, ctx.services.cluster.image, operations))
     return ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+
+
+def _check_topics(group: ConsumerGroupDescription, ctx: RequestContext) -> None:
+    """Refuse to describe a group that reads a topic which the client may not see."""
+    if ctx.services.authorizer is None:
+        return
+    names_by_id = ctx.services.cluster.image.names_by_id
+    names = {name for member in group.members for name in member.subscribed_topics}
+    for member in group.members:
+        for topic_id, _ in (*member.assigned, *member.target):
+            if (name := names_by_id.get(topic_id)) is not None:
+                names.add(name)
+    if not all(may(ctx, ResourceType.TOPIC, name) for name in names):
+        raise TopicAuthorizationFailed(
+            "The group has described topic(s) that the client is not authorized to describe."
+        )
 
 
 def _described(group: ConsumerGroupDescription, image: ClusterImage, operations: int) -> DescribedGroup:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import timedelta
+from functools import partial
 from typing import cast
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from kio.schema.consumer_group_heartbeat.v1 import (
 from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPartitions
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import may, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import respond_later, try_call
 from ottla.api.support.results import milliseconds
@@ -29,6 +31,7 @@ from ottla.coordinator.group.consumer.partitions import grouped
 from ottla.coordinator.group.consumer.requests import Heartbeat, HeartbeatRequest
 from ottla.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from ottla.protocol.types import NO_THROTTLE, i32, i32Timedelta
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_OWN_MEMBER_ID = 1
 CONSUMER = "consumer"
@@ -41,6 +44,9 @@ def consumer_group_heartbeat(
     try:
         check_protocol(ctx.services.config)
         _check_ids(request, ctx.version)
+        require(ctx, ResourceType.GROUP, request.group_id)
+        for name in request.subscribed_topic_names or ():
+            require(ctx, ResourceType.TOPIC, name)
     except KafkaError as error:
         return _response(error)
     outcome = try_call(ctx.services.groups, request.group_id, events.beat, _beat(request, ctx))
@@ -83,6 +89,7 @@ def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> Heartb
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.connection.host}",
         fresh_id=str(new_uuid()),
+        may_see=None if ctx.services.authorizer is None else partial(may, ctx, ResourceType.TOPIC),
     )
 
 

@@ -15,10 +15,13 @@ from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResp
 from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.audit_log import audit_change
+from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import InvalidTopicException, KafkaError, PolicyViolation
 from ottla.protocol.types import NO_THROTTLE, i32, i64
+from ottla.security.acls import ResourceType
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +35,18 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
     done = 0
     for topic in request.topics:
         results = []
+        refused = refusal(ctx, ResourceType.TOPIC, topic.name)
         for each in topic.partitions:
-            results.append(_delete(topic.name, each.partition_index, each.offset, ctx))
+            results.append(_delete(topic.name, each.partition_index, each.offset, refused, ctx))
             done += 1
             if done % PARTITIONS_PER_SLICE == 0:
                 await asyncio.sleep(0)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
+        if refused is None:
+            audit_change(ctx, ResourceType.TOPIC, topic.name, None)
     # The new log start offsets are on disk before the client is answered.
     try:
-        await asyncio.to_thread(ctx.services.log_directory.capture_checkpoints())
+        await asyncio.to_thread(ctx.services.log_directories.capture_checkpoints())
     except OSError as error:
         log.error("cannot write the log start offsets: %s", error)
         topics = [_failed(topic, None, ErrorCode.kafka_storage_error) for topic in topics]
@@ -90,10 +96,14 @@ def _failed(
     return replace(topic, partitions=tuple(partitions))
 
 
-def _delete(topic: str, index: int, offset: int, ctx: RequestContext) -> DeleteRecordsPartitionResult:
+def _delete(
+    topic: str, index: int, offset: int, refused: KafkaError | None, ctx: RequestContext
+) -> DeleteRecordsPartitionResult:
     code = ErrorCode.none
     low_watermark = UNKNOWN_OFFSET
     try:
+        if refused is not None:
+            raise refused
         if is_internal(topic):
             raise InvalidTopicException(f"{topic} is an internal topic; its records cannot be deleted")
         partition = ctx.services.partitions.get(topic, index)

@@ -10,7 +10,7 @@ from kio.schema.describe_cluster.v2 import DescribeClusterRequest, DescribeClust
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker
 from kio.schema.errors import ErrorCode
 
-from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.api.support.authorization import NOT_ASKED, cluster_operations
 from ottla.api.support.context import RequestContext
 from ottla.api.support.forwarding import controller_id_for_clients
 from ottla.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
@@ -47,5 +47,5 @@ def describe_cluster(request: DescribeClusterRequest, ctx: RequestContext) -> De
         cluster_id=image.cluster_id,
         controller_id=BrokerId(controller_id_for_clients(image, ctx)),
         brokers=brokers,
-        cluster_authorized_operations=i32(CLUSTER_OPERATIONS if asked else NOT_ASKED),
+        cluster_authorized_operations=i32(cluster_operations(ctx) if asked else NOT_ASKED),
     )

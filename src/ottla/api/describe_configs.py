@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
@@ -26,6 +26,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import config_refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.table import Reply
 from ottla.common.config.declaration import ConfigEntry
@@ -77,7 +78,9 @@ RESOURCES_PER_PART = 50
 async def describe_configs(frame: memoryview, position: int, ctx: RequestContext) -> Reply:
     """Describe the configs of each requested resource."""
     request: DescribeConfigsRequest = request_decoder(ctx.api_key, ctx.version, NEWEST)(frame, position)
-    return await encode_in_parts(ctx, NEWEST, _parts(request, ctx))
+    answer = await encode_in_parts(ctx, NEWEST, _parts(request, ctx))
+    quotas = ctx.services.quotas
+    return answer if quotas is None else cast(bytes, quotas.throttled(ctx, answer))
 
 
 async def _parts(
@@ -96,6 +99,7 @@ class _Description:
     """The description of one request's resources."""
 
     def __init__(self, request: DescribeConfigsRequest, ctx: RequestContext) -> None:
+        self._ctx = ctx
         self._with_synonyms = request.include_synonyms
         self._with_documentation = request.include_documentation
         self._node_id = ctx.services.node_id
@@ -108,6 +112,10 @@ class _Description:
         code, message = ErrorCode.none, None
         configs: tuple[DescribeConfigsResourceResult, ...] = ()
         try:
+            if (
+                refused := config_refusal(self._ctx, resource.resource_type, resource.resource_name)
+            ) is not None:
+                raise refused
             entries = self._entries(resource.resource_type, resource.resource_name)
             configs = self._wanted(entries, resource.configuration_keys)
         except KafkaError as error:

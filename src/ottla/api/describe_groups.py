@@ -10,7 +10,7 @@ from kio.schema.describe_groups.v6 import DescribeGroupsRequest, DescribeGroupsR
 from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember
 from kio.schema.errors import ErrorCode
 
-from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.authorization import NOT_ASKED, authorized_operations, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import try_ask
 from ottla.api.support.yielding import in_slices
@@ -18,6 +18,7 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import DescribedGroup as Description
 from ottla.protocol.errors import GroupIdNotFound, KafkaError
 from ottla.protocol.types import NO_THROTTLE, GroupId, i32
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_GROUP_NOT_FOUND = 6
 DEAD = "Dead"
@@ -25,9 +26,14 @@ DEAD = "Dead"
 
 async def describe_groups(request: DescribeGroupsRequest, ctx: RequestContext) -> DescribeGroupsResponse:
     """Describe every group that is asked for, once."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     async for group_id in in_slices(dict.fromkeys(request.groups)):
+        if (refused := refusal(ctx, ResourceType.GROUP, group_id)) is not None:
+            groups.append(_failure(group_id, refused, NOT_ASKED, ctx.version))
+            continue
+        operations = NOT_ASKED
+        if request.include_authorized_operations:
+            operations = authorized_operations(ctx, ResourceType.GROUP, group_id)
         result = await try_ask(ctx.services.groups, group_id, GroupMachine.describe, group_id)
         if isinstance(result, KafkaError):
             groups.append(_failure(group_id, result, operations, ctx.version))

@@ -11,11 +11,13 @@ from kio.schema.describe_producers.v0 import DescribeProducersRequest, DescribeP
 from kio.schema.describe_producers.v0.response import PartitionResponse, ProducerState, TopicResponse
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.yielding import in_slices
 from ottla.log.producer_state import ProducerEntry
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, i32, i64
+from ottla.security.acls import ResourceType
 
 MAX_PRODUCERS = 5000
 
@@ -28,6 +30,11 @@ async def describe_producers(
     room = MAX_PRODUCERS
     for name, indexes in _asked(request).items():
         partitions = []
+        if (refused := refusal(ctx, ResourceType.TOPIC, name)) is not None:
+            topics.append(
+                TopicResponse(name=name, partitions=tuple(_failure(each, refused) for each in indexes))
+            )
+            continue
         async for index in in_slices(indexes):
             described = _describe(ctx, name, index, room)
             room -= len(described.active_producers)
@@ -48,18 +55,19 @@ def _describe(ctx: RequestContext, topic: str, index: int, room: int) -> Partiti
     try:
         known = list(ctx.services.partitions.get_replica(topic, index).log.producers.producers.items())
     except KafkaError as error:
-        return PartitionResponse(
-            partition_index=i32(index),
-            error_code=error.code,
-            error_message=error.message,
-            active_producers=(),
-        )
+        return _failure(index, error)
     if len(known) > room:
         known.sort(key=lambda each: each[1].txn_first_offset < 0)
     return PartitionResponse(
         partition_index=i32(index),
         error_code=ErrorCode.none,
         active_producers=tuple(_producer(*each) for each in known[:room]),
+    )
+
+
+def _failure(index: int, error: KafkaError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=i32(index), error_code=error.code, error_message=error.message, active_producers=()
     )
 
 

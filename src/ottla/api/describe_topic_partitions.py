@@ -20,12 +20,13 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from ottla.api.support.authorized_operations import TOPIC_OPERATIONS
+from ottla.api.support.authorization import NOT_ASKED, authorized_operations, may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.common.topic_names import is_legal
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
+from ottla.security.acls import ResourceType
 
 
 def describe_topic_partitions(
@@ -33,15 +34,19 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Describe one page of partitions."""
     image = ctx.services.cluster.image
-    names = {each.name for each in request.topics} or image.topics.keys()
+    names: set[str] = {each.name for each in request.topics}
+    refused = {name for name in names if refusal(ctx, ResourceType.TOPIC, name) is not None}
+    if not names:
+        names = {name for name in image.topics if may(ctx, ResourceType.TOPIC, name)}
     limit = min(ctx.services.config.max_request_partition_size_limit, request.response_partition_limit)
     start = ("", 0)
     if request.cursor is not None:
         start = (request.cursor.topic_name, request.cursor.partition_index)
         if start[1] < 0 or (request.topics and start[0] not in names):
             return _refuse_cursor(start, sorted(each.name for each in request.topics))
-    wanted = sorted(name for name in names if name >= start[0])
-    topics, cursor = _page(image, wanted, start, max(limit, 1), ctx.connection.listener_name)
+    wanted = sorted(name for name in names - refused if name >= start[0])
+    topics, cursor = _page(ctx, wanted, start, max(limit, 1))
+    topics += tuple(_failure(name, ErrorCode.topic_authorization_failed) for name in sorted(refused))
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=cursor)
 
 
@@ -54,9 +59,10 @@ def _refuse_cursor(start: tuple[str, int], names: Sequence[str]) -> DescribeTopi
 
 
 def _page(
-    image: ClusterImage, names: Iterable[str], start: tuple[str, int], limit: int, listener: str
+    ctx: RequestContext, names: Iterable[str], start: tuple[str, int], limit: int
 ) -> tuple[tuple[DescribeTopicPartitionsResponseTopic, ...], Cursor | None]:
-    reachable = image.reachable(listener)
+    image = ctx.services.cluster.image
+    reachable = image.reachable(ctx.connection.listener_name)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if limit == 0:
@@ -67,7 +73,7 @@ def _page(
             continue
         first = start[1] if name == start[0] else 0
         page = topic.partitions[first : first + limit]
-        topics.append(_topic(topic, page, reachable))
+        topics.append(_topic(topic, page, reachable, authorized_operations(ctx, ResourceType.TOPIC, name)))
         limit -= len(page)
         if first + len(page) < len(topic.partitions):
             return tuple(topics), Cursor(topic_name=TopicName(name), partition_index=i32(first + len(page)))
@@ -75,7 +81,7 @@ def _page(
 
 
 def _topic(
-    topic: TopicImage, partitions: Iterable[PartitionImage], reachable: frozenset[int]
+    topic: TopicImage, partitions: Iterable[PartitionImage], reachable: frozenset[int], operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
@@ -83,7 +89,7 @@ def _topic(
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=tuple(_partition(each, reachable) for each in partitions),
-        topic_authorized_operations=i32(TOPIC_OPERATIONS),
+        topic_authorized_operations=i32(operations),
     )
 
 
@@ -121,5 +127,5 @@ def _failure(name: str, error_code: ErrorCode) -> DescribeTopicPartitionsRespons
         name=TopicName(name),
         topic_id=None,
         partitions=(),
-        topic_authorized_operations=i32(TOPIC_OPERATIONS),
+        topic_authorized_operations=i32(NOT_ASKED),
     )

@@ -12,12 +12,14 @@ from kio.schema.describe_transactions.v0 import DescribeTransactionsRequest, Des
 from kio.schema.describe_transactions.v0.response import TopicData, TransactionState
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import may, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.transaction_checks import check_transactional_id
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, TransactionalId, i16, i32, i32Timedelta
+from ottla.security.acls import ResourceType
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -34,15 +36,20 @@ async def describe_transactions(
 async def _describe(transactional_id: TransactionalId, ctx: RequestContext) -> TransactionState:
     try:
         check_transactional_id(transactional_id)
+        require(ctx, ResourceType.TRANSACTIONAL_ID, transactional_id)
         found = await ctx.services.transactions.describe(transactional_id)
     except KafkaError as error:
         return _state(error.code, transactional_id, "", 0, 0, 0, 0, ())
-    return _described(transactional_id, found)
+    return _described(transactional_id, found, ctx)
 
 
-def _described(transactional_id: TransactionalId, found: Transaction) -> TransactionState:
+def _described(
+    transactional_id: TransactionalId, found: Transaction, ctx: RequestContext
+) -> TransactionState:
     topics: dict[str, list[i32]] = {}
-    for topic, index in sorted(found.partitions):
+    names = {topic for topic, _ in found.partitions}
+    seen = {name for name in names if may(ctx, ResourceType.TOPIC, name)}
+    for topic, index in sorted(each for each in found.partitions if each.topic in seen):
         topics.setdefault(topic, []).append(i32(index))
     return _state(
         ErrorCode.none,

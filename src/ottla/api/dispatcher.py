@@ -17,14 +17,17 @@ from time import perf_counter
 from typing import Any, cast
 
 from ottla.api.api_versions import unsupported_version
+from ottla.api.support.client_quotas import throttle_ms_of
 from ottla.api.support.context import ClientConnection, RequestContext, Services
 from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
+from ottla.api.support.raw_tokens import answer_raw_token
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.slow_requests import SlowRequests
 from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
+    IllegalSaslState,
     InvalidRequest,
     KafkaError,
     NotController,
@@ -33,6 +36,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
+from ottla.security.sasl import FIRST_APIS, SaslSession
 from ottla.wire.peers import CLIENT_ID as BROKER_CLIENT_ID
 
 log = logging.getLogger(__name__)
@@ -83,8 +87,12 @@ class Dispatcher:
             row.load()
             await asyncio.sleep(0)
 
-    def frame_limit(self, _connection: ClientConnection, api_key: int) -> int:
-        """Return the maximum size of a frame of this API."""
+    def frame_limit(self, connection: ClientConnection, api_key: int) -> int:
+        """Return the maximum size of a frame of this API; 0 if it is not served on this connection now."""
+        sasl = connection.sasl
+        if sasl is not None and (not sasl.is_authenticated or sasl.takes_raw_tokens):
+            is_served = sasl.takes_raw_tokens or api_key in FIRST_APIS
+            return self._services.config.sasl_server_max_receive_size if is_served else 0
         if api_key == ApiKey.PRODUCE:
             return self._services.config.socket_request_max_bytes
         if api_key == ApiKey.ENVELOPE:
@@ -100,6 +108,10 @@ class Dispatcher:
     ) -> Reply | Awaitable[Reply | None] | None:
         """Serve one request, and measure how long it takes."""
         started = perf_counter()
+        if connection.sasl is not None:
+            if connection.sasl.takes_raw_tokens:
+                return answer_raw_token(connection, self._services, frame)
+            self._check_authenticated(connection.sasl, frame)
         header, body_at = decode_request_header(frame)
         api_key, version, correlation_id, client_id = header
         route = self._routes.get((api_key, version)) or self._find_route(api_key, version)
@@ -113,6 +125,8 @@ class Dispatcher:
         else:
             reply = self._handle(route, ctx, frame, body_at)
         local_s = perf_counter() - started
+        if self._services.quotas is not None:
+            self._services.quotas.spent(ctx, local_s)
         if type(reply) is bytes or reply is None or isinstance(reply, (list, tuple)):
             times = ctx.times
             times.local_s += local_s
@@ -171,13 +185,30 @@ class Dispatcher:
 
     async def _forward(self, route: Route, ctx: RequestContext, frame: bytes) -> bytes:
         try:
-            return await forward(frame, ctx)
+            answer = await forward(frame, ctx)
+            if throttle_ms := throttle_ms_of(answer, ctx):
+                ctx.connection.mute(throttle_ms)
+            return answer
         except KafkaError as error:
             request = route.decode(memoryview(frame), decode_request_header(frame)[1])
             return self._encode(route, ctx, await self._refusal(route, ctx, request, error))
 
-    def is_from_broker(self, frame: memoryview) -> bool:
-        """Return whether the client id of a request is that of another registered broker."""
+    def _check_authenticated(self, sasl: SaslSession, frame: memoryview) -> None:
+        """Raise the error that closes the connection, before anything is decoded, if it must authenticate."""
+        api_key = frame[0] << 8 | frame[1]
+        if not sasl.admits(api_key, self._services.clock.mono_ms()):
+            why = "its session has expired" if sasl.is_authenticated else "it has not authenticated"
+            raise IllegalSaslState(f"the client sent a request of API {api_key}, but {why}")
+
+    def is_from_broker(self, connection: ClientConnection, frame: memoryview) -> bool | None:
+        """Return whether a request comes from another registered broker.
+
+        It has that broker's client id and, where clients authenticate, a broker's principal. None: it has not
+        authenticated yet.
+        """
+        is_broker = self._services.is_broker(connection)
+        if not is_broker:
+            return is_broker
         client_id = decode_request_header(frame)[0].client_id or ""
         prefix, node_id = client_id[: len(BROKER_CLIENT_ID)], client_id[len(BROKER_CLIENT_ID) :]
         return (
@@ -224,8 +255,9 @@ class Dispatcher:
             raise error
         return response
 
-    @staticmethod
-    def _encode(route: Route, ctx: RequestContext, response: Any) -> bytes:
+    def _encode(self, route: Route, ctx: RequestContext, response: Any) -> bytes:
+        if self._services.quotas is not None:
+            response = self._services.quotas.throttled(ctx, response)
         if isinstance(response, bytes):  # a long response, encoded in parts
             return response
         header = encode_response_header(ctx.api_key, ctx.version, ctx.correlation_id)

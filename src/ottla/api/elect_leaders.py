@@ -10,11 +10,14 @@ from kio.schema.elect_leaders.v2 import ElectLeadersRequest, ElectLeadersRespons
 from kio.schema.elect_leaders.v2.response import PartitionResult, ReplicaElectionResult
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.audit_log import audit_change
+from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import code_of, message_of
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ElectionNotNeeded
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32
+from ottla.security.acls import ResourceType
 
 PARTITIONS_AT_ONCE = 1_000
 
@@ -24,6 +27,16 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> El
     active_controller = ctx.services.controller.active_controller
     wanted = _wanted(request, ctx)
     answers: dict[str, list[PartitionResult]] = {}
+    if (refused := refusal(ctx, ResourceType.CLUSTER)) is not None:
+        if ctx.version > 0:
+            raise refused
+        for topic, index in wanted if request.topic_partitions is not None else ():
+            answers.setdefault(topic, []).append(
+                PartitionResult(
+                    partition_id=i32(index), error_code=refused.code, error_message=refused.message
+                )
+            )
+        wanted = []
     for first in range(0, len(wanted), PARTITIONS_AT_ONCE):
         part = wanted[first : first + PARTITIONS_AT_ONCE]
         for topic_partition, result in zip(
@@ -31,6 +44,7 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> El
         ):
             if request.topic_partitions is None and isinstance(result, ElectionNotNeeded):
                 continue
+            audit_change(ctx, ResourceType.TOPIC, str(topic_partition), result, "PARTITION")
             answers.setdefault(topic_partition.topic, []).append(
                 PartitionResult(
                     partition_id=i32(topic_partition.partition),

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import respond_later, try_await
 from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
@@ -19,6 +20,7 @@ from ottla.coordinator.transaction.requests import EndRequest
 from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, i16
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_FENCED = 2
 FIRST_WITH_NEW_EPOCH = 5
@@ -35,6 +37,7 @@ def end_txn(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse | Awa
     )
     try:
         check_transactional_id(end.transactional_id)
+        require(ctx, ResourceType.TRANSACTIONAL_ID, end.transactional_id)
         ended = ctx.services.transactions.end(end)
     except KafkaError as error:
         return _response(error, ctx)

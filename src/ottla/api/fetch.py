@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from uuid import UUID
 
+from ottla.api.support.authorization import deny, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.fetch_sessions import FetchPartitionState, FetchSession, TopicKey
 from ottla.api.support.leader_hints import leader_hint
 from ottla.api.support.read_replica import check_follower_has, preferred_replica, redirect
 from ottla.api.table import Reply
 from ottla.common.file_range import FileRange
-from ottla.protocol.errors import InvalidRequest, KafkaError, NotLeaderOrFollower
+from ottla.protocol.errors import InvalidRequest, KafkaError, NotLeaderOrFollower, TopicAuthorizationFailed
 from ottla.protocol.fetch_codec import (
     FetchPartitionResult,
     FetchRequest,
@@ -26,8 +27,10 @@ from ottla.protocol.fetch_codec import (
     encode_fetch_response,
 )
 from ottla.replication.partition import Partition
+from ottla.security.acls import Operation, ResourceType
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+_NOTHING_DENIED: dict[TopicKey, KafkaError] = {}
 FIRST_FROM_FOLLOWERS = 11
 FIRST_BY_ID = 13
 
@@ -42,8 +45,12 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
     except KafkaError as error:
         return encode_fetch_response(ctx.version, ctx.correlation_id, 0, int(error.code), 0, [])
     if request.replica_id >= 0:
+        if refusal(ctx, ResourceType.CLUSTER) is not None:
+            return _refuse_follower(session, ctx)
         return replica_fetch(request, session, continued, ctx)
     ctx.connection.has_fetched = True
+    if ctx.services.quotas is not None:
+        request = ctx.services.quotas.limited(ctx, request)
     reading = FetchOperation(request, session, continued, ctx)
     reading.read()
     if reading.is_complete():
@@ -65,6 +72,7 @@ class FetchOperation:
     __slots__ = (
         "_continued",
         "_ctx",
+        "_quotas",
         "_request",
         "_results",
         "_session",
@@ -80,6 +88,7 @@ class FetchOperation:
         self._session = session
         self._continued = continued
         self._ctx = ctx
+        self._quotas = ctx.services.quotas
         self._results: list[tuple[FetchPartitionState, FetchPartitionResult, Partition | None]] = []
         self.partitions: list[Partition] = []
         self.size_bytes = 0
@@ -107,8 +116,11 @@ class FetchOperation:
         self.size_bytes = 0
         left = min(self._request.max_bytes, self._ctx.services.config.fetch_max_bytes)
         served: Partition | None
+        denied = self._denied_topics()
         for wanted in self._session.wanted():
             try:
+                if denied and wanted.topic in denied:
+                    raise denied[wanted.topic]
                 partition = self._find(wanted.topic, wanted.index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 data = self._read_one(partition, wanted, max(0, min(left, wanted.max_bytes)))
@@ -125,6 +137,8 @@ class FetchOperation:
 
     def reply(self) -> Reply:
         """Encode the response; an incremental session gets only the partitions that changed."""
+        if self._quotas is not None and not self._quotas.fetched(self._ctx, self.size_bytes):
+            return self._throttled()
         topics: dict[TopicKey, list[FetchPartitionResult]] = {}
         served: list[FetchPartitionState] = []
         for wanted, data, partition in self._results:
@@ -143,11 +157,19 @@ class FetchOperation:
         return encode_fetch_response(
             ctx.version,
             ctx.correlation_id,
-            0,
+            ctx.throttle_ms,
             0,
             self._session.session_id,
             [_topic(key, partitions) for key, partitions in topics.items()],
         )
+
+    def _throttled(self) -> Reply:
+        """Answer without records; the session of a first fetch is forgotten, as its client does."""
+        ctx, session_id = self._ctx, self._session.session_id
+        if not self._continued:
+            ctx.services.fetch_sessions.forget(session_id)
+            session_id = 0
+        return encode_fetch_response(ctx.version, ctx.correlation_id, ctx.throttle_ms, 0, session_id, [])
 
     def _count(self, topic: TopicKey, partition: Partition | None, data: FetchPartitionResult) -> None:
         """Count the bytes and records that one partition is answered with."""
@@ -157,6 +179,26 @@ class FetchOperation:
         traffic, records = partition.traffic, data.records
         traffic.fetches += 1
         traffic.bytes_out += len(records) if isinstance(records, bytes) else records.size
+
+    def _denied_topics(self) -> dict[TopicKey, KafkaError]:
+        """Return the errors of the topics that the client may not read; an unknown id has no name."""
+        authorizer = self._ctx.services.authorizer
+        if authorizer is None:
+            return _NOTHING_DENIED
+        names_by_id = self._ctx.services.cluster.image.names_by_id
+        principal, host = self._ctx.connection.principal, self._ctx.connection.host
+        denied: dict[TopicKey, KafkaError] = {}
+        last: TopicKey | None = None
+        for wanted in self._session.wanted():
+            topic = wanted.topic
+            if topic == last or topic in denied:
+                continue
+            last = topic
+            name = topic if isinstance(topic, str) else names_by_id.get(topic)
+            if name is None or authorizer.allows(principal, host, Operation.READ, ResourceType.TOPIC, name):
+                continue
+            denied[topic] = deny(self._ctx, ResourceType.TOPIC, name, is_named=isinstance(topic, str))
+        return denied
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions
@@ -216,6 +258,15 @@ def replica_fetch(
     from ottla.api.support.replica_fetch import answer_follower
 
     return answer_follower(request, session, continued, ctx)
+
+
+def _refuse_follower(session: FetchSession, ctx: RequestContext) -> Reply:
+    """Answer a fetch as a follower from a client that may not be one, as Kafka does."""
+    topics: dict[TopicKey, list[FetchPartitionResult]] = {}
+    for wanted in session.wanted():
+        topics.setdefault(wanted.topic, []).append(failure(wanted.index, TopicAuthorizationFailed()))
+    results = [_topic(key, partitions) for key, partitions in topics.items()]
+    return encode_fetch_response(ctx.version, ctx.correlation_id, 0, 0, session.session_id, results)
 
 
 def failure(index: int, error: KafkaError) -> FetchPartitionResult:

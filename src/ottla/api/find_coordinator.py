@@ -15,6 +15,7 @@ from kio.schema.find_coordinator.v3 import FindCoordinatorResponse as ResponseV3
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
+from ottla.api.support.authorization import require
 from ottla.api.support.brief_wait import POLL_INTERVAL_S, BriefWait
 from ottla.api.support.context import RequestContext
 from ottla.api.support.yielding import in_slices
@@ -22,6 +23,7 @@ from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_T
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
 from ottla.replication.replica_fetcher import CHANNEL as FETCH_CHANNEL
+from ottla.security.acls import ResourceType
 
 
 class CoordinatorType(IntEnum):
@@ -31,6 +33,10 @@ class CoordinatorType(IntEnum):
     TRANSACTION = 1
 
 
+RESOURCES: dict[int, ResourceType] = {
+    CoordinatorType.GROUP: ResourceType.GROUP,
+    CoordinatorType.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+}
 TOPICS: dict[int, str] = {
     CoordinatorType.GROUP: CONSUMER_OFFSETS_TOPIC,
     CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
@@ -103,6 +109,8 @@ async def _reachable_node_id(key: str, key_type: int, ctx: RequestContext, waiti
 
 async def _find(key: str, key_type: int, ctx: RequestContext, waiting: BriefWait) -> Coordinator:
     try:
+        if key_type in RESOURCES:
+            require(ctx, RESOURCES[key_type], key)
         node_id = await _reachable_node_id(key, key_type, ctx, waiting)
         broker = ctx.services.cluster.image.brokers.get(node_id)
         endpoint = None if broker is None else broker.endpoint(ctx.connection.listener_name)

@@ -10,11 +10,13 @@ from collections.abc import Awaitable
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import check_group_id, respond_later
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.errors import CoordinatorLoadInProgress
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 _ALIVE = HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
 
@@ -24,6 +26,7 @@ def heartbeat(
 ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
     """Extend the member's session."""
     check_group_id(request.group_id)
+    require(ctx, ResourceType.GROUP, request.group_id)
     try:
         reply = ctx.services.groups.call(
             request.group_id,

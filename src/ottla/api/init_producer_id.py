@@ -10,6 +10,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v6 import InitProducerIdRequest, InitProducerIdResponse
 
+from ottla.api.support.authorization import deny, may, may_write_any_topic, require
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import milliseconds
@@ -22,6 +23,7 @@ from ottla.coordinator.transaction.requests import Initiated, InitRequest
 from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 from ottla.protocol.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, i16
+from ottla.security.acls import CLUSTER_NAME, ResourceType
 
 FIRST_WITH_FENCED = 4
 
@@ -41,12 +43,15 @@ async def _initiate(request: InitProducerIdRequest, ctx: RequestContext) -> Init
         raise InvalidRequest("producer id and epoch are given together or not at all (both -1)")
     transactional_id = request.transactional_id
     if transactional_id is None:
+        if not (may(ctx, ResourceType.CLUSTER) or may_write_any_topic(ctx)):
+            raise deny(ctx, ResourceType.CLUSTER, CLUSTER_NAME)
         refusal = CoordinatorLoadInProgress("there are no producer ids at the moment")
         ids = ctx.services.producer_ids
         if not ids.is_available:
             await BriefWait(ctx.connection).until_done(ids.fill(), refusal)
         return Initiated(Producer(await ids.next(), 0))
     check_transactional_id(transactional_id)
+    require(ctx, ResourceType.TRANSACTIONAL_ID, transactional_id)
     if request.enable2_pc:
         check_two_phase_commit(transactional_id, ctx)
     return await ctx.services.transactions.init_producer_id(

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
 from kio.schema.join_group.v9.response import JoinGroupResponseMember
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, check_group_id
 from ottla.api.support.results import milliseconds
@@ -19,6 +20,7 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import JoinRequest
 from ottla.protocol.errors import KafkaError, MemberIdRequired
 from ottla.protocol.types import NO_THROTTLE, i32
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
 FIRST_WITH_MEMBER_ID_REQUIRED = 4
@@ -30,6 +32,7 @@ async def join_group(request: JoinGroupRequest, ctx: RequestContext) -> JoinGrou
     groups = ctx.services.groups
     try:
         check_group_id(request.group_id)
+        require(ctx, ResourceType.GROUP, request.group_id)
         reply = groups.call(request.group_id, GroupMachine.join, _join_request(request, ctx))
         joined = await await_reply(groups.park(ctx.connection, reply))
     except KafkaError as error:

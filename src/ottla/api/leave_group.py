@@ -12,6 +12,7 @@ from kio.schema.leave_group.v2 import LeaveGroupResponse as ResponseV2
 from kio.schema.leave_group.v5 import LeaveGroupRequest, LeaveGroupResponse
 from kio.schema.leave_group.v5.response import MemberResponse
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import check_group_id, try_ask
 from ottla.api.support.results import code_of
@@ -19,6 +20,7 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import Leaver, Left
 from ottla.protocol.errors import KafkaError, UnknownMemberId
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 
 async def leave_group(request: LeaveGroupRequest, ctx: RequestContext) -> LeaveGroupResponse:
@@ -45,6 +47,7 @@ async def leave_group_alone(request: RequestV2, ctx: RequestContext) -> Response
 
 async def _leave(ctx: RequestContext, group_id: str, leavers: tuple[Leaver, ...]) -> Left:
     check_group_id(group_id)
+    require(ctx, ResourceType.GROUP, group_id)
     result = await try_ask(ctx.services.groups, group_id, GroupMachine.leave, group_id, leavers)
     if isinstance(result, UnknownMemberId):  # there is not even a group
         return (result,) * len(leavers)

@@ -11,17 +11,20 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_config_resources.v1 import ListConfigResourcesRequest, ListConfigResourcesResponse
 from kio.schema.list_config_resources.v1.response import ConfigResource as ListedResource
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.types import NO_THROTTLE, i8
+from ottla.security.acls import ResourceType
 
 
 def list_config_resources(
     request: ListConfigResourcesRequest, ctx: RequestContext
 ) -> ListConfigResourcesResponse:
     """List the resources of the requested types."""
+    require(ctx, ResourceType.CLUSTER)
     wanted = {int(each) for each in request.resource_types} or {int(each) for each in ConfigResource}
     if ctx.version == 0:
         wanted = {int(ConfigResource.CLIENT_METRICS)}

@@ -28,6 +28,7 @@ from kio.schema.list_offsets.v11.response import (
 )
 from kio.schema.types import TopicName
 
+from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.log.lookup import Find
 from ottla.protocol.errors import (
@@ -39,6 +40,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.types import NO_THROTTLE, i32, i64
 from ottla.replication.partition import Partition
+from ottla.security.acls import ResourceType
 
 OFFSET_NOT_AVAILABLE_FROM = 5
 
@@ -66,11 +68,14 @@ def list_offsets(
     named = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
+    refused = {topic.name: refusal(ctx, ResourceType.TOPIC, topic.name) for topic in request.topics}
     lookups = [
         (
             topic.name,
             [
-                _begin(topic.name, each, named[topic.name, each.partition_index] > 1, request, ctx)
+                _refused(each, error)
+                if (error := refused[topic.name]) is not None
+                else _begin(topic.name, each, named[topic.name, each.partition_index] > 1, request, ctx)
                 for each in topic.partitions
             ],
         )
@@ -79,6 +84,10 @@ def list_offsets(
     if any(isinstance(each, _Lookup) for _, partitions in lookups for each in partitions):
         return asyncio.to_thread(_finish, lookups)
     return _finish(lookups)
+
+
+def _refused(wanted: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
 
 
 class _Lookup(NamedTuple):
@@ -139,7 +148,7 @@ def _begin(
         partition.check_leader_epoch(wanted.current_leader_epoch)
         return _look_up(partition, wanted, request.isolation_level, ctx.version)
     except KafkaError as error:
-        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+        return _refused(wanted, error)
 
 
 def _look_up(

@@ -18,15 +18,18 @@ from kio.schema.list_partition_reassignments.v0.response import (
     OngoingTopicReassignment,
 )
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
+from ottla.security.acls import ResourceType
 
 
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, ctx: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """List the partitions that are being reassigned."""
+    require(ctx, ResourceType.CLUSTER)
     topics = ctx.services.cluster.image.topics
     if request.topics is None:
         chosen = {name: set(range(len(topic.partitions))) for name, topic in topics.items()}

@@ -13,12 +13,14 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v2 import ListTransactionsRequest, ListTransactionsResponse
 from kio.schema.list_transactions.v2.response import TransactionState
 
+from ottla.api.support.authorization import may
 from ottla.api.support.context import RequestContext
 from ottla.coordinator.group.regex import matching
 from ottla.coordinator.transaction.machine import PREPARED
 from ottla.coordinator.transaction.requests import ListFilter
 from ottla.coordinator.transaction.transaction import State
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TransactionalId
+from ottla.security.acls import ResourceType
 
 STATES = frozenset({PREPARED, *(state.title for state in State)})
 
@@ -48,5 +50,6 @@ async def list_transactions(
                 transaction_state=each.state,
             )
             for each in listed
+            if may(ctx, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
         ),
     )

@@ -12,6 +12,7 @@ import asyncio
 from kio.schema.errors import ErrorCode
 
 from ottla.api.list_offsets import OFFSET_NOT_AVAILABLE_FROM, end_not_known
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext, Services
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.own_messages import (
@@ -21,6 +22,7 @@ from ottla.protocol.own_messages import (
     PartitionToMeasure,
 )
 from ottla.protocol.types import NO_THROTTLE, i64
+from ottla.security.acls import ResourceType
 
 PARTITIONS_PER_SLICE = 20
 """Partitions per slice of work between yields to the event loop: each may read and decompress a batch."""
@@ -28,6 +30,7 @@ PARTITIONS_PER_SLICE = 20
 
 async def measure_lag(request: MeasureLagRequest, ctx: RequestContext) -> MeasureLagResponse:
     """Measure every partition; one that fails does not fail the others."""
+    require(ctx, ResourceType.CLUSTER)
     measured = []
     for number, each in enumerate(request.partitions, 1):
         measured.append(_measure(ctx.services, each))

@@ -9,7 +9,7 @@ clusters are asked for it again and again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import cast
 from uuid import UUID
 
@@ -25,8 +25,16 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
-from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.api.support.authorization import (
+    NOT_ASKED,
+    authorized_operations,
+    cluster_operations,
+    deny,
+    may,
+    refusal,
+)
 from ottla.api.support.brief_wait import BriefWait
+from ottla.api.support.client_quotas import within_mutation_quota
 from ottla.api.support.context import RequestContext
 from ottla.api.support.forwarding import controller_id_for_clients
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, why_illegal
@@ -44,6 +52,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.frames import encode_frame, encode_response_header
 from ottla.protocol.schema.messages import response_encoder
 from ottla.protocol.types import NO_THROTTLE, BrokerId, TopicName, i32
+from ottla.security.acls import Operation, ResourceType
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +68,9 @@ FIRST_BY_ID = 12
 async def metadata(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | bytes:
     """Describe the cluster and the requested topics; create missing ones if auto-creation is enabled."""
     if request.topics is None:
-        return _all_topics(ctx, NEWEST, _topic_operations(request), lambda response: response)
+        return _all_topics(
+            ctx, NEWEST, request.include_topic_authorized_operations, lambda response: response
+        )
     return await _some_topics(request, ctx)
 
 
@@ -67,8 +78,8 @@ async def metadata_with_cluster_operations(
     request: old.MetadataRequest, ctx: RequestContext
 ) -> old.MetadataResponse | bytes:
     """Serve the versions with cluster authorized operations (v8 to v10 can ask for them)."""
-    asked = request.include_cluster_authorized_operations
-    operations = i32(CLUSTER_OPERATIONS if asked else NOT_ASKED)
+    asks_operations = request.include_cluster_authorized_operations
+    operations = i32(cluster_operations(ctx) if asks_operations else NOT_ASKED)
 
     def lowered(response: MetadataResponse) -> old.MetadataResponse:
         return old.MetadataResponse(
@@ -81,7 +92,8 @@ async def metadata_with_cluster_operations(
         )
 
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        return _all_topics(ctx, NEWEST_WITH_CLUSTER_OPERATIONS, _topic_operations(request), lowered, asked)
+        with_operations = request.include_topic_authorized_operations
+        return _all_topics(ctx, NEWEST_WITH_CLUSTER_OPERATIONS, with_operations, lowered, operations)
     return lowered(await _some_topics(request, ctx))
 
 
@@ -91,35 +103,46 @@ async def _some_topics(
     assert request.topics is not None
     # A topic is described once, even if it is named repeatedly: a small request must not get a huge response.
     wanted: Collection[_Asked] = {each.topic_id or each.name: each for each in request.topics}.values()
+    refused = _refusals(wanted, ctx)
     if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
-        await _create_missing(wanted, ctx)
+        refused |= await _create_missing([each for each in wanted if each.name not in refused], ctx)
     image = ctx.services.cluster.image
-    described = _Described(image, ctx.connection.listener_name, _topic_operations(request))
-    return _response(image, ctx, tuple(_answer(each, described, ctx.version) for each in wanted))
+    described = _Described(image, ctx, request.include_topic_authorized_operations)
+    return _response(image, ctx, tuple(_answer(each, described, refused, ctx.version) for each in wanted))
 
 
-def _topic_operations(request: MetadataRequest | old.MetadataRequest) -> int:
-    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+def _refusals(wanted: Iterable[_Asked], ctx: RequestContext) -> dict[str, KafkaError]:
+    """Return the errors of the topics that the client may not see, by name; they may exist or not."""
+    if ctx.services.authorizer is None:
+        return {}
+    names_by_id = ctx.services.cluster.image.names_by_id
+    named = (names_by_id.get(each.topic_id) if each.topic_id is not None else each.name for each in wanted)
+    errors = {name: refusal(ctx, ResourceType.TOPIC, name) for name in named if name is not None}
+    return {name: error for name, error in errors.items() if error is not None}
 
 
 def _all_topics(
     ctx: RequestContext,
     as_version: int,
-    topic_operations: int,
+    with_operations: bool,
     shape: Callable[[MetadataResponse], object],
     *more: Hashable,
 ) -> bytes:
     image = ctx.services.cluster.image
+    seen = tuple(topic for topic in image.topics.values() if may(ctx, ResourceType.TOPIC, topic.name))
 
     def encode() -> bytes:
-        described = _Described(image, ctx.connection.listener_name, topic_operations)
-        topics = tuple(described.topic(topic) for topic in image.topics.values())
+        described = _Described(image, ctx, with_operations)
+        topics = tuple(described.topic(topic) for topic in seen)
         response = shape(_response(image, ctx, topics))
         return response_encoder(ApiKey.METADATA, ctx.version, as_version)(response)
 
-    departed = ctx.services.recently_fenced_brokers.still_listed(image, ctx.connection)
-    key = (ctx.version, ctx.connection.listener_name, departed, topic_operations, *more)
-    body = ctx.services.encoded_metadata.body(image, key, encode)
+    if ctx.services.authorizer is not None and (with_operations or len(seen) < len(image.topics)):
+        body = encode()  # what this client sees; not worth a place in the cache
+    else:
+        departed = ctx.services.recently_fenced_brokers.still_listed(image, ctx.connection)
+        key = (ctx.version, ctx.connection.listener_name, departed, with_operations, *more)
+        body = ctx.services.encoded_metadata.body(image, key, encode)
     return encode_frame(encode_response_header(ApiKey.METADATA, ctx.version, ctx.correlation_id), body)
 
 
@@ -152,20 +175,32 @@ def _brokers(image: ClusterImage, ctx: RequestContext) -> tuple[MetadataResponse
     )
 
 
-async def _create_missing(wanted: Iterable[_Asked], ctx: RequestContext) -> None:
-    """Create the missing topics; the next look-up shows whether that succeeded."""
+async def _create_missing(wanted: Iterable[_Asked], ctx: RequestContext) -> dict[str, KafkaError]:
+    """Create the missing topics; the next look-up shows whether that succeeded.
+
+    Return the errors of those that the client may not create.
+    """
     image = ctx.services.cluster.image
     missing = [
         each.name
         for each in wanted
         if each.name is not None and each.topic_id is None and each.name not in image.topics
     ]
+    refused: dict[str, KafkaError] = {}
+    if missing and not may(ctx, ResourceType.CLUSTER):
+        refused = {
+            name: deny(ctx, ResourceType.TOPIC, name, Operation.CREATE)
+            for name in missing
+            if not may(ctx, ResourceType.TOPIC, name, Operation.CREATE)
+        }
+        missing = [name for name in missing if name not in refused]
     if missing:
         try:
             await BriefWait(ctx.connection).until_done(_create(missing, ctx), RequestTimedOut("not yet"))
         except KafkaError as error:
             peer = ctx.connection.peer
             log.info("%d topics requested by %s are not auto-created: %s", len(missing), peer, error)
+    return refused
 
 
 async def _create(missing: Iterable[str], ctx: RequestContext) -> None:
@@ -173,7 +208,12 @@ async def _create(missing: Iterable[str], ctx: RequestContext) -> None:
         await _create_for_coordinator(name, ctx)
     # In one request, so that the limit on new partitions per request applies to all of them together.
     new = [NewTopic(name) for name in dict.fromkeys(missing) if name not in _OF_COORDINATORS]
-    made = await ctx.services.controller.create_topics(new) if new else []
+    if not new:
+        return
+    made = await within_mutation_quota(
+        ctx, new, lambda _: ctx.services.config.num_partitions, ctx.services.controller.create_topics, 0
+    )
+    ctx.throttle_ms = 0  # the topics may have to wait, Metadata not
     refused = [(topic.name, why) for topic, why in zip(new, made, strict=True) if isinstance(why, KafkaError)]
     if refused:
         count, (name, why) = len(refused), refused[0]
@@ -196,7 +236,9 @@ async def _create_for_coordinator(name: str, ctx: RequestContext) -> None:
         log.info("the internal topic requested by %s could not be created: %s", ctx.connection.peer, error)
 
 
-def _answer(wanted: _Asked, described: _Described, version: int) -> MetadataResponseTopic:
+def _answer(
+    wanted: _Asked, described: _Described, refused: Mapping[str, KafkaError], version: int
+) -> MetadataResponseTopic:
     image = described.image
     if (wanted.name is None or wanted.topic_id is not None) and version < FIRST_BY_ID:
         # v10 and v11 have the field, but Kafka's brokers ignored it in these versions.
@@ -208,9 +250,13 @@ def _answer(wanted: _Asked, described: _Described, version: int) -> MetadataResp
         found = image.topic_by_id(wanted.topic_id)
         if found is None:
             return _failure(UnknownTopicId(), None, wanted.topic_id)
+        if found.name in refused:  # ids are no secret, names are
+            return _failure(refused[found.name], None, wanted.topic_id)
         return described.topic(found)
     if wanted.name is None:
         return _failure(InvalidRequest("a topic needs a name or an id"), None, None)
+    if wanted.name in refused:
+        return _failure(refused[wanted.name], wanted.name, None)
     found = image.topics.get(wanted.name)
     if found is not None:
         return described.topic(found)
@@ -222,20 +268,24 @@ def _answer(wanted: _Asked, described: _Described, version: int) -> MetadataResp
 class _Described:
     """Describes topics, with the addresses of one listener."""
 
-    def __init__(self, image: ClusterImage, listener: str, operations: int) -> None:
+    def __init__(self, image: ClusterImage, ctx: RequestContext, with_operations: bool) -> None:
         self.image = image
-        self._operations = i32(operations)
-        self._reachable = image.reachable(listener)
+        self._ctx = ctx
+        self._with_operations = with_operations
+        self._reachable = image.reachable(ctx.connection.listener_name)
 
     def topic(self, topic: TopicImage) -> MetadataResponseTopic:
         """Describe a topic with all its partitions."""
+        operations = NOT_ASKED
+        if self._with_operations:
+            operations = authorized_operations(self._ctx, ResourceType.TOPIC, topic.name)
         return MetadataResponseTopic(
             error_code=ErrorCode.none,
             name=TopicName(topic.name),
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
             partitions=tuple(self._partition(each) for each in topic.partitions),
-            topic_authorized_operations=self._operations,
+            topic_authorized_operations=i32(operations),
         )
 
     def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:
@@ -244,7 +294,8 @@ class _Described:
             error_code = ErrorCode.leader_not_available
         elif partition.leader not in reachable:
             error_code = ErrorCode.listener_not_found
-        offline = () if reachable.issuperset(partition.replicas) else partition.offline(reachable)
+        is_whole = reachable.issuperset(partition.replicas) and not partition.failed
+        offline = () if is_whole else partition.offline(reachable)
         return MetadataResponsePartition(
             error_code=error_code,
             partition_index=i32(partition.index),

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit import v4, v9, v10
 
+from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import respond_later, try_call
 from ottla.api.support.results import milliseconds
@@ -24,6 +25,7 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import CommitRequest, Committed, OffsetToCommit
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_GROUP_NOT_FOUND = 9
 
@@ -78,6 +80,8 @@ def _commit(
     retention_ms: int | None = None,
 ) -> R | Awaitable[R]:
     """Have the coordinator commit the offsets of partitions that exist; respond now or later."""
+    if (refused := refusal(ctx, ResourceType.GROUP, request.group_id)) is not None:
+        return respond([[refused.code] * len(topic.partitions) for topic in request.topics])
     codes, accepted = accept(ctx, names, request.topics, unknown_topic)
     if not accepted:
         return respond(codes)
@@ -106,9 +110,11 @@ def accept(
     codes: Codes = []
     accepted: list[tuple[str, tuple[OffsetToCommit, ...]]] = []
     for name, asked in zip(names, topics, strict=True):
+        refused = None if name is None else refusal(ctx, ResourceType.TOPIC, name)
         topic = None if name is None else known.get(name)
-        if name is None or topic is None:
-            codes.append([unknown_topic] * len(asked.partitions))
+        if name is None or topic is None or refused is not None:
+            code = unknown_topic if refused is None else refused.code
+            codes.append([code] * len(asked.partitions))
             continue
         count = len(topic.partitions)
         codes.append(

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_delete.v0 import OffsetDeleteRequest, OffsetDeleteResponse
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 
+from ottla.api.support.authorization import refusal, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, check_group_id
 from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 
 async def offset_delete(request: OffsetDeleteRequest, ctx: RequestContext) -> OffsetDeleteResponse:
     """Forget every offset that is named, if nobody uses it."""
     check_group_id(request.group_id)
+    require(ctx, ResourceType.GROUP, request.group_id)
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    refused: dict[str, KafkaError] = {
+        name: error for name in names if (error := refusal(ctx, ResourceType.TOPIC, name)) is not None
+    }
     image = ctx.services.cluster.image
     known = tuple(
         (topic.name, each.partition_index)
         for topic in request.topics
         for each in topic.partitions
-        if image.partition(topic.name, each.partition_index) is not None
+        if topic.name not in refused and image.partition(topic.name, each.partition_index) is not None
     )
     groups = ctx.services.groups
     results = await await_reply(
@@ -38,7 +48,7 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: RequestContext) -> Of
                     OffsetDeleteResponsePartition(
                         partition_index=each.partition_index,
                         error_code=codes.get(
-                            (topic.name, each.partition_index), ErrorCode.unknown_topic_or_partition
+                            (topic.name, each.partition_index), _missing(refused, topic.name)
                         ),
                     )
                     for each in topic.partitions
@@ -47,3 +57,8 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: RequestContext) -> Of
             for topic in request.topics
         ),
     )
+
+
+def _missing(refused: Mapping[str, KafkaError], topic: str) -> ErrorCode:
+    error = refused.get(topic)
+    return ErrorCode.unknown_topic_or_partition if error is None else error.code

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_fetch import v7, v9, v10
 
+from ottla.api.support.authorization import may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import try_ask
 from ottla.api.support.yielding import in_slices
@@ -24,6 +26,7 @@ from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffset, FetchedOffsets, FetchRequest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32, i64
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_GROUP_ERROR = 2
 NO_OFFSET = -1
@@ -93,7 +96,24 @@ def _refused(schema: Any, group_ids: Iterable[str]) -> list[Any]:
 
 
 async def _fetch(ctx: RequestContext, request: FetchRequest) -> FetchedOffsets | KafkaError:
-    return await try_ask(ctx.services.groups, request.group_id, GroupMachine.fetch, request)
+    """Return the offsets of the topics that the client may see, and errors for the others that it names."""
+    if (refused := refusal(ctx, ResourceType.GROUP, request.group_id)) is not None:
+        return refused
+    hidden: FetchedOffsets = ()
+    if ctx.services.authorizer is not None and request.topics is not None:
+        errors = {name: refusal(ctx, ResourceType.TOPIC, name) for name, _ in request.topics}
+        hidden = tuple(
+            (name, tuple((each, error) for each in partitions))
+            for name, partitions in request.topics
+            if (error := errors[name]) is not None
+        )
+        request = replace(request, topics=tuple(each for each in request.topics if errors[each[0]] is None))
+    found = await try_ask(ctx.services.groups, request.group_id, GroupMachine.fetch, request)
+    if isinstance(found, KafkaError):
+        return found
+    if request.topics is None:
+        found = tuple(each for each in found if may(ctx, ResourceType.TOPIC, each[0]))
+    return (*found, *hidden)
 
 
 def _by_name(topics: Iterable[Any]) -> Asked:

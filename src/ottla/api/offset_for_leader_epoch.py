@@ -17,29 +17,42 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
+from ottla.api.support.authorization import may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, i32, i64
+from ottla.security.acls import ResourceType
 
 
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, ctx: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Return the end offset of each requested epoch."""
+    is_broker = may(ctx, ResourceType.CLUSTER)
+    refused = {
+        topic.topic: None if is_broker else refusal(ctx, ResourceType.TOPIC, topic.topic)
+        for topic in request.topics
+    }
     return OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=tuple(_end_of(topic.topic, each, ctx) for each in topic.partitions),
+                partitions=tuple(
+                    _end_of(topic.topic, each, refused[topic.topic], ctx) for each in topic.partitions
+                ),
             )
             for topic in request.topics
         ),
     )
 
 
-def _end_of(topic: str, wanted: OffsetForLeaderPartition, ctx: RequestContext) -> EpochEndOffset:
+def _end_of(
+    topic: str, wanted: OffsetForLeaderPartition, refused: KafkaError | None, ctx: RequestContext
+) -> EpochEndOffset:
     try:
+        if refused is not None:
+            raise refused
         partition = ctx.services.partitions.get(topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)

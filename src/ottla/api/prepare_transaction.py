@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.transaction_checks import check_transactional_id, check_two_phase_commit
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.own_messages import PrepareTransactionRequest, PrepareTransactionResponse
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 
 async def prepare_transaction(
@@ -22,6 +24,7 @@ async def prepare_transaction(
 ) -> PrepareTransactionResponse:
     """Prepare; what stands against it goes into the answer."""
     check_transactional_id(request.transactional_id)
+    require(ctx, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     check_two_phase_commit(request.transactional_id, ctx)
     producer = Producer(request.producer_id, request.producer_epoch)
     await ctx.services.transactions.prepare(request.transactional_id, producer, ctx.principal)

@@ -5,7 +5,7 @@ v7 allows zstd; v8 explains rejected records; v9 is flexible; v10 names the new 
 TRANSACTION_ABORTABLE; v12 adds its partitions to the transaction (KIP-890,
 support/transaction_verification.py); v13 names topics by id. Records are not decoded: a batch is validated,
 stamped with its offset, and written. Compacted topics are the exception, because there every record needs a
-key; large batches are validated in a thread.
+key, and topics that validate schemas (schema_validation/); large batches are validated in a thread.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import deny, may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.leader_hints import leader_hint
 from ottla.api.support.produce_scheduler import Steps
 from ottla.api.support.transaction_verification import Failures, verify_partitions
 from ottla.api.support.yielding import yield_to_loop
 from ottla.api.table import Reply
-from ottla.common.topic_names import INTERNAL_TOPICS
+from ottla.common.topic_names import AUDIT_TOPIC, PROTECTED_TOPICS
 from ottla.log.validator import is_expensive_to_validate, validate_records
 from ottla.protocol.errors import (
     InvalidRecord,
@@ -47,6 +48,8 @@ from ottla.protocol.produce_codec import (
 from ottla.protocol.records.batch import BatchHeader, check_batch
 from ottla.replication.backlog import SILENT_MS, Backlog
 from ottla.replication.partition import Partition
+from ottla.security.acls import Operation, ResourceType
+from ottla.security.authorizer import Authorizer
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +69,8 @@ FIRST_WITH_ZSTD = 7
 def produce(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Awaitable[Reply | None] | None:
     """Append every batch; answer once all of them are committed."""
     request = decode_produce_request(frame, body_at, ctx.version)
+    if ctx.services.quotas is not None:
+        ctx.services.quotas.produced(ctx, len(frame), is_answered=request.acks != 0)
     topics: list[ProduceTopicResult] = []
     waiting: Waiting = []
     unfinished = ctx.services.produce_scheduler.run(
@@ -99,7 +104,7 @@ def _answer(
         return None
     if waiting:
         return _answer_when_committed(ctx, topics, waiting, request.timeout_ms)
-    return encode_produce_response(ctx.version, ctx.correlation_id, topics)
+    return encode_produce_response(ctx.version, ctx.correlation_id, topics, ctx.throttle_ms)
 
 
 def _append_all(
@@ -108,9 +113,14 @@ def _append_all(
     """Append the batches in order; see support/produce_scheduler.py for what is yielded."""
     room = BATCHES_PER_SLICE
     unverified: Failures = {}
+    authorizer = ctx.services.authorizer
+    txn_refusal: KafkaError | None = None
     if request.transactional_id is not None:
-        unverified = yield from verify_partitions(ctx, request)
+        txn_refusal = refusal(ctx, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        if txn_refusal is None:
+            unverified = yield from verify_partitions(ctx, _writable(ctx, request))
     for name, topic_id, partitions in request.topics:
+        denied = None if authorizer is None else _topic_refusal(ctx, authorizer, name, topic_id)
         results: list[ProducePartitionResult] = []
         topics.append(ProduceTopicResult(name, topic_id, results))
         for index, batch in partitions:
@@ -119,6 +129,8 @@ def _append_all(
                 room = BATCHES_PER_SLICE
             room -= 1
             try:
+                if denied is not None:
+                    raise denied
                 partition = _find(ctx, request.acks, name, topic_id, index)
                 if batch is None:
                     raise InvalidRecord(
@@ -126,13 +138,16 @@ def _append_all(
                     )
                 header = check_batch(batch)
                 if header.attributes:
-                    _check_attributes(header, ctx.version, request.transactional_id)
+                    _check_attributes(header, ctx.version, request.transactional_id, txn_refusal)
                 if unverified and (error := unverified.get((topic_id or name, index))) is not None:
                     raise error
                 is_validated = False
                 if partition.log.validates_records:
                     room -= RECORDS_COST
                     config = partition.log.config
+                    if config.validates_schemas:
+                        topic = partition.topic_partition.topic
+                        yield from ctx.services.schema_validator.check(topic, batch, header, config)
                     if is_expensive_to_validate(header, config):
                         now_ms = ctx.services.clock.wall_ms()
                         batch, header = yield partial(
@@ -176,6 +191,37 @@ def _wait_for_room(
         raise RequestTimedOut("the followers are too far behind; nothing was appended")
 
 
+def _writable(ctx: RequestContext, request: ProduceRequest) -> ProduceRequest:
+    """Return a request with the topics that the client may write to.
+
+    A verification may add partitions to the transaction, and its end writes markers to them.
+    """
+    if ctx.services.authorizer is None:
+        return request
+    names_by_id = ctx.services.cluster.image.names_by_id
+    named = (
+        (each, each.name if each.topic_id is None else names_by_id.get(each.topic_id))
+        for each in request.topics
+    )
+    return request._replace(
+        topics=[each for each, name in named if name is not None and may(ctx, ResourceType.TOPIC, name)]
+    )
+
+
+def _topic_refusal(
+    ctx: RequestContext, authorizer: Authorizer, name: str | None, topic_id: UUID | None
+) -> KafkaError | None:
+    """Return the error of a topic that the client may not write to; an unknown id has no name to check."""
+    if topic_id is not None:
+        name = ctx.services.cluster.image.names_by_id.get(topic_id)
+    connection = ctx.connection
+    if name is None or authorizer.allows(
+        connection.principal, connection.host, Operation.WRITE, ResourceType.TOPIC, name
+    ):
+        return None
+    return deny(ctx, ResourceType.TOPIC, name, is_named=topic_id is None)
+
+
 def _find(ctx: RequestContext, acks: int, name: str | None, topic_id: UUID | None, index: int) -> Partition:
     """Return the partition to append to."""
     if not -1 <= acks <= 1:
@@ -185,11 +231,16 @@ def _find(ctx: RequestContext, acks: int, name: str | None, topic_id: UUID | Non
         partition = partitions.get(name or "", index)
     else:
         partition = partitions.get_by_id(topic_id, index)
-    if partition.topic_partition.topic in INTERNAL_TOPICS:
-        raise InvalidTopicException(
-            f"{partition.topic_partition.topic} is an internal topic; clients cannot produce to it"
-        )
+    if partition.topic_partition.topic in PROTECTED_TOPICS:
+        _check_protected(ctx, partition.topic_partition.topic)
     return partition
+
+
+def _check_protected(ctx: RequestContext, topic: str) -> None:
+    """Refuse clients that write to a topic of the brokers; brokers write to the audit log."""
+    if topic == AUDIT_TOPIC and may(ctx, ResourceType.CLUSTER, operation=Operation.CLUSTER_ACTION):
+        return
+    raise InvalidTopicException(f"{topic} is an internal topic; clients cannot produce to it")
 
 
 def _append(
@@ -215,12 +266,16 @@ def _append(
     return result
 
 
-def _check_attributes(header: BatchHeader, version: int, transactional_id: str | None) -> None:
-    """Reject batches that clients must not write."""
+def _check_attributes(
+    header: BatchHeader, version: int, transactional_id: str | None, txn_refusal: KafkaError | None
+) -> None:
+    """Reject batches that clients must not write. What counts is the batch, not what the request says."""
     if header.is_control:
         raise InvalidRecord("clients must not write control batches")
     if header.is_transactional and transactional_id is None:
         raise TransactionalIdAuthorizationFailed("transactional records need a transactional id")
+    if header.is_transactional and txn_refusal is not None:
+        raise txn_refusal
     if header.codec == ZSTD and version < FIRST_WITH_ZSTD:
         raise UnsupportedCompressionType(f"zstd needs Produce v{FIRST_WITH_ZSTD}; this is v{version}")
 
@@ -263,7 +318,7 @@ async def _answer_when_committed(
             topic._replace(partitions=[failures.get(id(each), each) for each in topic.partitions])
             for topic in topics
         ]
-    return encode_produce_response(ctx.version, ctx.correlation_id, topics)
+    return encode_produce_response(ctx.version, ctx.correlation_id, topics, ctx.throttle_ms)
 
 
 def _why_not(committed: asyncio.Future[None]) -> KafkaError | None:

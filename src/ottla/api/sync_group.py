@@ -9,12 +9,14 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, check_group_id
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import SyncRequest
 from ottla.protocol.errors import InconsistentGroupProtocol
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_PROTOCOL = 5
 
@@ -22,6 +24,7 @@ FIRST_WITH_PROTOCOL = 5
 async def sync_group(request: SyncGroupRequest, ctx: RequestContext) -> SyncGroupResponse:
     """Accept the leader's assignment, and return the member's own when it is there."""
     check_group_id(request.group_id)
+    require(ctx, ResourceType.GROUP, request.group_id)
     if ctx.version >= FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         raise InconsistentGroupProtocol("the protocol type and the protocol must be named")
     sync = SyncRequest(

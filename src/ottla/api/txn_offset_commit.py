@@ -20,6 +20,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 )
 
 from ottla.api.offset_commit import Accepted, Codes, accept, with_result
+from ottla.api.support.authorization import refusal
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import check_group_id, try_ask
@@ -39,6 +40,7 @@ from ottla.protocol.errors import (
     TransactionAbortable,
 )
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 FIRST_WITH_LOAD_IN_PROGRESS = 2
 FIRST_WITH_ABORTABLE = 4
@@ -50,6 +52,11 @@ MAX_HOLD_S = 0.5
 async def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: RequestContext) -> TxnOffsetCommitResponse:
     """Keep offsets for the transaction of a producer."""
     names = [each.name for each in request.topics]
+    refused = refusal(ctx, ResourceType.TRANSACTIONAL_ID, request.transactional_id) or refusal(
+        ctx, ResourceType.GROUP, request.group_id
+    )
+    if refused is not None:
+        return _response(request, [[refused.code] * len(topic.partitions) for topic in request.topics])
     codes, accepted = accept(ctx, names, request.topics, ErrorCode.unknown_topic_or_partition)
     if accepted:
         result = await _commit(request, accepted, ctx)

@@ -14,16 +14,19 @@ from kio.schema.update_features import v1, v2
 from kio.schema.update_features.v1.response import UpdatableFeatureResult
 
 from ottla.api.api_versions import FEATURES
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import code_of, message_of
 from ottla.protocol.errors import InvalidRequest, InvalidUpdateVersion, KafkaError
 from ottla.protocol.types import NO_THROTTLE
+from ottla.security.acls import ResourceType
 
 _LEVELS = {name: (oldest, newest) for name, oldest, newest in FEATURES}
 
 
 def update_features(request: v2.UpdateFeaturesRequest, ctx: RequestContext) -> v2.UpdateFeaturesResponse:
     """Accept the current levels; reject the whole request if one differs."""
+    require(ctx, ResourceType.CLUSTER)
     wanted = [(each.feature, each.max_version_level) for each in request.feature_updates]
     error = _check_all(wanted) or next(filter(None, (_check(*each) for each in wanted)), None)
     return v2.UpdateFeaturesResponse(
@@ -35,6 +38,7 @@ def update_features_one_by_one(
     request: v1.UpdateFeaturesRequest, ctx: RequestContext
 ) -> v1.UpdateFeaturesResponse:
     """Accept the current levels; return one result per feature."""
+    require(ctx, ResourceType.CLUSTER)
     wanted = [(each.feature, each.max_version_level) for each in request.feature_updates]
     if (error := _check_all(wanted)) is not None:
         return v1.UpdateFeaturesResponse(

@@ -9,6 +9,9 @@ pending for the transaction (coordinator/marker_appender.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
 from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 from kio.schema.write_txn_markers.v2.response import (
     WritableTxnMarkerPartitionResult,
@@ -17,16 +20,17 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
+from ottla.api.support.authorization import may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.common.ids import TopicPartition
 from ottla.protocol.records.control import Marker
 from ottla.protocol.types import i32
+from ottla.security.acls import Operation, ResourceType
 
 
 async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: RequestContext) -> WriteTxnMarkersResponse:
     """End transactions in the partitions that this broker leads."""
-    results = await ctx.services.transactions.marker_appender.append_all(_markers(request))
-    codes = iter(results)
+    codes = iter(await _append(request, ctx))
     return WriteTxnMarkersResponse(
         markers=tuple(
             WritableTxnMarkerResult(
@@ -47,6 +51,15 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: RequestContext
             for each in request.markers
         )
     )
+
+
+async def _append(request: WriteTxnMarkersRequest, ctx: RequestContext) -> Sequence[ErrorCode]:
+    markers = _markers(request)
+    if not may(ctx, ResourceType.CLUSTER, operation=Operation.ALTER):
+        refused = refusal(ctx, ResourceType.CLUSTER)
+        if refused is not None:
+            return [refused.code] * len(markers)
+    return await ctx.services.transactions.marker_appender.append_all(markers)
 
 
 def _markers(request: WriteTxnMarkersRequest) -> list[tuple[Marker, TopicPartition]]:

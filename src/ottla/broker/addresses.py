@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.broker.data_directory import StartError
 from ottla.common.listeners import Address, Listener
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import Endpoint
 from ottla.metrics.service import MetricsService
+from ottla.network.listener_security import ListenerSecurity
 from ottla.network.server import Server
 from ottla.wire.peers import PeerAddress
 
 
-async def bind_listeners(server: Server, listeners: Iterable[Listener]) -> None:
-    """Take the ports for clients, or none of them."""
+def check_ports(listeners: Iterable[Listener]) -> None:
+    """Raise StartError if a port is in use, before the data directory is created or the cluster joined."""
+    for listener in listeners:
+        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((listener.host, listener.port))
+            except socket.gaierror:
+                continue  # binding reports it, with the address that it tried
+            except OSError as error:
+                raise _cannot_listen(listener, error) from error
+
+
+def _cannot_listen(listener: Listener, error: OSError) -> StartError:
+    return StartError(
+        f"cannot listen on {listener}: {_why(error)}. "
+        f"Is another broker running there? Choose another port with --listen HOST:PORT"
+    )
+
+
+async def bind_listeners(
+    server: Server, listeners: Iterable[Listener], security: Mapping[str, ListenerSecurity]
+) -> None:
+    """Take the ports for clients, or none of them; `security` has each listener's by its name."""
     for listener in listeners:
         try:
-            await server.bind(listener)
+            await server.bind(listener, security[listener.name])
         except OSError as error:
             await server.stop(0)
-            raise StartError(
-                f"cannot listen on {listener}: {_why(error)}. "
-                f"Is another broker running there? Choose another port with --listen HOST:PORT"
-            ) from error
+            raise _cannot_listen(listener, error) from error
 
 
 async def bind_metrics(metrics: MetricsService, host: str, port: int, *, is_required: bool) -> None:
@@ -61,10 +84,18 @@ def advertised(server: Server) -> dict[str, Address]:
     return {listener.name: listener.advertised_at(listener.port) for listener in server.listeners}
 
 
-def peer_address(image: ClusterImage, node_id: int, listener_name: str | None) -> PeerAddress | None:
+def endpoints(server: Server) -> list[Endpoint]:
+    """Return where clients and other brokers reach this broker."""
+    return [
+        Endpoint(each.name, *each.advertised_at(each.port), each.security_protocol)
+        for each in server.listeners
+    ]
+
+
+def peer_address(image: ClusterImage, node_id: int, listener_name: str) -> PeerAddress | None:
     """Return where another broker is reached by brokers; None if it is known to be dead."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.fenced or not broker.endpoints:
         return None
-    endpoint = broker.endpoint(listener_name.upper()) if listener_name else broker.endpoints[0]
+    endpoint = broker.endpoint(listener_name)
     return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, broker.epoch)

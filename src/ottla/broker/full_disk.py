@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.log.disk import Disk
+from ottla.log.storage import Storage
 
 logger = logging.getLogger(__name__)
 
@@ -22,14 +23,55 @@ ROOM_BYTES = 4 << 20
 PROBE = ".room"
 
 
-class FullDisk:
-    """Watches one log directory; `set_draining(True)` moves leadership away, False allows it again."""
+class FullDisks:
+    """Watches all log directories: leadership moves away while one of them is full."""
 
-    def __init__(self, disk: Disk, path: str, set_draining: Callable[[bool], Awaitable[None]]) -> None:
+    def __init__(
+        self, disk: Disk, storages: Sequence[Storage], set_draining: Callable[[bool], Awaitable[None]]
+    ) -> None:
+        self._storages = storages
+        self._set_draining = set_draining
+        self._watchers = [FullDisk(disk, each.path, self._set, self._on_space(each)) for each in storages]
+        for storage, watcher in zip(storages, self._watchers, strict=True):
+            storage.on_disk_full = watcher.notice
+
+    @staticmethod
+    def _on_space(storage: Storage) -> Callable[[], None]:
+        return lambda: setattr(storage, "is_full", False)
+
+    async def _set(self, _: bool) -> None:
+        """Drain while a directory is full; one that is offline has no leaders."""
+        await self._set_draining(any(each.is_full and each.offline_reason is None for each in self._storages))
+
+    async def start(self) -> None:
+        """Begin to watch."""
+        for each in self._watchers:
+            await each.start()
+
+    async def stop(self) -> None:
+        """Watch no longer."""
+        for each in self._watchers:
+            await each.stop()
+
+
+class FullDisk:
+    """Watches one log directory; `set_draining(True)` moves leadership away, False allows it again.
+
+    `on_space` is called when there is space again.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        set_draining: Callable[[bool], Awaitable[None]],
+        on_space: Callable[[], None] = lambda: None,
+    ) -> None:
         self._disk = disk
         self._path = path
         self._probe = f"{path}/{PROBE}"
         self._set_draining = set_draining
+        self._on_space = on_space
         self._noticed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -58,6 +100,7 @@ class FullDisk:
                 await asyncio.sleep(PROBE_EVERY_S)
                 await self._set_draining(True)  # there may have been nobody else before
             self._noticed.clear()
+            self._on_space()
             logger.info("the disk of %s has room again", self._path)
             await self._set_draining(False)
 

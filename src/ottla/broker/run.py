@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 import uvloop
 
-from ottla.broker.addresses import BrokerAddresses
+from ottla.broker.addresses import BrokerAddresses, check_ports
 from ottla.broker.broker import Broker
 from ottla.common.config.metrics_keys import AUTO
 
@@ -35,7 +35,9 @@ def run(raw: Mapping[str, str], *, ephemeral: bool = False, on_ready: OnReady | 
         settings["log.dirs"] = folder
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(Broker(settings), on_ready))
+            broker = Broker(settings)
+            check_ports(broker.config.listener_list)
+            return runner.run(_serve(broker, on_ready))
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

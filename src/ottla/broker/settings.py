@@ -11,6 +11,7 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.common.config.authorization_keys import parse_super_users
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError
 from ottla.common.units import MAX_INT
@@ -20,8 +21,12 @@ from ottla.log.maintenance import MaintenanceSettings
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import MetadataStore
 from ottla.network.limits import NetworkLimits
+from ottla.security.authorizer import Authorizer
+from ottla.security.connection_rates import ConnectionRates
+from ottla.security.quota_rates import QuotaWindows
 
 NETWORK_KEYS = (BrokerConfig.max_connections, BrokerConfig.max_connections_per_ip)
+RATE_KEYS = (BrokerConfig.max_connection_creation_rate,)
 MAINTENANCE_KEYS = (
     BrokerConfig.producer_id_expiration_ms,
     BrokerConfig.log_cleaner_threads,
@@ -35,6 +40,14 @@ OTHER_DESCRIPTORS = 64
 """For what is neither a log file nor a client's connection: listeners, ZooKeeper, connections to brokers."""
 MIN_RESERVE, MAX_RESERVE = 16, 1_000
 """Each broker takes about five: for fetches, calls, forwarded requests, transactions and lags."""
+
+
+def authorizer(config: BrokerConfig) -> Authorizer | None:
+    """Return the authorizer, if one is named."""
+    if not config.authorizer_class_name:
+        return None
+    super_users = parse_super_users(config.super_users)
+    return Authorizer(super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found)
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
@@ -51,6 +64,23 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         queued_request_bytes=config.queued_max_request_bytes,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
+
+
+def change_connection_rates(rates: ConnectionRates, config: BrokerConfig, now_ms: int) -> None:
+    """Put the rates of new connections into force. As in Kafka, a listener has only a rate of its own."""
+    key = BrokerConfig.max_connection_creation_rate
+    names = [each.name for each in config.listener_list]
+    listeners = {name: config.for_listener(name).own(key) or MAX_INT for name in names}
+    protected = config.inter_broker_listener.name if len(names) > 1 else None
+    rates.change_rates(config.max_connection_creation_rate, listeners, protected, now_ms)
+
+
+def quota_windows(config: BrokerConfig) -> tuple[QuotaWindows, QuotaWindows]:
+    """Return the windows of the quotas, and those of the quotas of changes to partitions."""
+    return (
+        QuotaWindows(config.quota_window_num, config.quota_window_size_seconds * 1000),
+        QuotaWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),
     )
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 from ottla.cli.support import session
-from ottla.cli.support.completing import topic_names
+from ottla.cli.support.completing import config_keys, topic_names
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import bootstrap_option, format_option, key_values
 from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem
-from ottla.cli.support.profiles import profiles_file, read_profiles
+from ottla.cli.support.profiles import is_secret, profiles_file, read_profiles
 from ottla.client.admin.config_admin import ConfigAdmin, ConfigEntry, ConfigSource
 from ottla.client.cluster import Cluster
 from ottla.common.config.broker import BrokerConfig
@@ -47,10 +48,9 @@ def check_file(file: Path) -> tuple[int, Wrong]:
 
 
 SET_SOURCES = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}
-SECRET_WORDS = ("password", "secret", "token", "jaas")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def config() -> None:
     """Show, change and validate configs of topics and brokers."""
 
@@ -99,7 +99,13 @@ def describe(
 @config.command(short_help="Change configs at run time.")
 @_resource_options
 @click.option(
-    "--set", "set_to", multiple=True, metavar="KEY=VALUE", callback=key_values, help="Set it; repeatable."
+    "--set",
+    "set_to",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    shell_complete=config_keys,
+    help="Set it; repeatable.",
 )
 @click.option("--unset", multiple=True, metavar="KEY", help="Reset to the default; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Only validate.")
@@ -192,8 +198,7 @@ def _at_most_one(topic: str | None, broker: int | None) -> None:
 
 def _hidden(options: dict[str, str]) -> dict[str, str]:
     """Return the options without secrets."""
-    is_secret = {key: any(word in key for word in SECRET_WORDS) for key in options}
-    return {key: "(secret)" if is_secret[key] else value for key, value in options.items()}
+    return {key: "(secret)" if is_secret(key) else value for key, value in options.items()}
 
 
 def _as_json(entry: ConfigEntry) -> dict[str, object]:

@@ -30,6 +30,14 @@ TIMEOUT_MS = 10_000
     "--zookeeper", metavar="HOST:PORT", help="Also check this ensemble; several servers with commas."
 )
 @click.option(
+    "-c",
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also check the security of this broker configuration.",
+)
+@click.option(
     "-d",
     "--data",
     metavar="DIR",
@@ -41,19 +49,32 @@ TIMEOUT_MS = 10_000
 @format_option
 @bootstrap_option
 def doctor(
-    write: bool, no_broker: bool, zookeeper: str | None, data: Path, output_format: str, bootstrap: str
+    write: bool,
+    no_broker: bool,
+    zookeeper: str | None,
+    file: Path | None,
+    data: Path,
+    output_format: str,
+    bootstrap: str,
 ) -> int:
     """Find problems, and say how to fix them.
 
     Checks this machine (disk, limits, Java, Spark) and the way to the cluster: DNS, TCP, TLS, SASL, the
-    addresses that brokers advertise, clocks. Exits with 1 if something is wrong. Without a broker it checks
-    the rest.
+    addresses that brokers advertise; what `ottla cluster health` finds (brokers, ZooKeeper, disks, writes,
+    groups, transactions); the clocks of all brokers; weak security and certificates that expire. Exits with
+    1 if something is wrong. Without a broker it checks the rest.
 
     \b
     ottla doctor
     ottla doctor -b kafka.example.org:9093 -X security.protocol=SSL --write
+    ottla doctor --no-broker --config server.properties
     """
     found = asyncio.run(_examine(bootstrap, write, no_broker, zookeeper, data))
+    if file is not None:
+        from ottla.cli.checks.security import check_config, now_utc
+        from ottla.common.clock import SystemClock
+
+        found += check_config(file, now_utc(SystemClock().wall_ms()))
     if output_format == "json":
         print_json([each.as_json() for each in found])
     else:
@@ -70,8 +91,10 @@ async def _examine(
     bootstrap: str, write: bool, no_broker: bool, zookeeper: str | None, data: Path
 ) -> list[Finding]:
     from ottla.cli.checks.broker import check_cluster
+    from ottla.cli.checks.cluster import check_health
     from ottla.cli.checks.machine import check_machine
     from ottla.cli.checks.record import check_clock, check_record
+    from ottla.cli.checks.security import check_brokers
     from ottla.cli.checks.zookeeper import check_zookeeper
 
     found: list[Finding] = []
@@ -79,6 +102,9 @@ async def _examine(
         options = session.options_of(bootstrap, patience_ms=TIMEOUT_MS)
         _print_step(f"checking {bootstrap}")
         found += [each async for each in check_cluster(options)]
+        if any(each.check == "advertised" and each.state == OK for each in found):
+            found += [each async for each in check_health(options)]
+            found += [each async for each in check_brokers(options)]
         if all(each.state != FAILED for each in found):
             found += [each async for each in check_record(options)] if write else [await check_clock(options)]
     if zookeeper is not None:

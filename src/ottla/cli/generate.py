@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ottla import __version__
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 
@@ -25,15 +26,16 @@ _output = click.option(
 )
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=LazyGroup, context_settings=HELP)
 def generate() -> None:
-    """Generate files for Grafana, Prometheus, systemd and Docker Compose.
+    """Generate files for monitoring and deployment.
 
     \b
     ottla generate grafana -o ottla-dashboard.json
     ottla generate prometheus -o . --target one:9644 --target two:9644
     ottla generate systemd --listen :9092 --advertise example.org:9092
     ottla generate compose -o compose.yaml
+    ottla generate kubernetes -n 3 -o ottla.yaml
     """
 
 
@@ -66,21 +68,27 @@ def grafana(title: str, output: Path | None) -> None:
     help="Alert when a group's lag is larger.",
 )
 @click.option(
+    "--runbooks", metavar="URL", help="Where the alerts link to.  [default: Ottla's operations page]"
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Write both files into this directory.",
 )
-def prometheus(targets: tuple[str, ...], alerts: bool, lag_seconds: int, output: Path | None) -> None:
+def prometheus(
+    targets: tuple[str, ...], alerts: bool, lag_seconds: int, runbooks: str | None, output: Path | None
+) -> None:
     """Generate a scrape configuration, and alert rules: lag, replicas, controller, disk."""
-    from ottla.cli.generated.prometheus import ALERTS_FILE, CONFIG_FILE, alert_rules, scrape_config
+    from ottla.cli.generated.prometheus import ALERTS_FILE, CONFIG_FILE, RUNBOOKS, alert_rules, scrape_config
 
+    rules = alert_rules(lag_seconds, runbooks or RUNBOOKS)
     if output is None:
-        _write(alert_rules(lag_seconds) if alerts else scrape_config(targets or (METRICS,)), None)
+        _write(rules if alerts else scrape_config(targets or (METRICS,)), None)
         return
     _write(scrape_config(targets or (METRICS,)), output / CONFIG_FILE)
-    _write(alert_rules(lag_seconds), output / ALERTS_FILE)
+    _write(rules, output / ALERTS_FILE)
 
 
 @generate.command(short_help="Generate a systemd unit for one broker.")
@@ -144,6 +152,50 @@ def compose(brokers: int, package: str | None, port: int, output: Path | None) -
 
     chosen = package or own_source() or f"ottla[zookeeper]=={__version__}"
     _write(compose_file(brokers, chosen, port), output)
+
+
+@generate.command()
+@click.option(
+    "-n",
+    "brokers",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="How many brokers.",
+)
+@click.option(
+    "--zookeepers",
+    type=click.Choice(["1", "3", "5"]),
+    default="3",
+    show_default=True,
+    help="How many ZooKeepers.",
+)
+@click.option(
+    "--image",
+    metavar="NAME",
+    default=f"ottla:{__version__}",
+    show_default=True,
+    help="The image, built from the Containerfile.",
+)
+@click.option(
+    "--namespace", metavar="NAME", default="ottla", show_default=True, help="The namespace of the brokers."
+)
+@click.option(
+    "--disk", metavar="SIZE", default="20Gi", show_default=True, help="The size of each pod's volume."
+)
+@_output
+def kubernetes(
+    brokers: int, zookeepers: str, image: str, namespace: str, disk: str, output: Path | None
+) -> None:
+    """Generate Kubernetes manifests: brokers and ZooKeepers.
+
+    \b
+    ottla generate kubernetes --image example.org/ottla:1 -o ottla.yaml
+    """
+    from ottla.cli.generated.kubernetes import manifests
+
+    _write(manifests(brokers, int(zookeepers), image, namespace, disk), output)
 
 
 def _this_program() -> str:

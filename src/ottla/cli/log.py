@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.output import count, echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.records import bytes_as_json
@@ -166,7 +167,7 @@ if TYPE_CHECKING:
     from ottla.log.dump import Report
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def log() -> None:
     """Inspect the log files of a broker."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import os
 import signal
 import sys
@@ -14,19 +12,29 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ottla import __version__
+from ottla.cli.support.lazy_group import LazyGroup
+from ottla.cli.support.plugins import find_plugins, load_plugin, origin
 from ottla.cli.support.problems import Interrupted, missing_package, show_usage
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = {
+    "up": ("ottla.cli.up.command", "Run a broker, a schema registry and the console."),
     "serve": ("ottla.cli.serve.command", "Run a broker."),
-    "topic": ("ottla.cli.topic", "Create, list, describe, alter and delete topics."),
+    "topic": ("ottla.cli.topic.command", "Create, list, describe, alter and delete topics."),
     "produce": ("ottla.cli.produce", "Write records to a topic, from lines or JSON."),
-    "consume": ("ottla.cli.consume", "Read records from a topic."),
+    "consume": ("ottla.cli.consume.command", "Read records from topics."),
     "group": ("ottla.cli.group.command", "List, describe, reset and delete consumer groups."),
     "txn": ("ottla.cli.txn.command", "List, describe and abort transactions; find hanging ones."),
+    "user": ("ottla.cli.user", "List, create and delete SCRAM users; set their passwords."),
+    "acl": ("ottla.cli.acl", "List, create and delete ACLs; explain what they allow."),
+    "token": ("ottla.cli.token", "Create, list, renew and expire delegation tokens."),
+    "security": ("ottla.cli.security.command", "Set up TLS, users and an authorizer for development."),
+    "quota": ("ottla.cli.quota", "List, set and remove quotas of users, client ids and addresses."),
     "registry": ("ottla.cli.registry.command", "Run a schema registry; list, show and change schemas."),
+    "console": ("ottla.cli.console.command", "Run the web console."),
+    "connect": ("ottla.cli.connect.command", "Run Connect workers; create and manage connectors."),
     "pipeline": (
         "ottla.cli.pipeline.command",
         "Run, inspect and test pipelines on Spark; copy in bulk.",
@@ -35,10 +43,15 @@ COMMANDS = {
     "zookeeper": ("ottla.cli.zookeeper", "Run a ZooKeeper server."),
     "log": ("ottla.cli.log", "Inspect the log files of a broker."),
     "config": ("ottla.cli.config", "Show, change and validate configs."),
+    "profile": ("ottla.cli.profile", "Create, list and choose profiles: clusters by name."),
     "doctor": ("ottla.cli.doctor", "Find problems, and say how to fix them."),
+    "debug": ("ottla.cli.debug.command", "Collect logs, configs and metrics to report a problem."),
     "bench": ("ottla.cli.bench", "Measure the throughput and latency of a broker."),
     "demo": ("ottla.cli.demo.command", "Show a live demonstration: orders, a pipeline, results."),
-    "generate": ("ottla.cli.generate", "Generate files for Grafana, Prometheus, systemd and Compose."),
+    "generate": (
+        "ottla.cli.generate",
+        "Generate files for monitoring and deployment.",
+    ),
     "explain": ("ottla.cli.explain", "Explain an error code."),
     "completion": ("ottla.cli.completion", "Print the shell completion script."),
 }
@@ -46,12 +59,15 @@ COMMANDS = {
 
 EXTRAS = {
     "kazoo": "zookeeper",
+    "cryptography": "security",
+    "joserfc": "security",
     "pyspark": "spark",
     "pyarrow": "spark",
     "pandas": "spark",
     "numpy": "spark",
     "fastavro": "avro",
     "psycopg": "postgres",
+    "jinja2": "console",
     "starlette": "registry",
     "uvicorn": "registry",
     "jsonschema_rs": "registry",
@@ -60,28 +76,41 @@ EXTRAS = {
 """The extra of Ottla that installs each package."""
 
 
-class LazyGroup(click.Group):
-    """A click group that imports a sub-command only to run it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the table."""
-        return list(COMMANDS)
+class OttlaGroup(LazyGroup):
+    """The `ottla` command itself: the commands of the table, and those of other packages."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a sub-command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+        found = super().get_command(ctx, cmd_name)
+        if found is None and (plugin := find_plugins(COMMANDS).get(cmd_name)) is not None:
+            found = load_plugin(plugin)
+        return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the sub-commands without importing them."""
+        from click.shell_completion import CompletionItem
+
+        plugins = [each for each in find_plugins(COMMANDS).values() if each.name.startswith(incomplete)]
+        added = [CompletionItem(each.name, help=f"A command of {origin(each)}.") for each in plugins]
+        return [*super().shell_complete(ctx, incomplete), *added]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the sub-commands without importing them."""
+        super().format_commands(ctx, formatter)
+        plugins = find_plugins(COMMANDS)
+        if plugins:
+            with formatter.section("Commands of other packages"):
+                formatter.write_dl([(name, f"From {origin(each)}.") for name, each in plugins.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the sub-command; if there is none, suggest a similar name."""
         is_typed = args and not args[0].startswith("-") and not ctx.resilient_parsing
-        if is_typed and args[0] not in COMMANDS:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        if is_typed and args[0] not in COMMANDS and args[0] not in (plugins := find_plugins(COMMANDS)):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], [*COMMANDS, *plugins], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -96,24 +125,12 @@ class LazyGroup(click.Group):
             ctx.exit(128 + signal.SIGPIPE)
         return result
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the sub-commands without importing them."""
-        from click.shell_completion import CompletionItem
-
-        own = click.Command.shell_complete(self, ctx, incomplete)
-        names = [name for name in COMMANDS if name.startswith(incomplete)]
-        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *own]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the sub-commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-
 
 @click.group(
-    cls=LazyGroup,
+    cls=OttlaGroup,
+    lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nGet started:  ottla serve\nand then:  echo hello | ottla produce greetings",
+    epilog="\b\nGet started:  ottla up\nand then:  echo hello | ottla produce greetings",
 )
 @click.version_option(__version__, prog_name="ottla", message="%(prog)s %(version)s")
 def ottla() -> None:
@@ -148,7 +165,7 @@ def run(args: Sequence[str]) -> int:
         extra = EXTRAS.get((error.name or "").split(".")[0])
         if extra is None:
             raise
-        missing_package(error.name or "", extra).show()
+        missing_package((error.name or "").split(".")[0], extra).show()
         return 1
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -28,7 +29,8 @@ from ottla.cli.support.problem_kinds import BAD_RECORD
 from ottla.cli.support.problems import Interrupted, Problem
 from ottla.cli.support.progress import Update, progress
 from ottla.cli.support.records import NewRecord, from_json
-from ottla.cli.support.schemas import Encoder, schema_options, schema_settings
+from ottla.cli.support.schemas import Encoder, SchemaSettings, schema_options, schema_settings, value_kinds
+from ottla.cli.support.table_input import RowError, avro_rows, csv_rows, in_portions
 from ottla.client.cluster import Cluster
 from ottla.client.producer import AsyncProducer, ProducerOptions
 from ottla.client.producer.sender import SenderStats
@@ -53,9 +55,10 @@ async def read_lines(descriptor: int = 0) -> AsyncIterator[list[bytes]]:
         rest += chunk
         cut = rest.rfind(b"\n", searched) + 1
         if cut:
-            lines = bytes(rest[:cut]).split(b"\n")
+            data = bytes(rest[:cut])
+            lines = data.split(b"\n")
             del rest[:cut], lines[-1]
-            yield [line.removesuffix(b"\r") for line in lines]
+            yield [line.removesuffix(b"\r") for line in lines] if b"\r\n" in data else lines
         if len(rest) > MAX_LINE_BYTES:
             raise ValueError(
                 f"a line is longer than {MAX_LINE_BYTES // 2**20} MiB: records end with a newline"
@@ -94,6 +97,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 REASON_INTERVAL_S = 5.0
+TABLES = ("csv", "avro")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,16 @@ class LineReader:
     is_json: bool
     keeps_partitions: bool
     encoder: Encoder | None = None
+    key_field: str | None = None
+    is_row: bool = False
+    """Whether a line is a row of a table, as JSON."""
+
+    @property
+    def takes_values(self) -> bool:
+        """Whether each line is the value of a record, and there is nothing else in it."""
+        has_more = self.key is not None or self.key_separator is not None or bool(self.headers)
+        is_read = self.is_json or self.key_field is not None or self.encoder is not None
+        return not (has_more or self.empty_is_null or is_read)
 
     def record(self, line: bytes) -> NewRecord:
         """Return the record; ValueError says what is wrong with the line."""
@@ -119,6 +133,8 @@ class LineReader:
             return self._completed(from_json(line, self.encoder.fields if self.encoder else ()))
         key_bytes = self.key.encode() if self.key is not None else None
         value: bytes | None = line
+        if self.key_field is not None:
+            key_bytes = _key_of(line, self.key_field)
         if self.key_separator is not None:
             key_bytes, found, value = line.partition(self.key_separator.encode())
             if not found:
@@ -134,6 +150,16 @@ class LineReader:
             headers=record.headers + self.headers,
             partition=record.partition if self.keeps_partitions else self.partition,
         )
+
+
+def _key_of(row: bytes, field: str) -> bytes | None:
+    cells = json.loads(row)
+    if not isinstance(cells, dict) or field not in cells:
+        raise ValueError(f"there is no field {field!r}")
+    found = cells[field]
+    if found is None:
+        return None
+    return found.encode() if isinstance(found, str) else json.dumps(found).encode()
 
 
 def _headers(
@@ -174,11 +200,13 @@ def _headers(
     "-f",
     "--format",
     "input_format",
-    type=click.Choice(["lines", "json"]),
+    type=click.Choice(["lines", "json", "csv", "avro"]),
     default="lines",
     show_default=True,
-    help="json: the format of `ottla consume --format json`.",
+    help="json: the format of `ottla consume --format json`. csv: rows under a first row of names. "
+    "avro: an Avro object container file. A row becomes a JSON object, or what the schema says.",
 )
+@click.option("--key-field", metavar="NAME", help="The field of a csv or avro row that is the key.")
 @click.option("--keep-partitions", is_flag=True, help="Use the partitions in the JSON.")
 @click.option("-Z", "--empty-null", is_flag=True, help="Empty keys and values become null (a tombstone).")
 @schema_options(writes=True)
@@ -193,6 +221,7 @@ def produce(
     acks: str,
     compression: str,
     input_format: str,
+    key_field: str | None,
     keep_partitions: bool,
     empty_null: bool,
     bootstrap: str,
@@ -204,25 +233,52 @@ def produce(
     ottla produce users --key-separator : < users.txt
     ottla consume a -o start -e -f json | ottla produce b -f json
     ottla produce orders '{"id": 7}' --value-schema order.avsc
+    ottla produce users -f csv --key-field id --value-schema u.avsc < u.csv
     """
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator exclude each other")
-    if key_separator is not None and (not key_separator or input_format == "json"):
-        raise click.UsageError("--key-separator must not be empty, and needs lines rather than json")
+    if key_separator is not None and (not key_separator or input_format != "lines"):
+        raise click.UsageError(
+            f"--key-separator must not be empty, and needs lines rather than {input_format}"
+        )
+    if key_field is not None and (key is not None or input_format not in TABLES):
+        raise click.UsageError("--key-field needs --format csv or avro, and excludes --key")
+    if values and input_format in TABLES:
+        raise click.UsageError(f"--format {input_format} reads standard input: remove {values[0]!r}")
     if keep_partitions and (partition is not None or input_format != "json"):
         raise click.UsageError("--keep-partitions needs --format json, and excludes --partition")
     settings = schema_settings()
     encoder = Encoder(topic, settings) if settings.fields else None
     reader = LineReader(
-        key, key_separator, headers, partition, empty_null, input_format == "json", keep_partitions, encoder
+        key,
+        key_separator,
+        headers,
+        partition,
+        empty_null,
+        input_format == "json",
+        keep_partitions,
+        encoder,
+        key_field,
+        input_format in TABLES,
     )
     options = session.settings_for(ProducerOptions, acks=acks, compression_type=compression)
     first = click.get_current_context().meta.get("ottla.first_value")
     values = values if first is None else (first, *values)
-    lines = _given(values) if values else read_lines()
+    if input_format in TABLES:
+        lines = _table(input_format, topic, settings)
+    else:
+        lines = _given(values) if values else read_lines()
     if not values and is_terminal(sys.stdin):
         echo_err(f"One record per line for {topic}; Ctrl-D ends.")
     session.run(bootstrap, lambda cluster: _produce(cluster, topic, lines, reader, options), topic=topic)
+
+
+def _table(input_format: str, topic: str, settings: SchemaSettings) -> AsyncIterator[list[bytes]]:
+    """Return the rows of standard input, as JSON."""
+    file = sys.stdin.buffer
+    if input_format == "avro":
+        return in_portions(avro_rows(file))
+    return in_portions(csv_rows(file, value_kinds(topic, settings)))
 
 
 async def _given(values: Iterable[str]) -> AsyncIterator[list[bytes]]:
@@ -252,6 +308,8 @@ async def _produce(
         if waiting is not None:
             waiting.cancel()
         echo_err(f"Wrote {count(producer.stats().records, 'record')} to {topic}")
+    if stopping.is_set() and is_terminal(sys.stdin):
+        raise Interrupted("what was typed before is written; Ctrl-D ends without this message")
     if stopping.is_set():
         raise Interrupted(f"to resume:  tail -n +{sent + 1} FILE | ottla produce {topic}{same_cluster()}")
 
@@ -319,6 +377,12 @@ async def _send_all(
     number = read_bytes = 0
     try:
         async for some in lines:
+            if reader.takes_values:
+                await producer.send_values(topic, some, partition=reader.partition)
+                number += len(some)
+                read_bytes += sum(map(len, some)) + len(some)
+                shown(read_bytes, producer.stats().records)
+                continue
             for line in some:
                 number += 1
                 read_bytes += len(line) + 1
@@ -331,7 +395,8 @@ async def _send_all(
             shown(read_bytes, producer.stats().records)
     except ValueError as error:
         await producer.flush()
-        raise Problem(f"line {number}: {error}", "the lines before it were sent", kind=BAD_RECORD) from None
+        where = "" if isinstance(error, RowError) else f"line {number}: "
+        raise Problem(f"{where}{error}", "the lines before it were sent", kind=BAD_RECORD) from None
     except OSError as error:
         await producer.flush()
         raise Problem(f"cannot read standard input: {error.strerror}") from None

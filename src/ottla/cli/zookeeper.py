@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.support.options import key_values
+from ottla.cli.support.lazy_group import LazyGroup
+from ottla.cli.support.options import key_values, listen_address
 from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.start_problems import could_not_start
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = "./ottla-data/zookeeper"
 DEFAULT_LISTEN = "127.0.0.1:2181"
-LARGEST_PORT = 65_535
 POLL_INTERVAL_S = 0.5
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def zookeeper() -> None:
     """Run a ZooKeeper server, which stores the metadata of a cluster."""
 
@@ -74,9 +74,7 @@ def start(
     """
     from ottla.broker.zookeeper_server import ZooKeeperFailed, ZooKeeperServer
 
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > LARGEST_PORT:
-        raise click.UsageError(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:2181")
+    host, port = listen_address("--listen", listen, "127.0.0.1:2181")
     server = ZooKeeperServer(
         data,
         host=host,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+from ottla.client.jaas import parse_jaas
 from ottla.common.config.declaration import ConfigError
 from ottla.common.config.options import Options, option
 from ottla.common.config.types import (
@@ -25,6 +26,7 @@ from ottla.wire.address import Address, parse_address, parse_addresses
 from ottla.wire.backoff import Backoff
 from ottla.wire.connection import ConnectionOptions
 from ottla.wire.connection_pool import PoolOptions
+from ottla.wire.key_stores import Store
 from ottla.wire.security import (
     OAUTHBEARER,
     PLAIN,
@@ -35,8 +37,12 @@ from ottla.wire.security import (
     TokenProvider,
 )
 
-_TLS_ONLY = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "ssl_ciphers")
-_STORES = "Java key stores are not read: name PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
+_TLS_ONLY = (
+    *("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "ssl_ciphers"),
+    *("ssl_truststore_location", "ssl_truststore_certificates"),
+    *("ssl_keystore_location", "ssl_keystore_certificate_chain"),
+)
+_STORE_TYPE = choice("JKS", "PKCS12", "PEM")
 
 
 def _addresses(value: Any) -> tuple[Address, ...]:
@@ -101,6 +107,9 @@ class ClientOptions(Options):
     )
     send_buffer_bytes: int = option(-1, WHOLE, "The socket's SO_SNDBUF; -1: the system's.")
     receive_buffer_bytes: int = option(-1, WHOLE, "The socket's SO_RCVBUF; -1: the system's.")
+    client_dns_lookup: str = option(
+        "use_all_dns_ips", choice("use_all_dns_ips", "default"), "All addresses of a name are tried."
+    )
     security_protocol: str = option(
         "PLAINTEXT",
         choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -127,6 +136,19 @@ class ClientOptions(Options):
     ssl_password: str | None = option(
         None, SECRET, "The password of that key.", aliases=("ssl_key_password",)
     )
+    ssl_truststore_location: str | None = option(
+        None, TEXT, "Java's trust store (JKS, PKCS12, or PEM), instead of ssl_cafile."
+    )
+    ssl_truststore_password: str | None = option(None, SECRET, "Its password.")
+    ssl_truststore_type: str | None = option(None, _STORE_TYPE, "Its type; the file itself shows it.")
+    ssl_truststore_certificates: str | None = option(None, TEXT, "The trusted certificates as PEM text.")
+    ssl_keystore_location: str | None = option(
+        None, TEXT, "Java's key store (JKS, PKCS12, or PEM), instead of ssl_certfile and ssl_keyfile."
+    )
+    ssl_keystore_password: str | None = option(None, SECRET, "Its password.")
+    ssl_keystore_type: str | None = option(None, _STORE_TYPE, "Its type; the file itself shows it.")
+    ssl_keystore_certificate_chain: str | None = option(None, TEXT, "Our certificate as PEM text.")
+    ssl_keystore_key: str | None = option(None, SECRET, "Its key as PEM text.")
     ssl_crlfile: str | None = option(None, TEXT, "PEM file of revoked certificates.")
     ssl_ciphers: str | None = option(
         None, TEXT, "The ciphers to allow, as OpenSSL writes them.", aliases=("ssl_cipher_suites",)
@@ -143,16 +165,14 @@ class ClientOptions(Options):
     sasl_plain_password: str | None = option(
         None, SECRET, "The password, for PLAIN and SCRAM.", aliases=("sasl_password",)
     )
+    sasl_jaas_config: str | None = option(
+        None, SECRET, "Java's login configuration, with user and password, for PLAIN and SCRAM."
+    )
     sasl_oauth_token_provider: TokenProvider | None = option(  # noqa: RUF009
         None, FUNCTION, "Returns the token, for OAUTHBEARER; a function, or one to await."
     )
 
     REFUSED: ClassVar = {
-        "ssl_keystore_location": _STORES,
-        "ssl_keystore_password": _STORES,
-        "ssl_truststore_location": _STORES,
-        "ssl_truststore_password": _STORES,
-        "sasl_jaas_config": "write sasl_plain_username and sasl_plain_password instead",
         "sasl_kerberos_service_name": "Kerberos (GSSAPI) is not implemented",
         "api_version": "is not needed: what the broker speaks is asked of it",
         "metric_reporters": "is not implemented: give a producer interceptors, or read its stats()",
@@ -160,6 +180,7 @@ class ClientOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._take_login()
         self._check_tls()
         self._check_sasl()
 
@@ -201,6 +222,9 @@ class ClientOptions(Options):
                 self.sasl_plain_username or "",
                 self.sasl_plain_password or "",
                 self.sasl_oauth_token_provider,
+                self._trust_store,
+                self._key_store,
+                self.sasl_jaas_config is not None and parse_jaas(self.sasl_jaas_config).is_token,
             )
         )
 
@@ -215,6 +239,40 @@ class ClientOptions(Options):
         )
         backoff = Backoff(self.reconnect_backoff_ms, self.reconnect_backoff_max_ms)
         return PoolOptions(connection, backoff, self.connections_max_idle_ms)
+
+    @property
+    def _trust_store(self) -> Store:
+        return Store(
+            "ssl_truststore_location",
+            self.ssl_truststore_location,
+            self.ssl_truststore_type,
+            self.ssl_truststore_password,
+            certificates=self.ssl_truststore_certificates,
+        )
+
+    @property
+    def _key_store(self) -> Store:
+        return Store(
+            "ssl_keystore_location",
+            self.ssl_keystore_location,
+            self.ssl_keystore_type,
+            self.ssl_keystore_password,
+            self.ssl_password,
+            self.ssl_keystore_certificate_chain,
+            self.ssl_keystore_key,
+        )
+
+    def _take_login(self) -> None:
+        """Take user and password from a login configuration of Java, unless they are given."""
+        if self.sasl_jaas_config is None or not self.uses_sasl:
+            return
+        try:
+            login = parse_jaas(self.sasl_jaas_config)
+        except ValueError as error:
+            raise ConfigError("sasl_jaas_config", str(error)) from None
+        if self.sasl_plain_username is None:
+            object.__setattr__(self, "sasl_plain_username", login.username)
+            object.__setattr__(self, "sasl_plain_password", login.password)
 
     def _check_tls(self) -> None:
         given = [name for name in _TLS_ONLY if getattr(self, name) is not None]

@@ -9,9 +9,11 @@ Reading order:
     listeners             NAME://HOST:PORT, parsed and checked
     topic_names           legal, internal and colliding topic names
     near_names            suggestions for misspelt names
+    placement             where replicas and leaders should be
     lag                   the definition of consumer lag
     file_range            a range of a file, sent without copying
     log_format            log lines as text or JSON
+    log_limit             the limit of repeated log lines
     java, processes       finding Java; processes that end with their parent
     lazy_exports          packages that import their names on first use
 """

@@ -67,5 +67,10 @@ def new_nonce() -> str:
     return base64.urlsafe_b64encode(_random_bytes(24)).decode()
 
 
+def new_salt() -> bytes:
+    """Return 24 random bytes."""
+    return _random_bytes(24)
+
+
 def _uuid4() -> uuid.UUID:
     return uuid.UUID(bytes=_random_bytes(16), version=4)

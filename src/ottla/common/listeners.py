@@ -17,7 +17,6 @@ from ottla.common.config.declaration import ConfigError
 from ottla.common.near_names import or_nearest
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-IMPLEMENTED_PROTOCOLS: Final = ("PLAINTEXT",)
 
 _LISTENER = re.compile(
     r"(?P<name>[^:/]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]/:]*)):(?P<port>[0-9]{1,5})"
@@ -46,6 +45,16 @@ class Listener:
     advertised: Address | None = None
     """What clients are told, if it is not where the listener is bound."""
     security_protocol: str = "PLAINTEXT"
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients authenticate by SASL."""
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def advertised_at(self, bound_port: int) -> Address:
         """Return the address for clients, once it is known which port was bound (port 0 takes any)."""
@@ -114,11 +123,6 @@ def _protocol_of(name: str, protocols: dict[str, str]) -> str:
         raise ConfigError(
             "listeners",
             f"{name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map",
-        )
-    if protocol not in IMPLEMENTED_PROTOCOLS:
-        raise ConfigError(
-            "listeners",
-            f"listener {name} wants {protocol}, which is not implemented by Ottla yet; use PLAINTEXT",
         )
     return protocol
 

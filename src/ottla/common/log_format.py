@@ -16,6 +16,8 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from ottla.common.log_limit import RepeatedLines
+
 AUTO, TEXT, JSON = "auto", "text", "json"
 FORMATS = (AUTO, TEXT, JSON)
 LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -27,6 +29,7 @@ def set_up_logging(level: str, form: str = AUTO, fields: Mapping[str, object] | 
     """Log to standard error: with `auto`, words on a terminal and JSON otherwise; JSON with `fields`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(fields or {}) if resolve(form) == JSON else TextFormatter(LINE))
+    handler.addFilter(RepeatedLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

@@ -13,7 +13,12 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 SPARK_DECISIONS_TOPIC: Final = "__ottla_spark_decisions"
 """Which batches of Spark queries are written (ottla.spark.sink); its records come from clients."""
+AUDIT_TOPIC: Final = "__audit"
+"""The audit log; its records come from brokers only."""
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+
+PROTECTED_TOPICS: Final = INTERNAL_TOPICS | {AUDIT_TOPIC}
+"""Topics that clients cannot produce to; brokers produce to `__audit`."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -38,7 +43,7 @@ def is_legal(name: str) -> bool:
 
 def is_internal(name: str) -> bool:
     """Tell whether the topic belongs to Ottla itself, and not to a user."""
-    return name in INTERNAL_TOPICS or name == SPARK_DECISIONS_TOPIC
+    return name in INTERNAL_TOPICS or name in (SPARK_DECISIONS_TOPIC, AUDIT_TOPIC)
 
 
 def collision_key(name: str) -> str:

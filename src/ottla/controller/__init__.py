@@ -8,6 +8,7 @@ restart never differs from what was reported.
 Reading order:
 
     machine             the decisions, as pure functions
+    events              what was decided, as log lines
     writer              appending decisions to the metadata log
     active_controller   the requests that the controller accepts
     term                what the controller does while it is elected: sessions, leader balancing

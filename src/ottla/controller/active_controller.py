@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
-from ottla.common.ids import TopicPartition, new_uuid
+from ottla.common.ids import TopicPartition, new_nonce, new_uuid, uuid_text
 from ottla.controller import machine
 from ottla.controller.machine import (
     ConfigAlteration,
@@ -21,13 +21,18 @@ from ottla.controller.machine import (
     IsrChange,
     NewPartitions,
     NewTopic,
+    QuotaAlteration,
     Reassignment,
+    ScramDeletion,
+    ScramUpsertion,
     TopicSelector,
 )
 from ottla.controller.writer import MetadataWriter
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError, RequestTimedOut
+from ottla.security.acls import AclBinding, AclFilter
+from ottla.security.delegation_tokens import DelegationToken
 
 T = TypeVar("T")
 
@@ -122,6 +127,71 @@ class ActiveController:
 
         return await self._in_chunks(alterations, refused, lambda _: 1, decide, validate_only, None)
 
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Set and remove quotas of users, client ids and addresses."""
+        refused: list[KafkaError | None] = [None] * len(alterations)
+        return await self._in_chunks(
+            alterations, refused, lambda _: 1, machine.alter_client_quotas, validate_only, None
+        )
+
+    # Security
+
+    async def create_acls(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
+        """Add ACLs; return the error of each."""
+        return await self._in_chunks(
+            bindings, [None] * len(bindings), lambda _: 1, machine.create_acls, False, None
+        )
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[tuple[AclBinding, ...] | KafkaError]:
+        """Remove ACLs; return those that each filter matched, or the error."""
+        results = await self._writer.change(lambda image: machine.delete_acls(image, filters))
+        return list(results)
+
+    async def create_token(
+        self, owner: str, requester: str, renewers: tuple[str, ...], max_lifetime_ms: int
+    ) -> DelegationToken:
+        """Create a delegation token."""
+        token_id, now_ms = uuid_text(new_uuid()), self._clock.wall_ms()
+        return await self._one(
+            lambda _: machine.create_token(
+                token_id, owner, requester, renewers, max_lifetime_ms, now_ms, self._config()
+            )
+        )
+
+    async def renew_token(self, hmac: bytes, principal: str, period_ms: int) -> int:
+        """Extend the validity of a delegation token; return when it ends."""
+        now_ms = self._clock.wall_ms()
+        return await self._one(
+            lambda image: machine.renew_token(image, hmac, principal, period_ms, now_ms, self._config())
+        )
+
+    async def expire_token(self, hmac: bytes, principal: str, period_ms: int) -> int:
+        """Change when the validity of a delegation token ends; return it."""
+        now_ms = self._clock.wall_ms()
+        return await self._one(
+            lambda image: machine.expire_token(image, hmac, principal, period_ms, now_ms, self._config())
+        )
+
+    async def remove_expired_tokens(self) -> None:
+        """Remove the delegation tokens that are not valid any more."""
+        now_ms = self._clock.wall_ms()
+        if machine.remove_expired_tokens(self._state.image, now_ms).records:
+            await self._writer.change(lambda image: machine.remove_expired_tokens(image, now_ms))
+
+    async def alter_scram_credentials(
+        self, changes: Sequence[ScramUpsertion | ScramDeletion]
+    ) -> dict[str, KafkaError | None]:
+        """Set and remove SCRAM credentials; return the error of each user, or None."""
+        secret = new_nonce()
+        (result,) = await self._writer.change(
+            lambda image: machine.alter_scram_credentials(image, changes, secret)
+        )
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
     # Partitions and brokers
 
     async def alter_partitions(
@@ -153,18 +223,33 @@ class ActiveController:
 
     async def unregister_broker(self, node_id: int) -> None:
         """Remove a broker that is gone permanently."""
-        (result,) = await self._writer.change(lambda image: machine.unregister_broker(image, node_id))
-        if isinstance(result, KafkaError):
-            raise result
+        await self._one(lambda image: machine.unregister_broker(image, node_id))
 
     async def allocate_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
         """Return producer ids that are never allocated again."""
-        (result,) = await self._writer.change(lambda image: machine.allocate_producer_ids(image, count))
+        return await self._one(lambda image: machine.allocate_producer_ids(image, count))
+
+    async def restore_metadata(
+        self, backup: ClusterImage, *, overwrite: bool, validate_only: bool
+    ) -> list[machine.Restored]:
+        """Create what `backup` has and the cluster has not; return what became of each thing."""
+
+        def decide(image: ClusterImage) -> Decision[machine.Restored]:
+            return machine.restore_metadata(image, backup, self._config(), overwrite=overwrite)
+
+        if validate_only:
+            return _made(decide(self._state.image).results)
+        written = await self._writer.change(decide)
+        return _made(written)
+
+    # How
+
+    async def _one(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
+        """Apply a decision with one result; raise it if it is an error."""
+        (result,) = await self._writer.change(decide)
         if isinstance(result, KafkaError):
             raise result
         return result
-
-    # How
 
     async def _in_chunks(
         self,
@@ -201,3 +286,7 @@ class ActiveController:
         self, decide: Callable[[ClusterImage, Sequence[I]], Decision[R]], part: Sequence[I]
     ) -> tuple[R | KafkaError, ...]:
         return await self._writer.change(lambda image: decide(image, part))
+
+
+def _made(results: Sequence[machine.Restored | KafkaError]) -> list[machine.Restored]:
+    return [each for each in results if not isinstance(each, KafkaError)]

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from ottla.controller.term import ControllerTerm
 from ottla.metadata.records import MetadataError
-from ottla.metadata.registration import BrokerRegistration
-from ottla.metadata.store import MetadataStore, NodeIdInUse, Session, SessionLost
+from ottla.metadata.registration import BrokerRegistration, GroupedReplicas
+from ottla.metadata.store import MetadataStore, NodeIdInUse, Session, SessionLost, StoreRolledBack
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +33,14 @@ class Membership:
         new_term: Callable[[int], ControllerTerm],
         on_lost: Callable[[], None],
         on_renewed: Callable[[], Awaitable[None]],
+        verify: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
         self._node_id = node_id
         self._new_term = new_term
         self._on_lost = on_lost
         self._on_renewed = on_renewed
+        self._verify = verify
         self._registration = BrokerRegistration()
         self._session: Session | None = None
         self._is_candidate = False
@@ -72,13 +74,22 @@ class Membership:
         them.
         """
         self._registration = replace(
-            self._registration, after_unclean_stop=False, may_have_lost_records=False, seems_whole=False
+            self._registration,
+            after_unclean_stop=False,
+            may_have_lost_records=False,
+            seems_whole=False,
+            lost_replicas=(),
         )
 
     async def set_draining(self, aside: bool = True) -> None:
         """Request that other brokers lead this broker's partitions, or allow it to lead again."""
         if self._registration.wants_shutdown != aside:
             await self.register(replace(self._registration, wants_shutdown=aside))
+
+    async def set_offline_replicas(self, replicas: GroupedReplicas) -> None:
+        """Publish the replicas whose log directory is offline: others lead them."""
+        if self._registration.offline_replicas != replicas:
+            await self.register(replace(self._registration, offline_replicas=replicas))
 
     def stand_for_election(self) -> None:
         """Become a candidate for the controller, with this session and later ones."""
@@ -143,12 +154,15 @@ class Membership:
         while True:
             published = self._registration
             try:
+                await self._verify()  # a store that went back must not count this broker as alive
                 session = await self._store.open_session(self._node_id, published)
                 if published is not self._registration:
                     await self._publish_registration(session)
                 return session
             except NodeIdInUse as error:
                 logger.error("cannot open a session, retrying: %s", error)
+            except StoreRolledBack:
+                pass  # the follower has logged it
             except MetadataError as error:
                 logger.warning("cannot open a session, retrying: %s", error)
             await asyncio.sleep(RETRY_S)

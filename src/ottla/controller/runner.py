@@ -23,9 +23,16 @@ from ottla.controller.membership import Membership
 from ottla.controller.term import ControllerTerm
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.records import Endpoint, MetadataError
-from ottla.metadata.registration import BrokerRegistration
+from ottla.metadata.registration import BrokerRegistration, GroupedReplicas
 from ottla.metadata.state import ClusterState, MetadataFollower, Subscriber
-from ottla.metadata.store import MetadataStore, SessionLost, StoreUnavailable
+from ottla.metadata.store import (
+    MetadataStore,
+    SessionLost,
+    StoreContact,
+    StoreRolledBack,
+    StoreServer,
+    StoreUnavailable,
+)
 from ottla.protocol.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -79,8 +86,14 @@ class Controller:
         self._peers = peers
         self._follower = MetadataFollower(store, state)
         self._members = Membership(
-            store, node_id, self._new_term, lambda: self.on_session_lost(), self._follower.republish
+            store,
+            node_id,
+            self._new_term,
+            lambda: self.on_session_lost(),
+            self._follower.republish,
+            self._follower.verify,
         )
+        self._follower.on_rolled_back = lambda: self.on_session_lost()
         incarnation_id = uuid_text(new_uuid())
         self._identity = BrokerRegistration(incarnation_id=incarnation_id, directory_id=incarnation_id)
         self.on_session_lost: Callable[[], None] = lambda: None
@@ -88,20 +101,24 @@ class Controller:
 
     # Service
 
-    async def start(self, cluster_id: str | None = None, directory_id: str | None = None) -> None:
+    async def start(
+        self, cluster_id: str | None = None, directory_ids: Sequence[str] = (), applied_version: int = 0
+    ) -> None:
         """Load the image and open a session; if there is no cluster yet, take part in creating it.
 
         `cluster_id` is the cluster that the logs of this broker belong to, if it has logs: without the
-        metadata of that cluster, or with that of another one, it must not start. `directory_id` is the id of
-        the data directory, which this process has locked. Raise MetadataError in those cases, and if the
-        store cannot be trusted.
+        metadata of that cluster, or with that of another one, it must not start. `directory_ids` are the ids
+        of the data directories, which this process has locked, `applied_version` the metadata version that
+        this broker had before: a store with an older one was restored. Raise MetadataError in those cases,
+        and if the store cannot be trusted.
         """
         await self._store.open()
         try:
             await self._retry_until_available(self._follower.catch_up)
             _check_cluster(self._state.image.cluster_id, cluster_id)
-            if directory_id is not None:
-                self._identity = replace(self._identity, directory_id=directory_id)
+            if self._state.image.version < applied_version:
+                raise StoreRolledBack(applied_version, self._state.image.version)
+            self._identify(directory_ids)
             await self._retry_until_available(lambda: self._members.open(self._identity))
             self._follower.start()
             if not self._state.image.cluster_id:
@@ -116,18 +133,19 @@ class Controller:
         endpoints: Sequence[Endpoint],
         rack: str | None = None,
         *,
-        directory_id: str | None = None,
+        directory_ids: Sequence[str] = (),
         after_unclean_stop: bool = True,
         may_have_lost_records: bool = True,
         seems_whole: bool = False,
+        lost_replicas: GroupedReplicas = (),
+        offline_replicas: GroupedReplicas = (),
     ) -> int:
         """Register this broker's addresses; return its broker epoch once it is part of the cluster.
 
-        Call it when partitions can be served: the broker may become a leader. `directory_id` is the id of the
-        log directory, if it was created since `start`.
+        Call it when partitions can be served: the broker may become a leader. `directory_ids` are the ids of
+        the log directories, some of which may have been created since `start`.
         """
-        if directory_id is not None:
-            self._identity = replace(self._identity, directory_id=directory_id)
+        self._identify(directory_ids)
         registration = replace(
             self._identity,
             endpoints=tuple(endpoints),
@@ -135,6 +153,8 @@ class Controller:
             after_unclean_stop=after_unclean_stop,
             may_have_lost_records=may_have_lost_records,
             seems_whole=seems_whole,
+            lost_replicas=lost_replicas,
+            offline_replicas=offline_replicas,
         )
         await self._members.register(registration)
         self._members.stand_for_election()
@@ -172,6 +192,10 @@ class Controller:
         if not aside or self._others_can_lead:
             await self._members.set_draining(aside)
 
+    async def set_offline_replicas(self, replicas: GroupedReplicas) -> None:
+        """Report the replicas whose log directory is offline, so that others lead them."""
+        await self._members.set_offline_replicas(replicas)
+
     async def stop(self) -> None:
         """Finish the queued changes, reject new ones, and close the store."""
         await self._members.close()
@@ -186,6 +210,30 @@ class Controller:
         return self._active_controller is not None
 
     @property
+    def can_act(self) -> bool:
+        """Return whether this broker is the controller and can change something: the store answers."""
+        return self.is_active and self.contact.is_trusted
+
+    @property
+    def contact(self) -> StoreContact:
+        """Return whether the metadata store answers this broker."""
+        return self._store.contact()
+
+    @property
+    def metadata_age_ms(self) -> int:
+        """Return for how long the image may have been outdated; 0 if it is the newest one."""
+        return max(self.contact.silent_ms, self._follower.behind_ms)
+
+    @property
+    def rolled_back(self) -> StoreRolledBack | None:
+        """Return why the store is not followed, if it went back."""
+        return self._follower.rolled_back
+
+    async def ensemble(self) -> list[StoreServer]:
+        """Ask the servers of the metadata store for their roles."""
+        return await self._store.ensemble()
+
+    @property
     def broker_epoch(self) -> int:
         """Return the epoch of this broker's session; -1 while it has none."""
         return self._members.broker_epoch
@@ -193,6 +241,8 @@ class Controller:
     @property
     def is_registered(self) -> bool:
         """Return whether this broker is registered and alive: only then may it lead."""
+        if self._follower.rolled_back is not None:
+            return False
         broker = self._state.image.brokers.get(self._node_id)
         return broker is not None and not broker.fenced and broker.epoch == self.broker_epoch
 
@@ -250,6 +300,11 @@ class Controller:
         )
 
     # How
+
+    def _identify(self, directory_ids: Sequence[str]) -> None:
+        if directory_ids:
+            first, *others = directory_ids
+            self._identity = replace(self._identity, directory_id=first, other_directories=tuple(others))
 
     async def _retry_until_available(self, ask: Callable[[], Awaitable[None]]) -> None:
         """Call the store during the start, and retry while it is unavailable."""
@@ -332,7 +387,7 @@ def _check_cluster(found: str, expected: str | None) -> None:
         raise MetadataError(
             f"the logs belong to cluster {expected}, whose metadata is missing here. "
             "Was --zookeeper forgotten, or does it name another ensemble or path? "
-            "If not, restore the metadata from a backup"
+            "If its data are lost, rebuild them from the brokers' data: ottla cluster rebuild"
         )
     if expected is not None and found != expected:
         raise MetadataError(

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
-from ottla.common.ids import TopicPartition, new_uuid, uuid_text
+from ottla.common.ids import TopicPartition, new_nonce, new_salt, new_uuid, uuid_text
 from ottla.controller import machine
 from ottla.controller.active_controller import ActiveController
+from ottla.controller.machine.scram import parse_new_users
 from ottla.controller.writer import MetadataWriter
 from ottla.metadata.records import MetadataError
 from ottla.metadata.state import ClusterState, MetadataFollower
@@ -52,6 +53,7 @@ class ControllerTerm:
         self._active_controller = ActiveController(self._writer, state, clock, config)
         self._is_announced = False
         self._balance_at_ms = self._next_balance_ms()
+        self._expire_tokens_at_ms = 0
         self._state = state
         self._waiting: dict[int, list[TopicPartition]] = {}
         """Partitions without a leader whose records are in a missing log directory, as last logged."""
@@ -71,6 +73,7 @@ class ControllerTerm:
                     await self._become_controller()
                     await self._sync_sessions()
                     await self._balance_if_due()
+                    await self._expire_tokens_if_due()
                 except (NotController, SessionLost):
                     return
                 except (KafkaError, MetadataError) as error:
@@ -96,7 +99,22 @@ class ControllerTerm:
         await self._writer.change(
             lambda image: machine.become_controller(image, self._node_id, self._epoch, new_id)
         )
+        await self._add_bootstrap_users()
         self._is_announced = True
+
+    async def _add_bootstrap_users(self) -> None:
+        """Add the SCRAM users of the configuration that do not exist yet."""
+        text = self._config().ottla_bootstrap_scram
+        if text is None:
+            return
+        known = self._state.image.scram_credentials
+        missing = [each for each in parse_new_users(text) if (each.mechanism, each.name) not in known]
+        if not missing:
+            return
+        users = [each.upsertion(new_salt()) for each in missing]
+        secret = new_nonce()
+        await self._writer.change(lambda image: machine.add_missing_scram_users(image, users, secret))
+        logger.info("added the SCRAM users %s", ", ".join(sorted({each.name for each in missing})))
 
     async def _sync_sessions(self) -> None:
         self._wake.clear()
@@ -113,6 +131,7 @@ class ControllerTerm:
                     "directory. Start it with the former one, or accept that records are lost: "
                     "ottla cluster elect --unclean. Partitions: %s",
                     len(partitions), node_id, _named(partitions),
+                    extra={"event": "lost-disk", "broker": node_id, "partitions": len(partitions)},
                 )  # fmt: skip
         self._waiting = waiting
 
@@ -123,11 +142,23 @@ class ControllerTerm:
             (moved,) = await self._writer.change(lambda image: machine.balance_leaders(image, self._config()))
             if moved:
                 logger.info("moved %s partitions to their preferred leaders", moved)
+        if self._config().ottla_auto_balance_enable:
+            (moving,) = await self._writer.change(
+                lambda image: machine.balance_replicas(image, self._config())
+            )
+            if moving:
+                logger.info("moving %s partitions to balance the brokers", moving)
         self._balance_at_ms = self._next_balance_ms()
 
+    async def _expire_tokens_if_due(self) -> None:
+        now_ms = self._clock.mono_ms()
+        if now_ms >= self._expire_tokens_at_ms:
+            await self._active_controller.remove_expired_tokens()
+            self._expire_tokens_at_ms = now_ms + self._config().delegation_token_expiry_check_interval_ms
+
     async def _idle(self) -> None:
-        """Wait until the sessions change, leadership is to be balanced, or another controller is elected."""
-        wait_ms = max(0, self._balance_at_ms - self._clock.mono_ms())
+        """Wait until the sessions change, periodic work is due, or another controller is elected."""
+        wait_ms = max(0, min(self._balance_at_ms, self._expire_tokens_at_ms) - self._clock.mono_ms())
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await self._wake.wait()

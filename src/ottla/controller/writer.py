@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from ottla.controller.events import log_events
 from ottla.controller.machine import Decision
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import MetadataError
@@ -129,6 +130,7 @@ class MetadataWriter:
                 raise KafkaStorageError(f"the metadata cannot be changed: {error}") from error
             await self._follower.publish_appended(decision.records, version)
             self._is_behind = False
+            log_events(image, image.apply(decision.records, version))
             return decision.results
         raise NotController("other changes to the metadata kept coming first")
 

@@ -212,7 +212,7 @@ class Shards(Generic[M]):
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """Take over a new cluster image."""
-        if old.topics is new.topics:
+        if old.topics is new.topics and old.acls is new.acls:
             return
         self._owner.image_changed(old, new)
         if old.topics.get(self._topic) is not new.topics.get(self._topic):

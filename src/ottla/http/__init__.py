@@ -4,9 +4,14 @@
     errors     what a handler raises
     routing    paths to handlers, segment by segment, so that names may hold encoded slashes
     app        reads a request within the limits, calls its handler, writes the answer and the access log
+    tls        certificates of the server and of its clients
+    authentication   who sends a request: password, token, certificate
+    broker_users     passwords and tokens, verified by the brokers
+    broker_acls      what a user may do, by the ACLs of the brokers
     guard      connections whose request does not come, or is too large, are closed
     server     listens, serves, and stops in good order
+    json_client      the other side: JSON requests to a service, with credentials
 
-It stands on uvicorn and starlette, and imports nothing of the broker. Brokers serve their metrics without it:
-a scrape must not cost.
+It stands on uvicorn, starlette and our clients, and imports nothing of the broker. Brokers serve their
+metrics without it: a scrape must not cost.
 """

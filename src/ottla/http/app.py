@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from starlette.datastructures import Headers, QueryParams
 from ottla.http.errors import HttpError
 from ottla.http.limits import HttpLimits
 from ottla.http.routing import Handler, Routes, segments_of
+from ottla.security.principal import ANONYMOUS
 
 log = logging.getLogger(__name__)
 access_log = logging.getLogger("ottla.http.access")
@@ -30,9 +32,16 @@ Observer = Callable[[str, str, int, float], None]
 """Takes the method, the path with the names of its parameters, the status, and the seconds it took."""
 FastPath = Callable[[Scope], "Response | None"]
 
+CertificateNames = dict[Any, str]
+"""By the address of the client."""
+
 JSON = "application/json"
 ROUTE = "ottla.route"
 UNKNOWN_ROUTE = "none"
+
+
+def _everything(name: str) -> bool:
+    return True
 
 
 @dataclass(slots=True)
@@ -49,6 +58,19 @@ class Request:
     client: str = "-"
     target: str = ""
     """Path and query, as they were sent."""
+    route: str = ""
+    """The path with the names of its parameters."""
+    principal: str = ANONYMOUS
+    """Who sends it: `User:alice`."""
+    certificate_name: str | None = None
+    """The distinguished name in the client's certificate, if the connection has one."""
+    may_read: Callable[[str], bool] = _everything
+    """Tells whether the principal may read a named resource: for handlers of lists."""
+
+    @property
+    def host(self) -> str:
+        """The client's address without the port."""
+        return self.client.rpartition(":")[0].strip("[]")
 
     def json(self) -> Any:
         """Return the body's JSON value; raise 400 if it has none."""
@@ -70,6 +92,8 @@ class Response:
     status: int = 200
     content_type: str = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: AsyncIterator[bytes] | None = None
+    """In place of the body: chunks, written as they come, until the client goes away."""
 
 
 def json_response(value: Any, status: int = 200, content_type: str = JSON) -> Response:
@@ -98,15 +122,28 @@ class HttpApp:
         """Changes the segments and the query of a request before it is routed."""
         self.around: Callable[[Request, Handler], Awaitable[Any]] | None = None
         """Called in place of the handler, with it: it may answer by itself."""
+        self.authenticate: Callable[[Request], Awaitable[None]] | None = None
+        """Sets the principal of a request, before its body is read; raises 401."""
+        self.authorize: Callable[[Request], None] | None = None
+        """Refuses what the principal may not do, with 403."""
+        self.certificates: CertificateNames = {}
+        """The names in the certificates of open connections; the server fills it."""
         self.observe: Observer | None = None
         """Called after each request that is not answered by the fast path."""
+        self.error_page: Callable[[Request | None, HttpError], Response] | None = None
+        """Makes the answer of an error; None: JSON. The request is None if it could not be read."""
         self._server = (b"server", server.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        if self.fast_path is not None and not access_log.isEnabledFor(logging.DEBUG):
+        if (
+            self.fast_path is not None
+            and self.authenticate is None
+            and self.authorize is None
+            and not access_log.isEnabledFor(logging.DEBUG)
+        ):
             response = self.fast_path(scope)
             if response is not None:
                 await self._write(send, response)
@@ -117,14 +154,18 @@ class HttpApp:
             async with asyncio.timeout(self.limits.request_timeout_s):
                 response = await self._answer(scope, receive)
         except TimeoutError:
-            response = self._error(HttpError(408, 408, "The request took too long"))
-        await self._write(send, response)
+            response = self._error(None, HttpError(408, 408, "The request took too long"))
+        if response.stream is None:
+            await self._write(send, response)
+        else:
+            await self._write_stream(receive, send, response, response.stream)
         seconds = loop.time() - started
         if self.observe is not None:
             self.observe(scope["method"], scope.get(ROUTE, UNKNOWN_ROUTE), response.status, seconds)
         self._log(scope, response, seconds)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        request: Request | None = None
         try:
             raw_path = scope.get("raw_path") or scope["path"].encode()
             segments = segments_of(raw_path.decode("latin-1"))
@@ -141,7 +182,12 @@ class HttpApp:
                 self.rewrite(request)
             match = self.routes.match(method, request.segments)
             request.params = match.params
-            scope[ROUTE] = match.path
+            request.route = scope[ROUTE] = match.path
+            if self.authenticate is not None:
+                request.certificate_name = self.certificates.get(scope.get("client"))
+                await self.authenticate(request)
+            if self.authorize is not None:
+                self.authorize(request)
             request.body = await self._read_body(request.headers, receive)
             if self.around is None:
                 found = await match.handler(request)
@@ -150,12 +196,12 @@ class HttpApp:
             assert isinstance(found, Response)
             return found
         except HttpError as error:
-            return self._error(error)
+            return self._error(request, error)
         except TimeoutError:
             raise
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            return self._error(HttpError(500, 500, "Internal Server Error"))
+            return self._error(request, HttpError(500, 500, "Internal Server Error"))
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the body; raise 413 before more of it is read than may be, 408 if it does not come."""
@@ -182,10 +228,15 @@ class HttpApp:
         except TimeoutError:
             raise HttpError(408, 408, "The request's body did not come in time") from None
 
-    def _error(self, error: HttpError) -> Response:
-        response = json_response(error.as_json(), error.status, self.error_type)
+    def _error(self, request: Request | None, error: HttpError) -> Response:
+        if self.error_page is not None:
+            response = self.error_page(request, error)
+        else:
+            response = json_response(error.as_json(), error.status, self.error_type)
         if error.status in (400, 408, 413):
-            response.headers = ((b"connection", b"close"),)  # the rest of the body may be under way
+            # The rest of the body may be under way.
+            response.headers = (*response.headers, (b"connection", b"close"))
+        response.headers += error.headers
         return response
 
     async def _write(self, send: Send, response: Response) -> None:
@@ -195,6 +246,34 @@ class HttpApp:
             headers.append((b"content-length", b"%d" % len(response.body)))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
+
+    async def _write_stream(
+        self, receive: Receive, send: Send, response: Response, stream: AsyncIterator[bytes]
+    ) -> None:
+        """Write chunks as they come; end when the stream does, or when the client goes away."""
+        headers = [self._server, *response.headers, (b"content-type", response.content_type.encode())]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+
+        async def write() -> None:
+            async with aclosing(stream) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        writing = asyncio.create_task(write(), name="http stream")
+        watching = asyncio.create_task(watch(), name="http stream's client")
+        try:
+            await asyncio.wait((writing, watching), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (writing, watching):
+                task.cancel()
+            ended = await asyncio.gather(writing, watching, return_exceptions=True)
+        if isinstance(ended[0], Exception):
+            log.error("a stream failed", exc_info=ended[0])
 
     def _log(self, scope: Scope, response: Response, seconds: float) -> None:
         level = logging.INFO if response.status >= 500 else logging.DEBUG

@@ -12,6 +12,7 @@ class HttpError(Exception):
         self.status = status
         self.code = status if code is None else code
         self.message = f"HTTP {status} {HTTPStatus(status).phrase}" if message is None else message
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
         super().__init__(self.message)
 
     def as_json(self) -> dict[str, object]:

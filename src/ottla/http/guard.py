@@ -11,14 +11,15 @@ import logging
 from typing import Any
 
 from ottla.http.limits import HttpLimits
+from ottla.security.certificate_name import distinguished_name
 
 log = logging.getLogger(__name__)
 
 _CLOSE = b"content-length: 0\r\nconnection: close\r\n\r\n"
 
 
-def guarded(protocol: type[Any], limits: HttpLimits) -> type[Any]:
-    """Return a protocol class of uvicorn's that keeps the limits."""
+def guarded(protocol: type[Any], limits: HttpLimits, names: dict[Any, str]) -> type[Any]:
+    """Return a protocol class of uvicorn's that keeps the limits, and the names of clients in `names`."""
 
     class Guarded(protocol):  # type: ignore[misc]
         """One connection: uvicorn's protocol, with a deadline and a size for each request's head."""
@@ -30,6 +31,10 @@ def guarded(protocol: type[Any], limits: HttpLimits) -> type[Any]:
         def connection_made(self, transport: Any) -> None:
             """Start the clock: the first request must come."""
             super().connection_made(transport)
+            name = certificate_name(transport)
+            names.pop(self.client, None)  # of an earlier connection from there whose end is not known yet
+            if name is not None:
+                names[self.client] = name
             if len(self.connections) > limits.max_connections:
                 self._refuse(503, "Service Unavailable", f"more than {limits.max_connections} connections")
                 return
@@ -56,6 +61,7 @@ def guarded(protocol: type[Any], limits: HttpLimits) -> type[Any]:
             """Forget the clocks."""
             self._stop_clock()
             self._take_more()
+            names.pop(self.client, None)
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
@@ -97,3 +103,10 @@ def guarded(protocol: type[Any], limits: HttpLimits) -> type[Any]:
                 self.transport.close()
 
     return Guarded
+
+
+def certificate_name(transport: Any) -> str | None:
+    """Return the distinguished name in the certificate that a client showed."""
+    tls = transport.get_extra_info("ssl_object")
+    certificate = None if tls is None else tls.getpeercert()
+    return distinguished_name(certificate["subject"]) if certificate else None

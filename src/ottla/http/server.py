@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import ssl
 from typing import Any
@@ -63,7 +64,7 @@ class HttpServer:
         limits = self._limits
         config = uvicorn.Config(
             app,
-            http=guarded(_protocol(), limits),
+            http=guarded(_protocol(), limits, getattr(app, "certificates", {})),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -75,7 +76,7 @@ class HttpServer:
         )
         config.load()
         config.ssl = self._tls
-        server = uvicorn.Server(config)  # its signal handlers are not used: signals are the command's
+        server = _Server(config, limits)  # its signal handlers are not used: signals are the command's
         server.lifespan = config.lifespan_class(config)
         assert self._socket is not None
         await server.startup(sockets=[self._socket])
@@ -92,6 +93,34 @@ class HttpServer:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, with a limit on the time of TLS handshakes: asyncio's is a minute."""
+
+    def __init__(self, config: uvicorn.Config, limits: HttpLimits) -> None:
+        super().__init__(config)
+        self._limits = limits
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen on the sockets."""
+        config = self.config
+        protocol: Any = config.http_protocol_class
+        make = functools.partial(
+            protocol,
+            config=config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        timeout_s = None if config.ssl is None else self._limits.head_timeout_s
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                make, sock=each, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=timeout_s
+            )
+            for each in sockets or ()
+        ]
+        self.started = True
 
 
 def _protocol() -> type[Any]:

@@ -40,10 +40,10 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 T = TypeVar("T")
 
 
-def write_atomically(disk: Disk, path: str, data: bytes) -> None:
+def write_atomically(disk: Disk, path: str, data: bytes, *, mode: int = 0o644) -> None:
     """Replace a file. After a crash it has the old or the new contents; after this returns, the new ones."""
     beside = path + TEMPORARY
-    disk.write_file(beside, data, sync=True)
+    disk.write_file(beside, data, sync=True, mode=mode)
     disk.rename(beside, path)
     disk.fsync_dir(dirname(path))
 

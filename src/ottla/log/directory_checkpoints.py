@@ -138,6 +138,10 @@ class DirectoryCheckpoints:
             writes.append(self._capture_log_starts({partition: end_offset}))
         return writes
 
+    def capture_log_start(self, partition: TopicPartition, log_start_offset: int) -> Write:
+        """Return a function that writes the log starts, with that of a log that is about to arrive."""
+        return self._capture_log_starts({partition: log_start_offset} if log_start_offset > 0 else {})
+
     def _capture_high_watermarks(self) -> Write:
         return self._files[HIGH_WATERMARKS].capture(self._existing_entries(self.high_watermarks))
 

@@ -119,8 +119,11 @@ class Disk(Protocol):
         """Return a small file's contents."""
         ...
 
-    def write_file(self, path: str, data: Bytes, *, sync: bool) -> None:
-        """Write a small file from its beginning; with `sync`, its contents are durable afterwards."""
+    def write_file(self, path: str, data: Bytes, *, sync: bool, mode: int = 0o644) -> None:
+        """Write a small file from its beginning; with `sync`, its contents are durable afterwards.
+
+        A new file gets this mode.
+        """
         ...
 
     def list_dir(self, path: str) -> list[DirEntry]:
@@ -162,6 +165,10 @@ class Disk(Protocol):
         """Return once everything on the file system that holds `path` is durable."""
         ...
 
+    def volume_bytes(self, path: str) -> tuple[int, int]:
+        """Return the size and the free space of the file system that holds `path`."""
+        ...
+
     def lock(self, path: str) -> Callable[[], None] | None:
         """Lock a file exclusively, creating it; return a function that releases it, or None if it is
         locked.
@@ -174,9 +181,9 @@ class RealFile:
 
     __slots__ = ("_fd",)
 
-    def __init__(self, path: str, flags: int) -> None:
+    def __init__(self, path: str, flags: int, mode: int = 0o644) -> None:
         self._fd = -1
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, flags | os.O_CLOEXEC, mode)
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -247,9 +254,9 @@ class RealDisk:
         with open(path, "rb") as file:
             return file.read()
 
-    def write_file(self, path: str, data: Bytes, *, sync: bool) -> None:
+    def write_file(self, path: str, data: Bytes, *, sync: bool, mode: int = 0o644) -> None:
         """Write a small file from its beginning."""
-        file = RealFile(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        file = RealFile(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         file.write_at(0, data)
         if sync:
             file.fsync()
@@ -318,6 +325,11 @@ class RealDisk:
                 raise OSError(code, os.strerror(code), path)
         finally:
             os.close(fd)
+
+    def volume_bytes(self, path: str) -> tuple[int, int]:
+        """Return the size and the free space of the file system that holds `path`."""
+        volume = os.statvfs(path)
+        return volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Lock a file exclusively; the kernel releases it when the process ends."""

@@ -18,8 +18,6 @@ from pathlib import Path
 from struct import Struct
 from typing import BinaryIO
 
-from crc32c import crc32c
-
 from ottla.log import file_names
 from ottla.log.indexes import OffsetIndex, TimeIndex
 from ottla.log.transaction_index import ENTRY
@@ -32,6 +30,7 @@ from ottla.protocol.records.batch import (
     crc_of,
     decode_header,
 )
+from ottla.protocol.records.checksum import crc32c
 from ottla.protocol.records.records import Record, decode_records
 
 _SNAPSHOT_HEAD = Struct(">hIi")

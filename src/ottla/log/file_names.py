@@ -39,6 +39,8 @@ PARTITION_METADATA = "partition.metadata"
 
 _DELETED_DIR = "-delete"
 _STRAY_DIR = "-stray"
+_FUTURE_DIR = "-future"
+_MOVED_DIR = "-moved"
 _MAX_NAME = 255
 _DIGITS = 20
 
@@ -74,6 +76,30 @@ def deleted_dir_name(partition: TopicPartition) -> str:
 def stray_dir_name(partition: TopicPartition) -> str:
     """Return a new name for the directory of a log without a topic."""
     return _fresh_dir_name(partition, _STRAY_DIR)
+
+
+def future_dir_name(partition: TopicPartition) -> str:
+    """Return a name for the copy of a log that is moved here from another log directory."""
+    return f"{partition}.{new_uuid().hex}{_FUTURE_DIR}"
+
+
+def moved_dir_name(future: str) -> str:
+    """Return the name of a copy that is complete and replaces the log in the other directory."""
+    return future.removesuffix(_FUTURE_DIR) + _MOVED_DIR
+
+
+def parse_future_dir(name: str) -> TopicPartition | None:
+    """Return the partition of an incomplete copy, or None."""
+    return _parse_copy(name, _FUTURE_DIR)
+
+
+def parse_moved_dir(name: str) -> TopicPartition | None:
+    """Return the partition of a complete copy, or None."""
+    return _parse_copy(name, _MOVED_DIR)
+
+
+def _parse_copy(name: str, suffix: str) -> TopicPartition | None:
+    return parse_partition_dir(name.rpartition(".")[0]) if name.endswith(suffix) else None
 
 
 def is_deleted_dir(name: str) -> bool:

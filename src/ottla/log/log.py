@@ -324,20 +324,28 @@ class Log:
             return
         try:
             if clean:
-                self._write_clean_shutdown_files()
+                self.write_clean_shutdown_files()
         except OSError as error:
             raise self.storage.write_failed(f"closing {self.path}", error) from error
         finally:
             self.is_closed = True
             self._segments.close()
 
-    def _write_clean_shutdown_files(self) -> None:
+    def write_clean_shutdown_files(self) -> None:
+        """Write what opening the log without recovery needs; not fsynced. Raises OSError."""
         for segment in self.segments:
             segment.write_indexes()
         if self.producers.snapshot_offset != self.log_end_offset:
             self._take_snapshot()
         if self._flush.epochs_written != self.epochs.version:
             self.storage.disk.write_file(f"{self.path}/{EPOCH_CHECKPOINT}", self.epochs.encode(), sync=False)
+
+    def take_over(self, former: Log) -> None:
+        """Continue what was only in the memory of the log that this one is a copy of."""
+        self.verifications = former.verifications
+        self.truncation_count = former.truncation_count
+        if "_failed_appends" in vars(former):
+            self._failed_appends = former._failed_appends
 
     # Appending
     def append(

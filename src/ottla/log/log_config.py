@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from ottla.common.config.schema_keys import TOPIC_NAME
 from ottla.common.config.topic import TopicConfig
 
 LONG_MAX = (1 << 63) - 1
@@ -39,6 +40,12 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
     file_delete_delay_ms: int = 60_000
+    confluent_key_schema_validation: bool = False
+    confluent_value_schema_validation: bool = False
+    confluent_key_subject_name_strategy: str = TOPIC_NAME
+    confluent_value_subject_name_strategy: str = TOPIC_NAME
+    ottla_key_schema_decoding: bool = False
+    ottla_value_schema_decoding: bool = False
 
     @classmethod
     def from_topic_config(cls, topic_config: TopicConfig) -> LogConfig:
@@ -51,6 +58,11 @@ class LogConfig:
     def is_compacted(self) -> bool:
         """Return whether the cleaner keeps only the latest record of each key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def validates_schemas(self) -> bool:
+        """Return whether records must name a schema that is registered."""
+        return self.confluent_key_schema_validation or self.confluent_value_schema_validation
 
     @property
     def compression_level(self) -> int:

@@ -1,4 +1,4 @@
-"""All logs of one broker, in one directory.
+"""All logs of one log directory: of a broker, unless it has several (log_directories.py).
 
     meta.properties, .lock, .kafka_cleanshutdown     see checkpoints.py
     four checkpoints                                 see directory_checkpoints.py
@@ -56,6 +56,10 @@ class LogDirectoryError(Exception):
     """The directory cannot be used; the message says why and what to do."""
 
 
+class LogDirectoryUnusable(LogDirectoryError):
+    """The disk is missing, or cannot be read or written; other directories of the broker may be usable."""
+
+
 def lock_directory(disk: Disk, path: str) -> Callable[[], None]:
     """Lock the directory for this process; return a function that unlocks it. LogDirectoryError if it is in
     use.
@@ -70,12 +74,12 @@ def lock_directory(disk: Disk, path: str) -> Callable[[], None]:
             )
         disk.write_file(file, f"process {os.getpid()}".encode(), sync=False)
     except OSError as error:
-        raise LogDirectoryError(f"log directory {path} cannot be used: {error}") from error
+        raise LogDirectoryUnusable(f"log directory {path} cannot be used: {error}") from error
     return release
 
 
 class LogDirectory:
-    """The logs of one broker."""
+    """The logs of one broker in one directory."""
 
     def __init__(
         self,
@@ -108,6 +112,8 @@ class LogDirectory:
         self._identity = (node_id, cluster_id)
         self.directory_id = directory_id
         """The id of this directory once it is open; before that, the one that the cluster knows."""
+        self.is_new = False
+        """Whether this start gave the directory its id: a new disk, or an empty one in place of another."""
         self._is_replicated: Callable[[TopicPartition], bool] = lambda _: False
         self._release: Callable[[], None] | None = None
         self._disposable: set[TopicPartition] = set()
@@ -138,7 +144,7 @@ class LogDirectory:
             self._open_logs(config_for)
         except OSError as error:
             self._unlock()
-            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error}") from error
+            raise LogDirectoryUnusable(f"log directory {self.path} cannot be used: {error}") from error
         except BaseException:
             self._unlock()
             raise
@@ -153,6 +159,7 @@ class LogDirectory:
         node_id, cluster_id = self._identity
         if not self._disk.exists(path):
             is_known = self.directory_id and self._has_logs()  # only the file was removed
+            self.is_new = not is_known
             meta = MetaProperties(
                 node_id, cluster_id, parse_uuid(self.directory_id) if is_known else new_uuid()
             )
@@ -173,11 +180,18 @@ class LogDirectory:
             )
         self.directory_id = uuid_text(meta.directory_id)
 
-    def _has_logs(self) -> bool:
-        return any(
-            entry.is_dir and parse_partition_dir(entry.name) is not None
+    def partitions_on_disk(self) -> list[TopicPartition]:
+        """Return the partitions that have a log here, by the names of the directories; may raise OSError."""
+        if not self._disk.exists(self.path):
+            return []
+        return [
+            partition
             for entry in self._disk.list_dir(self.path)
-        )
+            if entry.is_dir and (partition := parse_partition_dir(entry.name)) is not None
+        ]
+
+    def _has_logs(self) -> bool:
+        return bool(self.partitions_on_disk())
 
     def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
@@ -188,7 +202,8 @@ class LogDirectory:
         self.checkpoints.read()
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
         for entry in disk.list_dir(self.path):
-            if not entry.is_dir or is_deleted_dir(entry.name):
+            is_hidden = entry.name.startswith(".")  # files of services that `ottla up` runs
+            if not entry.is_dir or is_hidden or is_deleted_dir(entry.name):
                 continue
             partition = parse_partition_dir(entry.name)
             if partition is not None:
@@ -322,6 +337,20 @@ class LogDirectory:
         self.checkpoints.forget(partition)
         self._disposable.add(partition)
         self._rename_aside(partition, is_disposable=True)
+
+    def open_moved(self, partition: TopicPartition, config: LogConfig, log_start_offset: int) -> Log:
+        """Open a complete and durable copy of a log that was moved here; may raise OSError."""
+        log = open_log(
+            self.storage,
+            f"{self.path}/{partition}",
+            partition,
+            config,
+            self._clock,
+            is_clean=True,
+            log_start_offset=log_start_offset,
+        )
+        self._add(log)
+        return log
 
     def move_to_stray(self, partition: TopicPartition) -> str:
         """Close a log and rename its directory, so that it is never opened; return the new name."""

@@ -50,8 +50,6 @@ from collections.abc import Collection, Iterable, Mapping
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.log.disk import DirEntry, Disk
 from ottla.log.file_names import CORRUPT, SNAPSHOT, file_name, offset_of
 from ottla.protocol.errors import (
@@ -61,6 +59,7 @@ from ottla.protocol.errors import (
     TransactionCoordinatorFenced,
 )
 from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.checksum import crc32c
 from ottla.protocol.records.control import Marker, decode_marker
 
 logger = logging.getLogger(__name__)

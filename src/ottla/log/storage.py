@@ -34,13 +34,24 @@ class Storage:
     caller that reports a failure has undone its partial changes.)
     """
 
-    __slots__ = ("disk", "offline_reason", "on_disk_full", "on_offline", "path", "pool", "producer_limit")
+    __slots__ = (
+        "disk",
+        "is_full",
+        "offline_reason",
+        "on_disk_full",
+        "on_offline",
+        "path",
+        "pool",
+        "producer_limit",
+    )
 
     def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
         self.path = path
         self.pool = FilePool(disk, max_open_files)
         self.offline_reason: str | None = None
+        self.is_full = False
+        """Whether an append found no space, and none has been found since."""
         self.on_offline: Callable[[], None] | None = None
         self.producer_limit: ProducerLimit | None = None
         self.on_disk_full: Callable[[], None] | None = None
@@ -64,6 +75,7 @@ class Storage:
     def append_failed(self, operation: str, error: OSError) -> KafkaStorageError:
         """Return the error to raise after a failed append, which is also how a full disk is detected."""
         if error.errno in _FULL and self.on_disk_full is not None:
+            self.is_full = True
             self.on_disk_full()
         return self.write_failed(operation, error)
 

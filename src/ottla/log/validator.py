@@ -54,6 +54,7 @@ def needs_validation(config: LogConfig) -> bool:
         or config.is_compacted
         or config.compression_type != "producer"
         or config.timestamp_before_max_ms < LONG_MAX
+        or config.validates_schemas
     )
 
 

@@ -23,8 +23,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from crc32c import crc32c
-
 from ottla.metadata.records import MetadataError, MetadataRecord, decode_records, encode_records
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.metadata.store import (
@@ -33,8 +31,11 @@ from ottla.metadata.store import (
     MetadataEntry,
     Session,
     SessionLost,
+    StoreContact,
+    StoreServer,
     VersionConflict,
 )
+from ottla.protocol.records.checksum import crc32c
 
 APPLICATION_ID = 0x4F74746C  # "Ottl": what `file metadata.db` shows
 SCHEMA_VERSION = 1
@@ -338,6 +339,14 @@ class EmbeddedStore:
         """Call `watcher(version)` after each append; return a function that stops it."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
+
+    def contact(self) -> StoreContact:
+        """Return that the file is there."""
+        return StoreContact("embedded")
+
+    async def ensemble(self) -> list[StoreServer]:
+        """Return nothing: there are no servers."""
+        return []
 
     @property
     def _db(self) -> MetadataFile:

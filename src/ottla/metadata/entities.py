@@ -1,7 +1,8 @@
-"""The brokers, topics and partitions of an image, and a leader's ISR change: immutable values."""
+"""The brokers, topics, partitions and users of an image, and a leader's ISR change: immutable values."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Container
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -9,7 +10,14 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.common.topic_names import is_internal
-from ottla.metadata.records import BrokerRegistered, Endpoint, PartitionChanged, PartitionCreated
+from ottla.metadata.records import (
+    BrokerRegistered,
+    Endpoint,
+    PartitionChanged,
+    PartitionCreated,
+    ScramCredentialChanged,
+)
+from ottla.security.scram import ScramCredential
 
 
 class IsrChange(NamedTuple):
@@ -36,7 +44,14 @@ class BrokerImage(NamedTuple):
     fenced: bool = False
     shutting_down: bool = False
     directory_id: str = ""
-    """The id of its log directory; "" if it is unknown."""
+    """The id of its first log directory; "" if it is unknown."""
+    other_directories: tuple[str, ...] = ()
+    """The ids of its other log directories."""
+
+    @property
+    def directories(self) -> frozenset[str]:
+        """Return the ids of all its log directories; empty if they are unknown."""
+        return frozenset(each for each in (self.directory_id, *self.other_directories) if each)
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the address of this broker for clients of `listener`."""
@@ -58,7 +73,8 @@ class PartitionImage:
     one of them: when `isr` and `elr` are both empty, the first of it may lead. During a reassignment
     `replicas` contains the new replicas (`adding`) and the old ones (`removing`). `lost_directories` are
     replicas, with the ids of their former log directories, that restarted with another directory and have not
-    been in sync since: they are empty, or outdated (decision 0078).
+    been in sync since: they are empty, or outdated (decision 0078). `failed` are replicas whose broker may be
+    alive, but not the log directory with this log (decision 0210).
     """
 
     index: int
@@ -72,10 +88,11 @@ class PartitionImage:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     lost_directories: tuple[tuple[int, str], ...] = ()
+    failed: tuple[int, ...] = ()
 
     def offline(self, reachable: Container[int]) -> tuple[int, ...]:
-        """Return the replicas that are not reachable."""
-        return tuple(each for each in self.replicas if each not in reachable)
+        """Return the replicas that are not reachable, or whose log directory failed."""
+        return tuple(each for each in self.replicas if each not in reachable or each in self.failed)
 
     @property
     def is_reassigning(self) -> bool:
@@ -88,6 +105,26 @@ class PartitionImage:
         if not self.removing:
             return self.replicas
         return tuple(each for each in self.replicas if each not in self.removing)
+
+
+CLEAN, LAST_LEADER, UNCLEAN = "clean", "last-leader", "unclean"
+
+
+def election_kind(before: PartitionImage, after: PartitionImage) -> str:
+    """Return whether the new leader of `after` has every committed record.
+
+    The last leader has all that was flushed, after a power cut everywhere. A replica that a reassignment
+    added may join the ISR and lead in one change: the leader before vouched for it.
+    """
+    leader = after.leader
+    if leader in (*before.isr, *before.elr):
+        return CLEAN
+    if before.leader >= 0 and leader in before.adding and not after.is_reassigning:
+        return CLEAN
+    if before.leader >= 0 and not {*before.isr}.isdisjoint(after.isr):
+        return CLEAN
+    is_last = leader in before.last_known_elr[:1] and leader not in dict(before.lost_directories)
+    return LAST_LEADER if is_last else UNCLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +164,21 @@ def partition_changed(topic_id: UUID, partition: PartitionImage) -> PartitionCha
 def partition_of(record: PartitionCreated | PartitionChanged) -> PartitionImage:
     """Return the partition that the record creates."""
     return PartitionImage(*_RECORD_FIELDS(record))
+
+
+def scram_changed(user: str, mechanism: str, credential: ScramCredential) -> ScramCredentialChanged:
+    """Return the record that sets a user's credential."""
+    salt, stored_key, server_key = (
+        base64.b64encode(each).decode()
+        for each in (credential.salt, credential.stored_key, credential.server_key)
+    )
+    return ScramCredentialChanged(user, mechanism, salt, stored_key, server_key, credential.iterations)
+
+
+def scram_credential_of(record: ScramCredentialChanged) -> ScramCredential:
+    """Return the credential that the record sets."""
+    salt, stored_key, server_key = map(base64.b64decode, (record.salt, record.stored_key, record.server_key))
+    return ScramCredential(salt, stored_key, server_key, record.iterations)
 
 
 # An image of a broker or a partition and the records about it have the same fields in the same order.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from uuid import UUID
 
 from ottla.metadata.entities import (
@@ -19,29 +20,47 @@ from ottla.metadata.entities import (
     broker_of,
     partition_created,
     partition_of,
+    scram_changed,
+    scram_credential_of,
 )
 from ottla.metadata.records import (
+    AclCreated,
+    AclDeleted,
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
+    ClientQuotaChanged,
     ClusterCreated,
     ConfigChanged,
     ConfigResource,
     ControllerElected,
+    DelegationTokenDeleted,
+    DelegationTokenSet,
     MetadataError,
     MetadataRecord,
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    ScramCredentialChanged,
+    ScramCredentialRemoved,
+    ScramSecretCreated,
     TopicCreated,
     TopicDeleted,
 )
+from ottla.security.acls import AclBinding
+from ottla.security.delegation_tokens import DelegationToken
+from ottla.security.quota_entities import QuotaEntity, QuotaMap
+from ottla.security.scram import ScramCredential
 
+NO_QUOTAS: Mapping[str, float] = {}
 NO_CONFIGS: Mapping[str, str] = {}
+MAINTENANCE_KEY = "ottla.broker.maintenance"
+"""The dynamic config of a broker that is in maintenance."""
 ConfigKey = tuple[int, str]
 
 __all__ = [
     "EMPTY",
+    "MAINTENANCE_KEY",
     "BrokerImage",
     "ClusterImage",
     "ConfigKey",
@@ -65,6 +84,15 @@ class ClusterImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names_by_id: Mapping[UUID, str] = field(default_factory=dict)
     configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
+    client_quotas: QuotaMap = field(default_factory=dict)
+    acls: Mapping[AclBinding, None] = field(default_factory=dict)
+    """An ordered set."""
+    tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
+    """Delegation tokens by their ids."""
+    scram_credentials: Mapping[tuple[str, str], ScramCredential] = field(default_factory=dict)
+    """By mechanism and user."""
+    scram_secret: str = ""
+    """What the salts of users who do not exist are derived from; "" before there are users."""
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         """Return the topic with this id."""
@@ -99,6 +127,15 @@ class ClusterImage:
         """Return the dynamic configs of one broker, or with "" of all of them."""
         return self.configs.get((ConfigResource.BROKER, str(node_id)), NO_CONFIGS)
 
+    @property
+    def in_maintenance(self) -> frozenset[int]:
+        """Return the brokers in maintenance: they lead only what no other can, and get no new replicas."""
+        return frozenset(
+            node_id
+            for node_id in self.brokers
+            if self.broker_overrides(node_id).get(MAINTENANCE_KEY, "").lower() == "true"
+        )
+
     def apply(self, records: Iterable[MetadataRecord], version: int | None = None) -> ClusterImage:
         """Return the image after `records`, which are the entry `version` of the log (default: the next
         one).
@@ -114,6 +151,10 @@ class ClusterImage:
         return (
             len(self.brokers)
             + len(self.configs)
+            + len(self.client_quotas)
+            + len(self.acls)
+            + len(self.tokens)
+            + len(self.scram_credentials)
             + sum(1 + len(each.partitions) for each in self.topics.values())
         )
 
@@ -134,6 +175,17 @@ class ClusterImage:
         for (resource_type, name), values in self.configs.items():
             for key, value in values.items():
                 yield ConfigChanged(resource_type, name, key, value)
+        for entity, quotas in self.client_quotas.items():
+            for key, bound in quotas.items():
+                yield ClientQuotaChanged(entity, key, bound)
+        for acl in self.acls:
+            yield AclCreated(*acl)
+        for token in self.tokens.values():
+            yield DelegationTokenSet(*token)
+        if self.scram_secret:
+            yield ScramSecretCreated(self.scram_secret)
+        for (mechanism, user), credential in self.scram_credentials.items():
+            yield scram_changed(user, mechanism, credential)
 
 
 EMPTY = ClusterImage()
@@ -187,11 +239,16 @@ class _Draft:
         self._topics: dict[str, TopicImage] | None = None
         self._names_by_id: dict[UUID, str] | None = None
         self._configs: dict[ConfigKey, Mapping[str, str]] | None = None
+        self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
+        self._acls: dict[AclBinding, None] | None = None
+        self._tokens: dict[str, DelegationToken] | None = None
         # Partitions of the topics being changed, as lists: a topic may gain thousands at once.
         self._partitions: dict[UUID, list[PartitionImage]] = {}
         self._cluster_id = base.cluster_id
         self._controller = (base.controller_id, base.controller_epoch)
         self._next_producer_id = base.next_producer_id
+        self._scram: dict[tuple[str, str], ScramCredential] | None = None
+        self._scram_secret = base.scram_secret
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""
@@ -206,6 +263,16 @@ class _Draft:
                 self._delete_topic(topic_id)
             case ConfigChanged(resource_type, name, key, value):
                 self._set_config((resource_type, name), key, value)
+            case ClientQuotaChanged(entity, key, bound):
+                self._set_quota(entity, key, bound)
+            case AclCreated():
+                self._acls_draft()[AclBinding(*_acl_fields(record))] = None
+            case AclDeleted():
+                self._acls_draft().pop(AclBinding(*_acl_fields(record)), None)
+            case DelegationTokenSet(token_id):
+                self._tokens_draft()[token_id] = DelegationToken(*_token_fields(record))
+            case DelegationTokenDeleted(token_id):
+                self._tokens_draft().pop(token_id, None)
             case ProducerIdsAllocated(next_producer_id):
                 self._next_producer_id = max(self._next_producer_id, next_producer_id)
             case BrokerRegistered(node_id):
@@ -214,6 +281,12 @@ class _Draft:
                 self._change_broker(record)
             case BrokerUnregistered(node_id):
                 self._brokers_draft().pop(node_id, None)
+            case ScramCredentialChanged(user, mechanism):
+                self._scram_draft()[mechanism, user] = scram_credential_of(record)
+            case ScramCredentialRemoved(user, mechanism):
+                self._scram_draft().pop((mechanism, user), None)
+            case ScramSecretCreated(secret):
+                self._scram_secret = secret
             case ControllerElected(node_id, controller_epoch):
                 self._controller = (node_id, controller_epoch)
             case ClusterCreated(cluster_id):
@@ -238,7 +311,27 @@ class _Draft:
             topics=base.topics if self._topics is None else self._topics,
             names_by_id=base.names_by_id if self._names_by_id is None else self._names_by_id,
             configs=base.configs if self._configs is None else self._configs,
+            client_quotas=base.client_quotas if self._client_quotas is None else self._client_quotas,
+            acls=base.acls if self._acls is None else self._acls,
+            tokens=base.tokens if self._tokens is None else self._tokens,
+            scram_credentials=base.scram_credentials if self._scram is None else self._scram,
+            scram_secret=self._scram_secret,
         )
+
+    def _acls_draft(self) -> dict[AclBinding, None]:
+        if self._acls is None:
+            self._acls = dict(self._base.acls)
+        return self._acls
+
+    def _tokens_draft(self) -> dict[str, DelegationToken]:
+        if self._tokens is None:
+            self._tokens = dict(self._base.tokens)
+        return self._tokens
+
+    def _scram_draft(self) -> dict[tuple[str, str], ScramCredential]:
+        if self._scram is None:
+            self._scram = dict(self._base.scram_credentials)
+        return self._scram
 
     def _brokers_draft(self) -> dict[int, BrokerImage]:
         if self._brokers is None:
@@ -313,3 +406,21 @@ class _Draft:
             configs[resource] = values
         else:
             configs.pop(resource, None)
+
+    def _set_quota(self, entity: QuotaEntity, key: str, bound: float | None) -> None:
+        if self._client_quotas is None:
+            self._client_quotas = dict(self._base.client_quotas)
+        values = dict(self._client_quotas.get(entity, NO_QUOTAS))
+        if bound is None:
+            values.pop(key, None)
+        else:
+            values[key] = bound
+        if values:
+            self._client_quotas[entity] = values
+        else:
+            self._client_quotas.pop(entity, None)
+
+
+# The images of ACLs and tokens have the fields of their records, in the same order.
+_acl_fields = attrgetter(*AclBinding._fields)
+_token_fields = attrgetter(*DelegationToken._fields)

@@ -9,6 +9,7 @@
     server.heal(1)                   # it can again, and learns whether its session has ended
     server.expire_node(2)            # the session ends now, as if it had timed out
     server.lose_responses(3)         # appends of broker 3 succeed, but it gets no response
+    old = server.snapshot()          # and later: server.restore(old)
     server.latency = lambda: ...     # seconds, called for every call and every notification
 
 A broker that crashes is cut: its session outlives it by the timeout.
@@ -31,6 +32,9 @@ from ottla.metadata.store import (
     NodeIdInUse,
     Session,
     SessionLost,
+    StoreContact,
+    StoreRolledBack,
+    StoreServer,
     StoreUnavailable,
     VersionConflict,
 )
@@ -61,6 +65,15 @@ class Watcher:
     """The context of the broker that watches, not of the one that made the change."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """A copy of the metadata log."""
+
+    entries: tuple[MetadataEntry, ...]
+    version: int
+    controller_epoch: int
+
+
 class MemoryServer:
     """The log, the live sessions and the election."""
 
@@ -75,6 +88,9 @@ class MemoryServer:
         self._live: dict[int, _Live] = {}
         self._broker_epoch = 0
         self._cut: dict[int, asyncio.Event] = {}
+        self._cut_s: dict[int, float] = {}
+        self.is_frozen = False
+        """Whether the ensemble has no quorum: no session ends then."""
         self._expiries: dict[int, asyncio.TimerHandle] = {}
         self._unnotified: dict[int, list[Session]] = {}
         self._responses_lost: set[int] = set()
@@ -89,6 +105,7 @@ class MemoryServer:
             return
         self._cut[node_id] = asyncio.Event()
         loop = asyncio.get_running_loop()
+        self._cut_s[node_id] = loop.time()
         self._expiries[node_id] = loop.call_later(self.session_timeout_s, self.expire_node, node_id)
 
     def heal(self, node_id: int) -> None:
@@ -98,6 +115,7 @@ class MemoryServer:
         healed = self._cut.pop(node_id, None)
         if healed is None:
             return
+        del self._cut_s[node_id]
         self._expiries.pop(node_id).cancel()
         for session in self._unnotified.pop(node_id, ()):
             _lose(session)
@@ -111,10 +129,45 @@ class MemoryServer:
         if (live := self._live.get(node_id)) is not None:
             self.expire(live.session)
 
+    def lose_quorum(self, node_ids: Iterable[int]) -> None:
+        """Disconnect all brokers from the store, whose sessions stay alive."""
+        self.is_frozen = True
+        for node_id in node_ids:
+            self.cut(node_id)
+
+    def regain_quorum(self, node_ids: Iterable[int]) -> None:
+        """Undo `lose_quorum`, for these brokers; the sessions of the others end after the timeout."""
+        self.is_frozen = False
+        for node_id in node_ids:
+            self.heal(node_id)
+
+    def snapshot(self) -> MemorySnapshot:
+        """Return a copy of the log, as an operator copies the data of ZooKeeper."""
+        return MemorySnapshot(tuple(self.entries), self.version, self.controller_epoch)
+
+    def restore(self, snapshot: MemorySnapshot) -> None:
+        """Replace the log by a copy; every session ends, as after a restart of the ensemble."""
+        self.entries = list(snapshot.entries)
+        self.version = snapshot.version
+        self.controller_epoch = snapshot.controller_epoch
+        for live in tuple(self._live.values()):
+            self.expire(live.session)
+        self._notify(self._log_watchers)
+
+    def silent_ms(self, node_id: int | None) -> int:
+        """Return for how long a broker has been disconnected; 0 if it is connected."""
+        since_s = None if node_id is None else self._cut_s.get(node_id)
+        return 0 if since_s is None else max(1, int((asyncio.get_running_loop().time() - since_s) * 1000))
+
     def expire(self, session: Session) -> None:
         """End a session. Its broker is no longer the controller; it learns that as soon as it is
-        connected.
+        connected. Without a quorum that waits.
         """
+        if self.is_frozen:
+            again = asyncio.get_running_loop().call_later(self.session_timeout_s, self.expire, session)
+            if session.node_id in self._cut:
+                self._expiries[session.node_id] = again
+            return
         node_id = session.node_id
         if (live := self._live.get(node_id)) is not None and live.session is session:
             del self._live[node_id]
@@ -357,6 +410,8 @@ class MemoryStore:
     async def read(self, after_version: int) -> list[MetadataEntry]:
         """Return the entries after `after_version`, oldest first; the first may be a snapshot."""
         await self._wait_for_store()
+        if after_version > self.server.version:
+            raise StoreRolledBack(after_version, self.server.version)
         return [entry for entry in self.server.entries if entry.version > after_version]
 
     async def compact(
@@ -370,6 +425,17 @@ class MemoryStore:
         """Call `watcher(version)` after each append; return a function that stops it."""
         notice = Watcher(self.node_id, lambda: watcher(self.server.version))
         return self._watching(self.server.watch_log(notice))
+
+    def contact(self) -> StoreContact:
+        """Return whether the server is reachable."""
+        timeout_ms = int(self.server.session_timeout_s * 1000)
+        return StoreContact("memory", self.server.silent_ms(self.node_id), timeout_ms)
+
+    async def ensemble(self) -> list[StoreServer]:
+        """Return the server, as an ensemble of one."""
+        if self.server.is_frozen:
+            return [StoreServer("memory:0", problem="no quorum")]
+        return [StoreServer("memory:0", "standalone")]
 
     def _watching(self, stop: Callable[[], None]) -> Callable[[], None]:
         self._watches.append(stop)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.common.ids import parse_uuid, uuid_text
+from ottla.security.quota_entities import QuotaEntity
 
 
 class MetadataError(Exception):
@@ -71,6 +72,7 @@ class BrokerRegistered:
     fenced: bool = False
     shutting_down: bool = False
     directory_id: str = ""
+    other_directories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class PartitionCreated:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     lost_directories: tuple[tuple[int, str], ...] = ()
+    failed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,7 @@ class PartitionChanged:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     lost_directories: tuple[tuple[int, str], ...] = ()
+    failed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,88 @@ class ProducerIdsAllocated:
     next_producer_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class ClientQuotaChanged:
+    """A quota of users, client ids or addresses was set, or (value None) removed."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AclCreated:
+    """An ACL was added; the fields are those of `security.acls.AclBinding`."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class AclDeleted:
+    """An ACL was removed."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenSet:
+    """A delegation token was created, or has another expiry; its HMAC is derived and never stored."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenDeleted:
+    """A delegation token was expired by its owner, or after its time."""
+
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialChanged:
+    """A user's SCRAM credential was set: salt and keys in base64, never a password."""
+
+    user: str
+    mechanism: str
+    salt: str
+    stored_key: str
+    server_key: str
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialRemoved:
+    """A user's SCRAM credential was removed."""
+
+    user: str
+    mechanism: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScramSecretCreated:
+    """The secret, in base64, that the salts of users who do not exist are derived from, on every broker."""
+
+    secret: str
+
+
 MetadataRecord = (
     ClusterCreated
     | ControllerElected
@@ -173,6 +259,14 @@ MetadataRecord = (
     | PartitionChanged
     | ConfigChanged
     | ProducerIdsAllocated
+    | ClientQuotaChanged
+    | AclCreated
+    | AclDeleted
+    | DelegationTokenSet
+    | DelegationTokenDeleted
+    | ScramCredentialChanged
+    | ScramCredentialRemoved
+    | ScramSecretCreated
 )
 
 VERSIONS: dict[type[MetadataRecord], int] = {
@@ -187,6 +281,14 @@ VERSIONS: dict[type[MetadataRecord], int] = {
     PartitionChanged: 1,
     ConfigChanged: 1,
     ProducerIdsAllocated: 1,
+    ClientQuotaChanged: 1,
+    AclCreated: 1,
+    AclDeleted: 1,
+    DelegationTokenSet: 1,
+    DelegationTokenDeleted: 1,
+    ScramCredentialChanged: 1,
+    ScramCredentialRemoved: 1,
+    ScramSecretCreated: 1,
 }
 
 _TYPES = {each.__name__: each for each in VERSIONS}
@@ -200,7 +302,11 @@ _FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "last_known_elr": tuple,
     "adding": tuple,
     "removing": tuple,
+    "renewers": tuple,
+    "failed": tuple,
+    "other_directories": tuple,
     "lost_directories": lambda pairs: tuple((node_id, directory_id) for node_id, directory_id in pairs),
+    "entity": lambda parts: tuple((kind, name) for kind, name in parts),
     "endpoints": lambda endpoints: tuple(Endpoint(*each) for each in endpoints),
 }
 _to_json = json.JSONEncoder(separators=(",", ":"), default=uuid_text).encode

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import MetadataError, MetadataRecord
-from ottla.metadata.store import MetadataStore, fold
+from ottla.metadata.records import MetadataError, MetadataRecord, encode_records
+from ottla.metadata.store import MetadataEntry, MetadataStore, StoreRolledBack, fold
 
 logger = logging.getLogger(__name__)
 Subscriber = Callable[[ClusterImage, ClusterImage], Awaitable[None] | None]
@@ -68,6 +68,8 @@ class ClusterState:
 
 RETRY_S = 0.5
 """How long to wait after the store failed."""
+ROLLED_BACK_RETRY_S = 2.0
+"""How long to wait before looking whether the newest state is back."""
 
 
 class MetadataFollower:
@@ -81,8 +83,16 @@ class MetadataFollower:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] | None = None
+        self._behind_since_s: float | None = None
         self.records_read = 0
         """Records read since the last snapshot."""
+        self.rolled_back: StoreRolledBack | None = None
+        """Why the store is not followed: it went back."""
+        self.on_rolled_back: Callable[[], None] = lambda: None
+        """Called immediately when the store turns out to have gone back."""
+        self._newest_entry: MetadataEntry | None = None
+        self._is_doubtful = False
+        """Whether to check that the store has the history of this broker."""
 
     def start(self) -> None:
         """Start to follow the log."""
@@ -100,6 +110,15 @@ class MetadataFollower:
             async with self._lock:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def behind_ms(self) -> int:
+        """Return for how long an entry of the log has been known that is not in the image; 0 if there is
+        none.
+        """
+        if self._behind_since_s is None:
+            return 0
+        return max(1, int((asyncio.get_running_loop().time() - self._behind_since_s) * 1000))
 
     async def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with the current image (as a change from nothing), then with every change; none
@@ -120,11 +139,56 @@ class MetadataFollower:
         """Read the entries after the current image now."""
         async with self._lock:
             image = self._state.image
-            entries = await self._store.read(image.version)
+            was_rolled_back = self.rolled_back is not None
+            entries = await self._read(image.version)
             newest = fold(image, entries)
-            if newest is not image:
+            if newest is not image or was_rolled_back:
                 self.records_read += sum(len(each.records) for each in entries if not each.is_snapshot)
+                if entries:
+                    self._newest_entry = None if entries[-1].is_snapshot else entries[-1]
                 await self._state.publish(newest)
+            self._check_behind()
+
+    async def verify(self) -> None:
+        """Read the entries after the current image, from a store that may have been replaced meanwhile.
+
+        Raise StoreRolledBack if it has an older state, or another history.
+        """
+        self._is_doubtful = True
+        await self.catch_up()
+
+    async def _read(self, version: int) -> list[MetadataEntry]:
+        """Return the entries after `version`; note whether the store has gone back."""
+        try:
+            if self.rolled_back is None and not self._is_doubtful:
+                return await self._store.read(version)
+            entries = await self._read_same_history(version)
+        except StoreRolledBack as error:
+            self._refuse(error)
+            raise
+        self._is_doubtful = False
+        if self.rolled_back is not None:
+            self.rolled_back = None
+            logger.info(
+                "the metadata store has the state of this broker again", extra={"event": "rolled-back"}
+            )
+        return entries
+
+    async def _read_same_history(self, version: int) -> list[MetadataEntry]:
+        entries = await self._store.read(max(0, version - 1))
+        if not version or (entries and entries[0].is_snapshot):
+            return entries
+        if not entries:
+            raise StoreRolledBack(version, version - 1)
+        if self._newest_entry is not None and not _is_same(entries[0], self._newest_entry):
+            raise StoreRolledBack(version, entries[-1].version)
+        return entries[1:]
+
+    def _refuse(self, error: StoreRolledBack) -> None:
+        if self.rolled_back is None:
+            logger.error("%s", error, extra={"event": "rolled-back", "applied": error.applied})
+            self.rolled_back = error
+            self.on_rolled_back()
 
     async def publish_appended(self, records: Sequence[MetadataRecord], version: int) -> None:
         """Publish an entry that this broker has just appended, without reading it again."""
@@ -132,14 +196,26 @@ class MetadataFollower:
             image = self._state.image
             if version == image.version + 1:
                 self.records_read += len(records)
-                await self._state.publish(image.apply(records, version))
+                newest = image.apply(records, version)
+                self._newest_entry = MetadataEntry(version, newest.controller_epoch, tuple(records))
+                await self._state.publish(newest)
+                self._check_behind()
                 return
         if version > image.version:
             await self.catch_up()
 
     def _on_append(self, version: int) -> None:
         self._newest = max(self._newest, version)
+        if version < self._state.image.version:
+            self._is_doubtful = True
         self._wake.set()
+        self._check_behind()
+
+    def _check_behind(self) -> None:
+        if self._state.image.version >= self._newest:
+            self._behind_since_s = None
+        elif self._behind_since_s is None:
+            self._behind_since_s = asyncio.get_running_loop().time()
 
     async def _follow(self) -> None:
         while True:
@@ -149,9 +225,21 @@ class MetadataFollower:
                 # What this broker appended itself is being taken already: wait for that, do not read it.
                 async with self._lock:
                     is_behind = self._state.image.version < self._newest or not self._newest
-                if is_behind:
+                if is_behind or self._is_doubtful or self.rolled_back is not None:
                     await self.catch_up()
+            except StoreRolledBack:  # logged once
+                await asyncio.sleep(ROLLED_BACK_RETRY_S)
+                self._wake.set()
             except MetadataError as error:
                 logger.warning("cannot read the metadata, retrying: %s", error)
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()
+
+
+def _is_same(one: MetadataEntry, other: MetadataEntry) -> bool:
+    """Return whether two entries are the same, as they are stored."""
+    return (one.version, one.controller_epoch, encode_records(one.records)) == (
+        other.version,
+        other.controller_epoch,
+        encode_records(other.records),
+    )

@@ -46,6 +46,24 @@ class StoreUnavailable(MetadataError):
     """
 
 
+class StoreRolledBack(MetadataError):
+    """The store has an older state, or another history, than this broker has applied.
+
+    Somebody restored ZooKeeper from an older snapshot, or emptied it. To follow it would undo acknowledged
+    changes on some brokers and not on others.
+    """
+
+    def __init__(self, applied: int, found: int) -> None:
+        what = "another history" if found >= applied else f"version {found}"
+        super().__init__(
+            f"the metadata went back: this broker has applied version {applied}, the store has {what}. Was "
+            "ZooKeeper restored from an older snapshot? Put the newest ZooKeeper data back; or stop all "
+            "brokers and run: ottla cluster rebuild (docs/backup.md)"
+        )
+        self.applied = applied
+        self.found = found
+
+
 class NodeIdInUse(MetadataError):
     """Another live broker has this node id."""
 
@@ -70,6 +88,41 @@ class Session:
     node_id: int
     broker_epoch: int
     lost: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContact:
+    """Whether the store answers this broker.
+
+    After `session_timeout_ms` of silence others may have taken over.
+    """
+
+    kind: str
+    """`embedded`, `zookeeper` or `memory`."""
+    silent_ms: int = 0
+    """Since when there is no connection; 0 while there is one."""
+    session_timeout_ms: int = 0
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether there is a connection now."""
+        return self.silent_ms == 0
+
+    @property
+    def is_trusted(self) -> bool:
+        """Return whether this broker's session is certain to be alive if it was before."""
+        return self.silent_ms <= self.session_timeout_ms
+
+
+@dataclass(frozen=True, slots=True)
+class StoreServer:
+    """One server of the ensemble. `mode` is its role (leader, follower), "" while it does not serve."""
+
+    address: str
+    mode: str = ""
+    problem: str = ""
+    details: tuple[tuple[str, str], ...] = ()
+    """What it reports: version, zxid, connections, latency."""
 
 
 class MetadataStore(Protocol):
@@ -126,7 +179,10 @@ class MetadataStore(Protocol):
         ...
 
     async def read(self, after_version: int) -> list[MetadataEntry]:
-        """Return the entries after `after_version`, oldest first; the first may be a snapshot."""
+        """Return the entries after `after_version`, oldest first; the first may be a snapshot.
+
+        Raise StoreRolledBack if the log has never been at `after_version`, or has gone back.
+        """
         ...
 
     async def compact(
@@ -140,6 +196,14 @@ class MetadataStore(Protocol):
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
         """Call `watcher(version)` on the loop after each append; return a function that stops it."""
+        ...
+
+    def contact(self) -> StoreContact:
+        """Return whether the store answers this broker."""
+        ...
+
+    async def ensemble(self) -> list[StoreServer]:
+        """Ask every server of the ensemble for its role; empty for a store without servers."""
         ...
 
 

@@ -10,6 +10,7 @@ from ottla.metrics.recent import Recent
 from ottla.metrics.samples import Distribution, Samples, Summary
 from ottla.metrics.view import BrokerView
 from ottla.replication.counters import TopicTraffic
+from ottla.security.quota_entities import IP, QUOTA_KEYS
 
 QUANTILES = ("0.5", "0.75", "0.95", "0.98", "0.99", "0.999")
 OF_FETCH = ("FetchConsumer", "FetchFollower")
@@ -31,6 +32,7 @@ def network(view: BrokerView, samples: Samples) -> None:
     put(own_metrics.CONNECTIONS, stats.connections)
     put(own_metrics.ACCEPTED, stats.accepted)
     put(own_metrics.REJECTED, stats.rejected)
+    put(own_metrics.THROTTLED_CONNECTIONS, stats.throttled)
     put(own_metrics.REFUSED_FRAMES, stats.refused_frames)
     put(own_metrics.NETWORK_BYTES, stats.bytes_in, "in")
     put(own_metrics.NETWORK_BYTES, stats.bytes_out, "out")
@@ -47,6 +49,15 @@ def network(view: BrokerView, samples: Samples) -> None:
     put(jmx_metrics.PURGATORY, len(services.purgatory), "Fetch")
     put(jmx_metrics.PURGATORY, server.requests.used, "Produce")
     put(jmx_metrics.PURGATORY, services.groups.parked_count, "Rebalance")
+
+
+def quotas(view: BrokerView, samples: Samples) -> None:
+    """Add how often and how long clients were throttled."""
+    services = view.services
+    for key, quota in QUOTA_KEYS.items():
+        if IP not in quota.entity_types:
+            samples.put(own_metrics.THROTTLED_REQUESTS, services.throttles[key], key)
+            samples.put(own_metrics.THROTTLE_SECONDS, services.throttle_ms[key] / MS_PER_S, key)
 
 
 def requests(view: BrokerView, samples: Samples, recent: Recent) -> None:

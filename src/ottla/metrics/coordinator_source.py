@@ -9,12 +9,12 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.lag import PartitionLag
 from ottla.coordinator.transaction.transaction import State
 from ottla.metrics import exporter_metrics, jmx_metrics, own_metrics
-from ottla.metrics.remote_lag import RemoteLag
+from ottla.metrics.remote_lag import Measured, lookup
 from ottla.metrics.samples import Samples
 from ottla.metrics.view import BrokerView
 
 
-def groups(view: BrokerView, samples: Samples, remote_lag: RemoteLag) -> Iterator[None]:
+def groups(view: BrokerView, samples: Samples, remote: Measured) -> Iterator[None]:
     """Add the lag of every group that this broker coordinates, up to the limits."""
     coordinator, config = view.services.groups, view.services.config
     states: Counter[str] = Counter()
@@ -25,7 +25,7 @@ def groups(view: BrokerView, samples: Samples, remote_lag: RemoteLag) -> Iterato
         committed = machine.offsets.of_group(group_id).values()
         offset_count += sum(len(each) for each in committed)
         if rows.begin(group_id, _member_count(machine, group_id)):
-            for each in coordinator.lag_now(machine, group_id, remote_lag.lookup(group_id)):
+            for each in coordinator.lag_now(machine, group_id, lookup(remote, group_id)):
                 rows.add(group_id, each)
                 yield
             rows.end(group_id)
@@ -106,16 +106,21 @@ def transactions(view: BrokerView, samples: Samples) -> Iterator[None]:
     """Add the transactional ids that this broker coordinates, by state."""
     coordinator, now_ms = view.services.transactions, view.services.clock.wall_ms()
     states: Counter[State] = Counter()
-    prepared, oldest_ms = 0, now_ms
+    prepared, oldest_ms, oldest_prepared_ms = 0, now_ms, now_ms
     for machine in coordinator.machines:
         for each in list(machine.transactions.values()):
             states[each.state] += 1
             if each.state == State.ONGOING:
-                prepared += each.is_prepared
-                oldest_ms = min(oldest_ms, each.start_ms)
+                if each.is_prepared:
+                    prepared += 1
+                    oldest_prepared_ms = min(oldest_prepared_ms, each.start_ms)
+                else:
+                    oldest_ms = min(oldest_ms, each.start_ms)
             yield
     for state in State:
         samples.put(own_metrics.TRANSACTIONS, states[state], state.title)
     samples.put(own_metrics.PREPARED, prepared)
     samples.put(own_metrics.OLDEST_TRANSACTION, max(0, now_ms - oldest_ms) / 1000)
+    samples.put(own_metrics.OLDEST_PREPARED, max(0, now_ms - oldest_prepared_ms) / 1000)
+    samples.put(own_metrics.TRANSACTION_LIMIT, view.services.config.transaction_max_timeout_ms / 1000)
     samples.put(own_metrics.LOADING, coordinator.loading_count, "transactions")

@@ -1,9 +1,11 @@
-"""The responses of /healthz (liveness) and /readyz (readiness). Pure code."""
+"""The responses of /healthz (liveness) and /readyz (readiness), from the broker's findings."""
 
 from __future__ import annotations
 
 import json
 
+from ottla.api.support.health_facts import quick_facts, write_facts
+from ottla.api.support.health_findings import BrokerFinding, findings, is_ready
 from ottla.metrics.http_server import Response
 from ottla.metrics.view import BrokerView
 
@@ -12,40 +14,47 @@ STARTING, RUNNING, STOPPING = "starting", "running", "stopping"
 
 
 def health(view: BrokerView | None, phase: str, loop_lag_s: float) -> Response:
-    """Return the liveness response: 200 while the log directory can be written."""
-    offline = None if view is None else view.services.log_directory.storage.offline_reason
+    """Return the liveness response: 200 while a disk can be written, 503 if none can or one is full."""
+    state = "online"
+    if view is not None:
+        disks = quick_facts(view.services).disks
+        if all(each.offline_reason is not None for each in disks):
+            state = f"offline: {disks[0].offline_reason}"
+        elif any(each.is_full for each in disks):
+            state = "full"
     body = {
-        "healthy": offline is None,
+        "healthy": state == "online",
         "phase": phase,
-        "log_directory": "online" if offline is None else f"offline: {offline}",
+        "log_directory": state,
         "event_loop_lag_seconds": round(loop_lag_s, 6),
     }
-    return _answer(body, offline is None)
+    return _answer(body, state == "online")
 
 
-def readiness(view: BrokerView | None, phase: str) -> Response:
+async def readiness(view: BrokerView | None, phase: str) -> Response:
     """Return the readiness response: 200 if clients may be routed here, otherwise 503 with the reasons."""
-    reasons = not_ready_reasons(view, phase)
-    return _answer({"ready": not reasons, "phase": phase, "reasons": reasons}, not reasons)
-
-
-def not_ready_reasons(view: BrokerView | None, phase: str) -> list[str]:
-    """Return the reasons why the broker is not ready."""
     if view is None or phase != RUNNING:
-        return [f"the broker is {phase}"]
-    services = view.services
-    reasons = []
-    if not services.controller.is_registered:
-        reasons.append("the broker has lost its session and is fenced")
-    if services.log_directory.storage.offline_reason is not None:
-        reasons.append(f"the log directory is offline: {services.log_directory.storage.offline_reason}")
-    for what, count in (
-        ("consumer groups", services.groups.loading_count),
-        ("transactions", services.transactions.loading_count),
-    ):
-        if count:
-            reasons.append(f"{count} partitions of {what} are still loading")
-    return reasons
+        reasons = [f"the broker is {phase}"]
+        return _answer({"ready": False, "phase": phase, "reasons": reasons}, False)
+    facts = await write_facts(view.services)
+    found = findings(facts)
+    body = {
+        "ready": is_ready(found),
+        "phase": phase,
+        "reasons": [each.what for each in found if each.blocks_ready],
+        "metadata_age_seconds": round(facts.metadata.age_ms / 1000, 3),
+        "session": facts.metadata.has_session,
+        "metadata_store": "connected" if not facts.metadata.silent_ms else "not connected",
+        "stalled_partitions": facts.partitions.stalled.count,
+        "under_min_isr_partitions": facts.partitions.under_min_isr.count,
+        "findings": [each.as_json() for each in found],
+    }
+    return _answer(body, is_ready(found))
+
+
+def is_ready_now(phase: str, found: list[BrokerFinding]) -> bool:
+    """Return whether /readyz returns 200."""
+    return phase == RUNNING and is_ready(found)
 
 
 def _answer(body: dict[str, object], is_healthy: bool) -> Response:

@@ -71,7 +71,10 @@ AT_MIN_ISR = gauge(
     f"{_MANAGER}atminisrpartitioncount",
     "Partitions led here with exactly min.insync.replicas in-sync replicas.",
 )
-OFFLINE_REPLICAS = gauge(f"{_MANAGER}offlinereplicacount", "Replicas of this broker that cannot be opened.")
+OFFLINE_REPLICAS = gauge(
+    f"{_MANAGER}offlinereplicacount",
+    "Replicas of this broker that cannot be opened, or whose log directory is offline.",
+)
 REASSIGNING = gauge(f"{_MANAGER}reassigningpartitions", "Partitions led here that are being reassigned.")
 ISR_SHRINKS = counter(f"{_MANAGER}isrshrinks_total", "Times a replica of a partition led here left the ISR.")
 ISR_EXPANDS = counter(
@@ -80,7 +83,8 @@ ISR_EXPANDS = counter(
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 ACTIVE_CONTROLLER = gauge(
-    f"{_CONTROLLER}activecontrollercount", "1 on the active controller, 0 on the others."
+    f"{_CONTROLLER}activecontrollercount",
+    "1 on the active controller, 0 on the others, and while the metadata store does not answer it.",
 )
 OFFLINE_PARTITIONS = gauge(
     f"{_CONTROLLER}offlinepartitionscount", "Partitions without a leader; 0 on all but the active controller."
@@ -144,7 +148,8 @@ LOG_SEGMENTS = gauge(
     "kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition", reporter=Reporter.REPLICA
 )
 OFFLINE_DIRECTORIES = gauge(
-    "kafka_log_logmanager_offlinelogdirectorycount", "1 after a failed write, until the broker is restarted."
+    "kafka_log_logmanager_offlinelogdirectorycount",
+    "Log directories that failed or were missing at the start, until the broker is restarted.",
 )
 
 _CLUSTER = "kafka_cluster_partition_"

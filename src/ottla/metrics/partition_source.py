@@ -92,12 +92,12 @@ def partitions(view: BrokerView, samples: Samples) -> Iterator[None]:
         yield
     sums.put(samples)
     samples.put(own_metrics.LEFT_OUT, sums.partitions - shown, "partitions")
-    events, directory = services.partitions.events, services.log_directory
+    events, directories = services.partitions.events, services.log_directories
     samples.put(jmx_metrics.ISR_SHRINKS, events.isr_shrinks)
     samples.put(jmx_metrics.ISR_EXPANDS, events.isr_expands)
-    samples.put(jmx_metrics.OFFLINE_REPLICAS, len(directory.failed))
-    samples.put(jmx_metrics.PRODUCER_ID_COUNT, directory.producer_limit.count())
-    samples.put(jmx_metrics.OFFLINE_DIRECTORIES, directory.storage.offline_reason is not None)
+    samples.put(jmx_metrics.OFFLINE_REPLICAS, len(directories.failed) + len(directories.offline))
+    samples.put(jmx_metrics.PRODUCER_ID_COUNT, directories.producer_limit.count())
+    samples.put(jmx_metrics.OFFLINE_DIRECTORIES, len(directories.offline_reasons))
     samples.put(own_metrics.FLUSHES, view.flusher.flushes)
     samples.put(own_metrics.ISR_PENDING, services.replicator.pending_changes)
 
@@ -167,7 +167,7 @@ def cluster(view: BrokerView, samples: Samples) -> Iterator[None]:
     fenced = sum(each.fenced for each in image.brokers.values())
     if is_controller:
         samples.put(exporter_metrics.BROKERS, len(image.brokers) - fenced)
-    samples.put(jmx_metrics.ACTIVE_CONTROLLER, is_controller)
+    samples.put(jmx_metrics.ACTIVE_CONTROLLER, services.controller.can_act)
     samples.put(jmx_metrics.OFFLINE_PARTITIONS, offline)
     samples.put(jmx_metrics.GLOBAL_TOPICS, len(image.topics) if is_controller else 0)
     samples.put(jmx_metrics.GLOBAL_PARTITIONS, partition_count)

@@ -1,10 +1,9 @@
 """Consumer lag in partitions that have no replica on the group's coordinator.
 
-In a cluster with more brokers than replicas the coordinator has to ask the partition leaders (MeasureLag). A
-scrape never does: it would wait for other brokers. A background task asks every few seconds while the metrics
-are scraped, and a scrape uses the last responses. One request asks one leader for many partitions; the number
-of partitions per second is limited, whatever the number of groups. `partitions_to_measure` and `requests` are
-pure.
+In a cluster with more brokers than replicas the coordinator has to ask the partition leaders (MeasureLag).
+Each scrape asks: all leaders at the same time, many partitions in one request, within TIMEOUT_MS. A partition
+whose leader does not answer in time has no lag in that scrape, never an old one (decision 181). `lag_queries`
+and `requests` are pure.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchRequest
 from ottla.coordinator.lag import LatestOffsets
-from ottla.metrics.view import BrokerView
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.own_messages import MeasureLagRequest, MeasureLagResponse, PartitionToMeasure
@@ -31,13 +29,9 @@ from ottla.protocol.types import TopicName, i32, i64
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_S = 5.0
-MAX_PARTITIONS_PER_S = 1_000
-"""So that it costs no more than a few percent of a broker's time."""
 MAX_PER_REQUEST = 500
-IDLE_AFTER_S = 120.0
-"""How long the task continues after the last scrape."""
-TIMEOUT_MS = 3_000
+TIMEOUT_MS = 2_000
+"""How long a scrape waits for a leader."""
 CHANNEL = "lag"
 """A connection of its own: a response may take a while, and a broker without this API closes the
 connection.
@@ -57,65 +51,41 @@ Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
-class RemoteLag:
-    """The last responses of the partition leaders; requested from `start` to `stop`."""
-
-    def __init__(self) -> None:
-        self._measured: dict[Key, LatestOffsets] = {}
-        self._is_scraped = asyncio.Event()
-        self._scraped_at = 0.0
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, view: BrokerView) -> None:
-        """Start the background task; it asks only while the metrics are scraped."""
-        if view.services.peers is not None:
-            self._task = asyncio.get_running_loop().create_task(self._run(view), name="distant lag")
-
-    async def stop(self) -> None:
-        """End it."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    def lookup(self, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
-        """Return a look-up of the partitions of a group; keep the background task asking."""
-        self._scraped_at = asyncio.get_running_loop().time()
-        self._is_scraped.set()
-        return lambda topic, partition: self._measured.get((group_id, topic, partition))
-
-    async def _run(self, view: BrokerView) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._is_scraped.wait()
-            try:
-                self._measured = await measure_remote_lag(view.services)
-            except Exception:
-                logger.exception("cannot measure consumer lag in remote partitions")
-            await asyncio.sleep(INTERVAL_S)
-            if loop.time() - self._scraped_at > IDLE_AFTER_S:
-                self._is_scraped.clear()
-                self._measured = {}
+Measured = dict[Key, LatestOffsets]
 
 
-async def measure_remote_lag(services: Services) -> dict[Key, LatestOffsets]:
-    """Ask the leaders of all remote partitions, one after the other; skip those that do not answer."""
-    if len(services.cluster.image.brokers) < 2:
+def lookup(measured_now: Measured, group_id: str) -> Callable[[str, int], LatestOffsets | None]:
+    """Return a look-up of the partitions of a group."""
+    return lambda topic, partition: measured_now.get((group_id, topic, partition))
+
+
+async def measure_remote_lag(services: Services) -> Measured:
+    """Ask the leaders of all remote partitions, at the same time; leave out those that do not answer."""
+    if len(services.cluster.image.brokers) < 2 or services.peers is None:
         return {}
     queries: list[LagQuery] = []
     await run_in_slices(_collect_queries(queries, services))
-    results: dict[Key, LatestOffsets] = {}
+    by_leader: dict[int, list[list[LagQuery]]] = {}
     for leader, batch in requests(queries, lambda each: _leader(services, each)):
-        try:
-            assert services.peers is not None
-            response = await services.peers.call(
-                leader, ApiKey.MEASURE_LAG, 0, request_for(batch), timeout_ms=TIMEOUT_MS, channel=CHANNEL
-            )
-        except KafkaError as error:
-            logger.debug("broker %d did not answer MeasureLag: %s", leader, error)
-        else:
-            results.update(measured(batch, response))
-        await asyncio.sleep(len(batch) / MAX_PARTITIONS_PER_S)
+        by_leader.setdefault(leader, []).append(batch)
+    results: Measured = {}
+    asked = (_ask(services, leader, batches, results) for leader, batches in by_leader.items())
+    await asyncio.gather(*asked)
     return results
+
+
+async def _ask(services: Services, leader: int, batches: list[list[LagQuery]], results: Measured) -> None:
+    """Ask one leader, one request after the other; stop at the first that it does not answer."""
+    assert services.peers is not None
+    try:
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            for batch in batches:
+                response = await services.peers.call(
+                    leader, ApiKey.MEASURE_LAG, 0, request_for(batch), timeout_ms=TIMEOUT_MS, channel=CHANNEL
+                )
+                results.update(measured(batch, response))
+    except (KafkaError, TimeoutError) as error:
+        logger.debug("broker %d did not answer MeasureLag: %s", leader, error)
 
 
 def _collect_queries(queries: list[LagQuery], services: Services) -> Iterator[None]:

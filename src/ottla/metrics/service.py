@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 from ottla.api.support.yielding import run_in_slices
@@ -17,13 +16,14 @@ from ottla.metrics import (
     broker_source,
     coordinator_source,
     health,
+    health_source,
     jmx_metrics,
     own_metrics,
     partition_source,
 )
 from ottla.metrics.http_server import HttpServer, Request, Response
 from ottla.metrics.recent import Recent
-from ottla.metrics.remote_lag import RemoteLag
+from ottla.metrics.remote_lag import measure_remote_lag
 from ottla.metrics.samples import Samples
 from ottla.metrics.view import BrokerView
 
@@ -42,7 +42,6 @@ class MetricsService:
         """The bound address, if it is served."""
         self.phase = health.STARTING
         self.view: BrokerView | None = None
-        self._remote_lag = RemoteLag()
         self.recent = Recent(lambda: () if self.view is None else self.view.dispatcher.times())
         self._http = HttpServer(self._answer)
         self._scrape_lock = asyncio.Lock()
@@ -67,12 +66,10 @@ class MetricsService:
     def publish(self, view: BrokerView) -> None:
         """Serve all metrics, now that the broker is complete."""
         self.view, self.phase = view, health.RUNNING
-        self._remote_lag.start(view)
 
     async def stop(self) -> None:
         """End it."""
         self.recent.stop()
-        await self._remote_lag.stop()
         await self._http.stop()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -83,7 +80,7 @@ class MetricsService:
             case "/healthz":
                 return health.health(self.view, self.phase, self.recent.loop_lag_s)
             case "/readyz":
-                return health.readiness(self.view, self.phase)
+                return await health.readiness(self.view, self.phase)
             case "/":
                 return Response(INDEX)
         return Response(b"not found; try /metrics, /healthz or /readyz\n", status=404)
@@ -102,33 +99,26 @@ class MetricsService:
 
     async def _collect(self) -> Samples:
         samples, view = Samples(), self.view
-        samples.put(own_metrics.READY, not health.not_ready_reasons(view, self.phase))
         samples.put(jmx_metrics.BROKER_STATE, BROKER_STATES[self.phase])
         samples.put(own_metrics.LOOP_LAG, self.recent.loop_lag_s)
         samples.put(own_metrics.LOOP_LAG_MAX, self.recent.largest_loop_lag_s)
         samples.put(own_metrics.SCRAPE_SECONDS, self._scrape_s)
         if view is None:
+            samples.put(own_metrics.READY, 0)
             return samples
+        found = await health_source.health(view, samples)
+        samples.put(own_metrics.READY, health.is_ready_now(self.phase, found))
         broker_source.broker(view, samples)
         broker_source.network(view, samples)
+        broker_source.quotas(view, samples)
         broker_source.requests(view, samples, self.recent)
         await run_in_slices(broker_source.topics(view, samples))
         await run_in_slices(partition_source.partitions(view, samples))
         await run_in_slices(partition_source.cluster(view, samples))
-        await run_in_slices(coordinator_source.groups(view, samples, self._remote_lag))
+        remote = await measure_remote_lag(view.services)
+        await run_in_slices(coordinator_source.groups(view, samples, remote))
         await run_in_slices(coordinator_source.transactions(view, samples))
-        await self._collect_disk(view, samples)
         return samples
-
-    async def _collect_disk(self, view: BrokerView, samples: Samples) -> None:
-        path = view.services.log_directory.path
-        try:
-            disk = await asyncio.get_running_loop().run_in_executor(self._thread, shutil.disk_usage, path)
-        except OSError as error:
-            logger.warning("cannot read the disk usage of %s: %s", path, error)
-            return
-        samples.put(own_metrics.DISK_FREE, disk.free)
-        samples.put(own_metrics.DISK_SIZE, disk.total)
 
 
 def _render(samples: Samples, accept: str, zipped: bool) -> tuple[bytes, str]:

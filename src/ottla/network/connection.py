@@ -13,8 +13,9 @@ broker's budget, and the remaining bytes are received directly into it. So a fal
 Dispatching: one request runs at a time, except that requests of overlapping APIs (Produce) may run
 concurrently. A request that has to wait stays in the saved bytes, and the socket is not read until it is
 dispatched: there is no other queue. It may wait for earlier requests, a client that does not read its
-replies, the broker's budgets, other connections' share of the event loop, or a handler that called `hold`. A
-handler that returns a reply directly costs neither a task nor a future.
+replies, the broker's budgets, other connections' share of the event loop, a handler that called `hold`, or
+the end of the time for which the connection is muted. A handler that returns a reply directly costs neither a
+task nor a future.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.network.budget import LargeFrame
 from ottla.network.handler import Reply
+from ottla.network.listener_security import PLAINTEXT, ListenerSecurity
+from ottla.network.peer_log import wrong_protocol
 from ottla.network.reply_writer import PendingResponses, ReplyWriter
 from ottla.protocol.errors import KafkaError
+from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from ottla.network.server import Server
@@ -37,6 +41,7 @@ HEAD = struct.Struct(">ih")
 HEAD_BYTES = HEAD.size
 SIZE_BYTES = 4
 MIN_FRAME_BYTES = 8
+NO_API_KEY = -1
 SMALL_FRAME_BYTES = 16 << 10
 SCRATCH_BYTES = 128 << 10
 
@@ -83,10 +88,12 @@ class Connection(asyncio.BufferedProtocol):
         "_idle_tracker",
         "_is_open",
         "_leftover",
+        "_muting",
         "_paused",
         "_received",
         "_requests",
         "_scratch",
+        "_security",
         "_server",
         "_stats",
         "_transport",
@@ -95,17 +102,20 @@ class Connection(asyncio.BufferedProtocol):
         "host",
         "is_client",
         "is_closing",
+        "is_token_authenticated",
         "is_unidentified",
         "listener_name",
         "peer",
         "pending_responses",
+        "principal",
+        "sasl",
         "software",
     )
 
     _transport: asyncio.Transport
     _writer: ReplyWriter
 
-    def __init__(self, server: Server, listener_name: str) -> None:
+    def __init__(self, server: Server, listener_name: str, security: ListenerSecurity = PLAINTEXT) -> None:
         self._scratch = server.scratch
         self._frame_bytes = server.frame_bytes
         self._stats = server.stats
@@ -116,6 +126,10 @@ class Connection(asyncio.BufferedProtocol):
         self._received = 0
         self.listener_name = listener_name
         self.host = self.peer = ""  # the address; the address and port, for log lines
+        self.is_token_authenticated = False
+        self.principal = ANONYMOUS  # set by the handler when the client has authenticated
+        self.sasl = None if security.new_sasl is None else security.new_sasl()
+        self._security = security
         self.software = ""  # the client's software name (KIP-511), set by the handler
         self.has_fetched = False  # set by the handler
         self.is_closing = False
@@ -125,23 +139,31 @@ class Connection(asyncio.BufferedProtocol):
         self._handler = server.handler
         self._requests = server.requests
         self._paused = False  # a request waits in _leftover, and the socket is not read
-        self._holds = 0  # handlers with a pending response that called `hold`
+        self._holds = 0  # calls of `hold` without `release`, and one while the connection is muted
+        self._muting: asyncio.TimerHandle | None = None
         self.pending_responses = PendingResponses(server.requests)
         self._idle_tracker = IdleTracker(server.clock.mono_ms())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to serve, unless a connection limit is reached."""
+        """Start to serve, unless a connection limit is reached; with TLS, the handshake is done."""
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername") or ("unknown", 0)
         self.host = address[0]
         self.peer = f"{address[0]}:{address[1]}"
         self._writer = ReplyWriter(self._transport, self._stats, self._resume, self.abort)
-        self._is_open = self._server.admit(self)
-        if self._is_open:
-            self._handler.connection_made(self)
-        else:
+        delay_s = self._server.admit(self)
+        self._is_open = delay_s is None
+        if delay_s is not None:
             self.is_closing = True
-            self._transport.abort()
+            self._transport.pause_reading()
+            self._server.abort_later(self._transport, delay_s)
+            return
+        self._writer.start()
+        if self._security.tls is None and (wait_ms := self._server.turn_ms(self.listener_name)):
+            self.mute(wait_ms)
+        if self.sasl is None and self._security.tls is not None:
+            self.principal = self._security.principal(transport.get_extra_info("peercert"))
+        self._handler.connection_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything except the requests that are still running."""
@@ -150,6 +172,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_open:
             return
         self._is_open, self.is_closing = False, True
+        if self._muting is not None:
+            self._muting.cancel()
         self._drop_input()
         self._requests.cancel_wait(self._resume)
         self._frame_bytes.cancel_wait(self._resume)
@@ -235,9 +259,12 @@ class Connection(asyncio.BufferedProtocol):
         writer, pending_responses = self._writer, self.pending_responses.queue
         try:
             for _ in range(MAX_REQUESTS_PER_ITERATION):
-                if end - position < HEAD_BYTES:
+                if end - position >= HEAD_BYTES:
+                    size, api_key = HEAD.unpack_from(buffer, position)
+                elif position < end and self._is_short_token(buffer, position, end):
+                    size, api_key = end - position - SIZE_BYTES, NO_API_KEY
+                else:
                     break
-                size, api_key = HEAD.unpack_from(buffer, position)
                 stop = position + SIZE_BYTES + size
                 is_plain = MIN_FRAME_BYTES <= size <= SMALL_FRAME_BYTES and stop <= end
                 if (
@@ -245,6 +272,7 @@ class Connection(asyncio.BufferedProtocol):
                     or pending_responses
                     or writer.busy
                     or self._requests.is_full
+                    or self._holds
                     or self.is_closing
                 ) and not self._is_ready(buffer, position, end, size, api_key):
                     break
@@ -280,6 +308,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closing and self._frame is None:
             self._save_leftover(buffer, position, end)
 
+    def _is_short_token(self, buffer: bytearray, position: int, end: int) -> bool:
+        """Return whether `buffer[position:end]` is a raw SASL message of a byte or none, as GSSAPI has it."""
+        if self.sasl is None or not self.sasl.takes_raw_tokens or end - position < SIZE_BYTES:
+            return False
+        size = int.from_bytes(buffer[position : position + SIZE_BYTES])
+        return size == end - position - SIZE_BYTES
+
     def _is_ready(self, buffer: bytearray, position: int, end: int, size: int, api_key: int) -> bool:
         """Return whether the frame at `position` can be dispatched now; if not, arrange for `_resume` to be
         called.
@@ -304,10 +339,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_allowed(self, size: int, api_key: int) -> bool:
         limit = SMALL_FRAME_BYTES if size <= SMALL_FRAME_BYTES else self._handler.frame_limit(self, api_key)
-        if MIN_FRAME_BYTES <= size <= limit:
+        takes_any = self.sasl is not None and self.sasl.takes_raw_tokens
+        if (0 if takes_any else MIN_FRAME_BYTES) <= size <= limit:
             return True
         self._stats.refused_frames += 1
-        self.abort(f"closed: frame of {size} bytes for API {api_key} exceeds the limit of {limit}")
+        too_large = f"frame of {size} bytes for API {api_key} exceeds the limit of {limit}"
+        self.abort(f"closed: {wrong_protocol(size) or too_large}")
         return False
 
     def _must_wait(self, api_key: int) -> bool:
@@ -350,7 +387,7 @@ class Connection(asyncio.BufferedProtocol):
     # Waiting and closing
 
     def hold(self) -> None:
-        """Accept no more requests until `release`; for a handler whose response is pending."""
+        """Accept no more requests until `release`."""
         self._holds += 1
 
     def release(self) -> None:
@@ -358,6 +395,21 @@ class Connection(asyncio.BufferedProtocol):
         self._holds -= 1
         if not self._holds:
             self._server.loop.call_soon(self._resume)
+
+    def mute(self, duration_ms: int) -> None:
+        """Accept no more requests for a time; responses leave as before. The longest of several counts."""
+        end_s = self._server.loop.time() + duration_ms / 1000
+        if self._muting is None:
+            self.hold()
+        elif self._muting.when() >= end_s:
+            return
+        else:
+            self._muting.cancel()
+        self._muting = self._server.loop.call_at(end_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muting = None
+        self.release()
 
     def _pause(self) -> None:
         self._paused = True
@@ -423,7 +475,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         if not self._is_open:
             return
-        waits_for_us = not self._writer.busy and (self._paused or bool(self.pending_responses.queue))
+        waits_for_us = not self._writer.busy and (
+            self._paused or self._holds > 0 or bool(self.pending_responses.queue)
+        )
         idle_ms = self._idle_tracker.idle_ms(self._activity(is_memory_scarce), now_ms, waits_for_us)
         limits = self._server.limits
         blocks_others = is_memory_scarce and self._frame is not None

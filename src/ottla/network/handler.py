@@ -42,8 +42,8 @@ class RequestHandler(Protocol):
         """Return whether requests of this API may run while earlier ones of such an API are running."""
         ...
 
-    def is_from_broker(self, frame: memoryview) -> bool:
-        """Return whether a request comes from another broker of the cluster."""
+    def is_from_broker(self, connection: Connection, frame: memoryview) -> bool | None:
+        """Return whether a request comes from another broker of the cluster; None: not known yet."""
         ...
 
     def connection_made(self, connection: Connection) -> None:

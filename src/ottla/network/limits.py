@@ -15,7 +15,14 @@ class NetworkStats:
     accepted: int = 0
     rejected: int = 0
     """Connections rejected by a limit."""
+    throttled: int = 0
+    """Connections refused by the quota of their address."""
+    delayed: int = 0
+    """Connections that waited for their turn (max.connection.creation.rate)."""
     refused_frames: int = 0
+    handshakes: int = 0
+    """TLS handshakes that succeeded."""
+    failed_handshakes: int = 0
     requests: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
@@ -37,7 +44,13 @@ class NetworkLimits:
     broker_reserve: int = 0
     """How many additional connections brokers may have."""
     first_request_ms: int = 2_000
-    """How long a connection in the reserve may take to send its first request."""
+    """How long a connection in the reserve may take to send its first request, or to authenticate."""
+    handshakes: int = 64
+    """TLS handshakes in flight: each takes about a millisecond of the processor"""
+    handshake_ms: int = 10_000
+    """How long a TLS handshake may take."""
+    crowded_handshake_ms: int = 2_000
+    """How long it may take while others wait for their turn."""
     max_idle_ms: int = 600_000
     """connections.max.idle.ms; negative for no limit"""
     stall_ms: int = 30_000

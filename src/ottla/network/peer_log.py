@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ottla.common.clock import Clock
+from ottla.common.log_limit import LineLimit
 
 logger = logging.getLogger("ottla.network")
 
 LINES_PER_WINDOW = 20
-WINDOW_MS = 10_000
+WINDOW_S = 10.0
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -21,8 +22,7 @@ class PeerLog:
     def __init__(self, clock: Clock, to: logging.Logger = logger) -> None:
         self._clock = clock
         self._logger = to
-        self._window_ms = clock.mono_ms()
-        self._lines = 0
+        self._limit = LineLimit(LINES_PER_WINDOW, WINDOW_S)
 
     def info(self, peer: str, reason: str) -> None:
         """Say that something ordinary happened to `peer`."""
@@ -43,13 +43,24 @@ class PeerLog:
         error: BaseException | None,
         fields: Mapping[str, object] = NOTHING,
     ) -> None:
-        now_ms = self._clock.mono_ms()
-        if now_ms - self._window_ms >= WINDOW_MS:
-            if self._lines > LINES_PER_WINDOW:
-                left_out = self._lines - LINES_PER_WINDOW
-                self._logger.warning("%d more lines about peers were left out", left_out)
-            self._window_ms, self._lines = now_ms, 0
-        self._lines += 1
-        if self._lines <= LINES_PER_WINDOW:
-            extra = {"peer": peer, **fields}
-            self._logger.log(level, "%s: %s", peer, reason, exc_info=error, extra=extra)
+        left_out = self._limit.admit("peers", self._clock.mono_ms() / 1000)
+        if left_out is None:
+            return
+        if left_out:
+            self._logger.warning("%d more lines about peers were left out", left_out)
+        self._logger.log(level, "%s: %s", peer, reason, exc_info=error, extra={"peer": peer, **fields})
+
+
+TLS_RECORDS = range(0x160300, 0x160305)
+"""The first three bytes of a TLS handshake, in versions 1.0 to 1.3."""
+HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PRI ")
+
+
+def wrong_protocol(size: int) -> str | None:
+    """Return what a peer seems to speak whose first bytes, read as a frame's size, make no sense."""
+    head = size.to_bytes(4, "big", signed=True)
+    if int.from_bytes(head[:3], "big") in TLS_RECORDS:
+        return "the client speaks TLS, and this listener does not: set its security.protocol to another"
+    if head in HTTP_METHODS:
+        return "the client speaks HTTP, and this is a Kafka listener"
+    return None

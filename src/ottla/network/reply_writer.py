@@ -112,7 +112,17 @@ class ReplyWriter:
         self._blocked = False
         self._pending: deque[Chunk] | None = None  # created when first needed; most connections never do
         self._socket: socket.socket | None = None
-        transport.set_write_buffer_limits(high=0)
+
+    def start(self) -> None:
+        """Have the transport report at once when the socket is full: it may do so during this call.
+
+        With TLS the limit is one byte: at 0, an empty buffer would count as full, and writing would be paused
+        for ever.
+        """
+        if self._transport.get_extra_info("sslcontext") is None:
+            self._transport.set_write_buffer_limits(high=0)
+        else:
+            self._transport.set_write_buffer_limits(high=1, low=0)
 
     def send(self, replies: Sequence[Reply]) -> None:
         """Send replies; those that are plain bytes are joined into one piece."""

@@ -15,10 +15,16 @@ from ottla.network.connection import SCRATCH_BYTES, Connection
 from ottla.network.connection_table import ConnectionTable
 from ottla.network.handler import RequestHandler
 from ottla.network.limits import NetworkLimits, NetworkStats
+from ottla.network.listener_security import PLAINTEXT, ListenerSecurity
 from ottla.network.peer_log import PeerLog, logger
+from ottla.network.tls_listener import TlsHandshakes, TlsListener
+from ottla.security.address_quotas import AddressQuotas
+from ottla.security.connection_rates import ConnectionRates
 
 BACKLOG = 512
 CANCEL_S = 1.0
+MAX_DELAYED_ABORTS = 500
+"""How many rejected connections are kept open for a while; others are closed at once."""
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES = 60, 15, 4
 
 
@@ -36,16 +42,22 @@ class Server:
         self.requests = Budget(limits.queued_requests)
         self.frame_bytes = Budget(limits.queued_request_bytes)
         self.listeners: tuple[Listener, ...] = ()  # with the ports really in use
-        self._servers: list[asyncio.Server] = []
+        self.handshakes = TlsHandshakes(clock, self.log, self.stats, limits)
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._table = ConnectionTable()
         self._empty = asyncio.Event()
         self._empty.set()
         self._is_stopping = False
         self._timer: asyncio.TimerHandle | None = None
+        self.address_quotas: AddressQuotas | None = None
+        """How many connections per second an address may open; None for any number."""
+        self.connection_rates: ConnectionRates | None = None
+        """How many connections per second are accepted; None for any number."""
+        self._delayed_aborts = 0
 
-    async def bind(self, listener: Listener) -> None:
+    async def bind(self, listener: Listener, security: ListenerSecurity = PLAINTEXT) -> None:
         """Bind the port of `listener`, or raise OSError; connections are refused until `serve`."""
-        self.listeners = (*self.listeners, await self._listen(listener))
+        self.listeners = (*self.listeners, await self._listen(listener, security))
 
     async def serve(self) -> None:
         """Accept connections on every bound listener."""
@@ -71,6 +83,7 @@ class Server:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.handshakes.stop()
         for connection in list(self._table.all):
             connection.close("closed: the broker is stopping")
         if not await self._is_empty_within(grace_s):
@@ -83,9 +96,15 @@ class Server:
                 connection.pending_responses.cancel()
             await self._is_empty_within(CANCEL_S)
 
+    @property
+    def connections(self) -> list[Connection]:
+        """The open connections."""
+        return list(self._table.all)
+
     def change_limits(self, limits: NetworkLimits) -> None:
         """Apply other limits; socket buffers keep their sizes, open connections stay open."""
         self.limits = limits
+        self.handshakes.change_limits(limits)
         self.requests.change_limit(limits.queued_requests)
         self.frame_bytes.change_limit(limits.queued_request_bytes)
 
@@ -93,6 +112,7 @@ class Server:
         """Close the connections that have been idle or stalled for too long."""
         now_ms = self.clock.mono_ms()
         is_memory_scarce = self.frame_bytes.waiting > 0
+        self.handshakes.evict_slow()
         for connection in self._table.silent_since(now_ms - self.limits.first_request_ms):
             self._reject(connection, "it sent no request, and only the reserve for brokers is left")
         for connection in list(self._table.all):
@@ -100,9 +120,14 @@ class Server:
 
     # For connections
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection, or reject it."""
+    def admit(self, connection: Connection) -> float | None:
+        """Count a new connection, or reject it: return None, or in how many seconds it is to be closed."""
         now_ms = self.clock.mono_ms()
+        if self.address_quotas is not None:
+            throttle_ms = self.address_quotas.connected(connection.host, now_ms)
+            if throttle_ms:
+                self.stats.throttled += 1
+                return throttle_ms / 1000
         if self._is_stopping:
             reason: str | None = "the broker is stopping"
         else:
@@ -114,14 +139,37 @@ class Server:
             self._empty.clear()
             self.stats.accepted += 1
             self.stats.connections += 1
-            return True
+            return None
         self.stats.rejected += 1
         self.log.warning(connection.peer, f"rejected: {reason}")
-        return False
+        return 0
+
+    def turn_ms(self, listener_name: str) -> int:
+        """Record a new connection; return in how many milliseconds it is its turn to be served."""
+        if self.connection_rates is None:
+            return 0
+        wait_ms = self.connection_rates.connected(listener_name, self.clock.mono_ms())
+        if wait_ms:
+            self.stats.delayed += 1
+        return wait_ms
+
+    def abort_later(self, transport: asyncio.Transport, delay_s: float) -> None:
+        """Close a rejected connection after a time, so that its client does not retry at once."""
+        if not delay_s or self._delayed_aborts >= MAX_DELAYED_ABORTS:
+            transport.abort()
+            return
+        self._delayed_aborts += 1
+        self.loop.call_later(delay_s, self._abort_delayed, transport)
+
+    def _abort_delayed(self, transport: asyncio.Transport) -> None:
+        self._delayed_aborts -= 1
+        transport.abort()
 
     def admit_by_first_request(self, connection: Connection, frame: memoryview) -> bool:
         """Return whether a connection in the reserve may stay, by its first request; otherwise close it."""
-        is_broker = self.handler.is_from_broker(frame)
+        is_broker = self.handler.is_from_broker(connection, frame)
+        if is_broker is None:
+            return True  # it may still authenticate, within `first_request_ms`
         reason = self._table.first_request(connection, self.limits, is_broker=is_broker)
         if reason is not None:
             self._reject(connection, reason)
@@ -149,16 +197,19 @@ class Server:
 
     # Listening
 
-    async def _listen(self, listener: Listener) -> Listener:
+    async def _listen(self, listener: Listener, security: ListenerSecurity) -> Listener:
         # Every interface with a port of the system's choice: one family only, so that there is one port.
         host = listener.host or ("0.0.0.0" if listener.port == 0 else None)
-        server = await self.loop.create_server(
-            functools.partial(Connection, self, listener.name),
-            host,
-            listener.port,
-            backlog=BACKLOG,
-            start_serving=False,
-        )
+        factory = functools.partial(Connection, self, listener.name, security)
+        server: asyncio.Server | TlsListener
+        if security.tls is None:
+            server = await self.loop.create_server(
+                factory, host, listener.port, backlog=BACKLOG, start_serving=False
+            )
+        else:
+            turn_ms = functools.partial(self.turn_ms, listener.name)
+            server = TlsListener(self.handshakes, factory, security, BACKLOG, turn_ms)
+            await server.bind(host, listener.port)
         self._servers.append(server)
         for sock in server.sockets:
             self._set_options(sock)

@@ -144,8 +144,44 @@ class NotEnoughReplicasAfterAppend(KafkaError, code=ErrorCode.not_enough_replica
     """The records are in the log, but too few replicas are in sync to commit them."""
 
 
+class TopicAuthorizationFailed(KafkaError, code=ErrorCode.topic_authorization_failed):
+    """The principal may not do this with the topic."""
+
+
+class GroupAuthorizationFailed(KafkaError, code=ErrorCode.group_authorization_failed):
+    """The principal may not do this with the group."""
+
+
+class ClusterAuthorizationFailed(KafkaError, code=ErrorCode.cluster_authorization_failed):
+    """The principal may not do this with the cluster."""
+
+
 class InvalidTimestamp(KafkaError, code=ErrorCode.invalid_timestamp):
     """A record's timestamp is further from now than the topic allows."""
+
+
+class UnsupportedSaslMechanism(KafkaError, code=ErrorCode.unsupported_sasl_mechanism):
+    """The listener does not offer the SASL mechanism."""
+
+
+class IllegalSaslState(KafkaError, code=ErrorCode.illegal_sasl_state):
+    """The request does not fit the state of the client's authentication."""
+
+
+class SaslAuthenticationFailed(KafkaError, code=ErrorCode.sasl_authentication_failed):
+    """The client could not prove who it is."""
+
+
+class ResourceNotFound(KafkaError, code=ErrorCode.resource_not_found):
+    """There is no such user or resource."""
+
+
+class DuplicateResource(KafkaError, code=ErrorCode.duplicate_resource):
+    """The request names a user or resource more than once."""
+
+
+class UnacceptableCredential(KafkaError, code=ErrorCode.unacceptable_credential):
+    """The credential is too weak, or not valid."""
 
 
 class UnsupportedVersion(KafkaError, code=ErrorCode.unsupported_version):
@@ -238,6 +274,34 @@ class SecurityDisabled(KafkaError, code=ErrorCode.security_disabled):
 
 class LogDirNotFound(KafkaError, code=ErrorCode.log_dir_not_found):
     """The broker has no such log directory."""
+
+
+class DelegationTokenAuthDisabled(KafkaError, code=ErrorCode.delegation_token_auth_disabled):
+    """The broker has no secret key for delegation tokens."""
+
+
+class DelegationTokenNotFound(KafkaError, code=ErrorCode.delegation_token_not_found):
+    """There is no such delegation token."""
+
+
+class DelegationTokenOwnerMismatch(KafkaError, code=ErrorCode.delegation_token_owner_mismatch):
+    """The principal neither owns the delegation token nor may renew it."""
+
+
+class DelegationTokenRequestNotAllowed(KafkaError, code=ErrorCode.delegation_token_request_not_allowed):
+    """Delegation tokens need an authenticated connection, and one that did not use a token itself."""
+
+
+class DelegationTokenAuthorizationFailed(KafkaError, code=ErrorCode.delegation_token_authorization_failed):
+    """The principal may not do this with the delegation token."""
+
+
+class DelegationTokenExpired(KafkaError, code=ErrorCode.delegation_token_expired):
+    """The delegation token is not valid any more."""
+
+
+class InvalidPrincipalType(KafkaError, code=ErrorCode.invalid_principal_type):
+    """Only principals of type User are supported."""
 
 
 class NonEmptyGroup(KafkaError, code=ErrorCode.non_empty_group):
@@ -342,6 +406,10 @@ class ThrottlingQuotaExceeded(KafkaError, code=ErrorCode.throttling_quota_exceed
 
 class InvalidUpdateVersion(KafkaError, code=ErrorCode.invalid_update_version):
     """The partition has changed since the leader read it."""
+
+
+class PrincipalDeserializationFailure(KafkaError, code=ErrorCode.principal_deserialization_failure):
+    """A forwarded request does not name its principal."""
 
 
 class UnknownTopicId(KafkaError, code=ErrorCode.unknown_topic_id):

@@ -33,6 +33,32 @@ Kafka has no such request (KIP-27 proposed one).
 INVALID_UPDATE_VERSION: the log ends at end_offset, and nothing was appended. REQUEST_TIMED_OUT: the batch is
 in the leader's log, but was not committed in time. The base offset is -1 unless the batch is committed.
 
+DescribeBrokerHealth (key 10942) is what a broker says of itself: disks, metadata, partitions that cannot be
+written, groups, transactions. Kafka's requests show what the cluster has agreed on, which is out of date
+while there is no quorum to agree.
+
+    request v0   boolean include_ensemble
+    response v0  int32 throttle_time_ms, int16 error_code, compact string report
+
+The report is JSON (api/support/broker_health.py): a field that a reader does not know is ignored. With
+include_ensemble the broker also asks the servers of its metadata store.
+
+DumpMetadata (key 10943) returns the whole metadata of the cluster, as the records that create it; a backup
+needs what Kafka's requests do not tell: the keys of SCRAM users, delegation tokens, producer ids.
+
+    request v0   (nothing)
+    response v0  int32 throttle_time_ms, int16 error_code, compact nullable string error_message,
+                 int64 version, compact bytes records
+
+RestoreMetadata (key 10944) creates what such records have and the cluster has not. The controller serves it.
+
+    request v0   compact bytes records, boolean overwrite, boolean validate_only
+    response v0  int32 throttle_time_ms, int16 error_code, compact nullable string error_message,
+                 compact string outcomes
+
+Records are lines of JSON (metadata/records.py), deflated. The outcomes are a JSON list of
+[kind, name, action, detail], one for each thing in the records (controller/machine/restore.py).
+
 Every struct ends with tagged fields. The headers are
 flexible: request header v2, response header v1.
 """
@@ -165,14 +191,102 @@ class ConditionalAppendResponse:
     end_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeBrokerHealthRequest:
+    """Asks a broker how it is."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.DESCRIBE_BROKER_HEALTH)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    include_ensemble: bool = field(metadata={"kafka_type": "bool"}, default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeBrokerHealthResponse:
+    """The broker's report, as JSON."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.DESCRIBE_BROKER_HEALTH)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    report: str = field(metadata={"kafka_type": "string"}, default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpMetadataRequest:
+    """Asks for the metadata of the cluster."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.DUMP_METADATA)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpMetadataResponse:
+    """The records that create the metadata of a version."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.DUMP_METADATA)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    version: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    records: bytes = field(metadata={"kafka_type": "bytes"}, default=b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreMetadataRequest:
+    """Asks the controller to create what the records have and the cluster has not."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.RESTORE_METADATA)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    records: bytes = field(metadata={"kafka_type": "bytes"})
+    overwrite: bool = field(metadata={"kafka_type": "bool"}, default=False)
+    validate_only: bool = field(metadata={"kafka_type": "bool"}, default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreMetadataResponse:
+    """Says what became of each thing in the records."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(ApiKey.RESTORE_METADATA)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    outcomes: str = field(metadata={"kafka_type": "string"}, default="[]")
+
+
 OWN_REQUESTS: dict[tuple[int, int], type[Any]] = {
     (ApiKey.PREPARE_TRANSACTION, 0): PrepareTransactionRequest,
     (ApiKey.MEASURE_LAG, 0): MeasureLagRequest,
     (ApiKey.CONDITIONAL_APPEND, 0): ConditionalAppendRequest,
+    (ApiKey.DESCRIBE_BROKER_HEALTH, 0): DescribeBrokerHealthRequest,
+    (ApiKey.DUMP_METADATA, 0): DumpMetadataRequest,
+    (ApiKey.RESTORE_METADATA, 0): RestoreMetadataRequest,
 }
 OWN_RESPONSES: dict[tuple[int, int], type[Any]] = {
     (ApiKey.PREPARE_TRANSACTION, 0): PrepareTransactionResponse,
     (ApiKey.MEASURE_LAG, 0): MeasureLagResponse,
     (ApiKey.CONDITIONAL_APPEND, 0): ConditionalAppendResponse,
+    (ApiKey.DESCRIBE_BROKER_HEALTH, 0): DescribeBrokerHealthResponse,
+    (ApiKey.DUMP_METADATA, 0): DumpMetadataResponse,
+    (ApiKey.RESTORE_METADATA, 0): RestoreMetadataResponse,
 }
 """By API key and version."""

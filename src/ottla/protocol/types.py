@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from kio.schema.types import BrokerId, GroupId, ProducerId, TopicName, TransactionalId
-    from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, i64Timedelta
+    from kio.static.primitive import f64, i8, i16, i32, i32Timedelta, i64, i64Timedelta
 else:
     BrokerId = ProducerId = i8 = i16 = i32 = i64 = int
+    f64 = float
     GroupId = TopicName = TransactionalId = str
     i32Timedelta = i64Timedelta = lambda value: value  # noqa: N816
 
@@ -27,6 +28,7 @@ __all__ = [
     "ProducerId",
     "TopicName",
     "TransactionalId",
+    "f64",
     "i8",
     "i16",
     "i32",

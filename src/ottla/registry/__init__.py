@@ -8,6 +8,7 @@
     elected_topic, election                   the same on Apache Kafka, which cannot append conditionally
     jobs, workers, worker_process             parsing and checking, in processes of their own
     service        all of it together
+    state_store, keys, exporters              what is kept beside the schemas: encrypted keys, exporters
     rest           Confluent's REST API
     server         one process
     serdes         serializers and deserializers for clients, commands and Spark

@@ -32,21 +32,25 @@ class ElectedTopic(KafkaTopic):
 
     reads_before_writes = True
 
-    def __init__(self, options: ClientOptions, name: str, url: str) -> None:
+    def __init__(self, options: ClientOptions, name: str, url: str, election: Election | None = None) -> None:
+        """Take the election of another topic of this process, or stand for one."""
         super().__init__(options, name, read_committed=True)
-        self.election = Election(self.cluster, url)
+        self._stands = election is None
+        self.election = election or Election(self.cluster, url)
         self._options = options
         self._producer: AsyncProducer | None = None
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        await self.election.__aenter__()
+        if self._stands:
+            await self.election.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.election.__aexit__(kind, error, trace)
+        if self._stands:
+            await self.election.__aexit__(kind, error, trace)
         await self._drop_producer()
         await super().__aexit__(kind, error, trace)
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.registry import formats
+from ottla.registry.decoding import Decode
 from ottla.registry.formats import Entity, InvalidSchema, ParsedSchema
 from ottla.registry.registration import Source
 
 __all__ = [
     "ChangeTags",
     "Check",
+    "Decode",
     "FindTags",
     "InvalidSchema",
     "Job",
     "JobFailed",
     "Parse",
+    "PropagateTags",
     "Render",
     "Tags",
     "warm_up",
@@ -125,6 +128,27 @@ class ChangeTags:
 
 
 @dataclass(frozen=True, slots=True)
+class PropagateTags:
+    """Give the records and fields of a schema the tags that they have in an earlier one."""
+
+    source: Source
+    earlier: Source
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.source, self.earlier])
+
+    def run(self) -> str:
+        """Return the text; tags of what is not there any more are left out."""
+        text = self.source.text
+        for entity, tags in _parsed(self.earlier).tagged_entities().items():
+            with contextlib.suppress(KeyError, ValueError, InvalidSchema):
+                text = _parsed(replace(self.source, text=text)).with_tags({entity: tuple(tags)}, {})
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class FindTags:
     """Find the tags of the records and fields of a schema."""
 
@@ -141,7 +165,7 @@ class FindTags:
         return tuple((entity, tuple(tags)) for entity, tags in found.items())
 
 
-Job = Parse | Check | Render | ChangeTags | FindTags
+Job = Parse | Check | Render | ChangeTags | PropagateTags | FindTags | Decode
 
 
 def warm_up() -> None:

@@ -10,6 +10,9 @@
     {"keytype":"CLEAR_SUBJECT","subject":...,"magic":0}           {"subject":...}: forget what is soft deleted
     {"keytype":"CONTEXT","tenant":"default","context":".x","magic":0}
         {"tenant":"default","context":".x"}
+    {"keytype":"ASSOC","tenant":"default","resourceName":"orders","resourceNamespace":"lkc-1",
+     "resourceType":"topic","associationType":"value","subject":...,"magic":0}
+        {"subject":...,"guid":...,"resourceId":...,"lifecycle":"WEAK","frozen":false,...}
     {"keytype":"NOOP","magic":0}                                  no value
 
 One record is ours: a NOOP, which others skip, with the context and the largest id that was ever given out
@@ -41,10 +44,22 @@ class KeyType(StrEnum):
     DELETE_SUBJECT = "DELETE_SUBJECT"
     CLEAR_SUBJECT = "CLEAR_SUBJECT"
     CONTEXT = "CONTEXT"
+    ASSOC = "ASSOC"
     NOOP = "NOOP"
 
 
+RESOURCE_FIELDS = ("resourceName", "resourceNamespace", "resourceType", "associationType")
+"""How the fields of a resource are called in keys and values."""
 _KEY_TYPES = frozenset(each.value for each in KeyType)
+
+
+class Resource(NamedTuple):
+    """The key or the value of a topic, which a subject belongs to."""
+
+    name: str
+    namespace: str
+    type: str
+    association_type: str
 
 
 class Key(NamedTuple):
@@ -54,6 +69,8 @@ class Key(NamedTuple):
     subject: str | None = None
     version: int = 0
     context: str | None = None
+    resource: Resource | None = None
+    """What a subject is associated with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +98,10 @@ def encode_key(key: Key) -> bytes:
     found: Json = {"keytype": key.type.value}
     if key.type is KeyType.CONTEXT:
         found |= {"tenant": TENANT, "context": key.context, "magic": 0}
+    elif key.type is KeyType.ASSOC and key.resource is not None:
+        found["tenant"] = TENANT
+        found |= dict(zip(RESOURCE_FIELDS, key.resource, strict=True))
+        found |= {"subject": key.subject, "magic": 0}
     elif key.type is KeyType.NOOP:
         found["magic"] = 0
         if key.context is not None:
@@ -102,7 +123,11 @@ def decode(key: bytes | None, value: bytes | None) -> RegistryRecord | None:
         if found["keytype"] not in _KEY_TYPES:
             return None
         kind = KeyType(found["keytype"])
-        decoded = Key(kind, found.get("subject"), int(found.get("version", 0)), found.get("context"))
+        resource = (
+            Resource(*(str(found[each]) for each in RESOURCE_FIELDS)) if kind is KeyType.ASSOC else None
+        )
+        version = int(found.get("version", 0))
+        decoded = Key(kind, found.get("subject"), version, found.get("context"), resource)
         content = None if not value else json.loads(value)
         if content is not None and not isinstance(content, dict):
             raise TypeError("not an object")
@@ -197,3 +222,15 @@ def context_record(context: str, *, exists: bool = True) -> RegistryRecord:
 def max_id_record(context: str, max_id: int) -> RegistryRecord:
     """Return what remembers the largest id of a context, beyond compaction."""
     return RegistryRecord(Key(KeyType.NOOP, context=context), {"maxId": max_id})
+
+
+def association_record(resource: Resource, subject: str, value: Json | None) -> RegistryRecord:
+    """Return what associates a subject with a resource, or no longer does."""
+    if value is not None:
+        value = {
+            "subject": subject,
+            "tenant": TENANT,
+            **dict(zip(RESOURCE_FIELDS, resource, strict=True)),
+            **value,
+        }
+    return RegistryRecord(Key(KeyType.ASSOC, subject, resource=resource), value)

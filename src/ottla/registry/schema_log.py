@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import new_uuid
 from ottla.registry import errors
-from ottla.registry.records import RegistryRecord, UnreadableRecord, decode
+from ottla.registry.records import UnreadableRecord, decode
 from ottla.registry.state import RegistryState
 from ottla.registry.topic import Conflict, LogRecord, LogReset, RecordTooLarge, Topic, Unavailable
 
@@ -33,11 +33,42 @@ PAUSE_S = 0.05
 REMEMBERED_WRITES = 1_000
 
 
-class SchemaLog:
-    """Owns the state; use it as `async with SchemaLog(topic)`."""
+class State(Protocol):
+    """What the records of a topic add up to."""
 
-    def __init__(self, topic: Topic, clock: Clock | None = None, timeout_s: float = 10.0) -> None:
-        self.state = RegistryState()
+    position: int
+    """The offset behind the last record that was replayed."""
+
+    def replay(self, record: Any, offset: int, timestamp: int = -1) -> None:
+        """Take one record over; None is one that cannot be read."""
+        ...
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+class Encodes(Protocol):
+    """A record to append."""
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        """Return key and value."""
+        ...
+
+
+class StateLog(Generic[StateT]):
+    """Owns a state that is the fold of a topic; use it as `async with StateLog(topic, ...)`."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        make_state: Callable[[], StateT],
+        read_record: Callable[[bytes | None, bytes | None], Any],
+        clock: Clock | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._make_state = make_state
+        self._read_record = read_record
+        self.state = make_state()
         self.writing = asyncio.Lock()
         """Held from a decision to the end of its append, so that writers of one process do not conflict."""
         self.conflicts = 0
@@ -111,7 +142,7 @@ class SchemaLog:
                 self._moved.notify_all()
 
     async def _start_again(self) -> None:
-        self.state = RegistryState()
+        self.state = self._make_state()
         self._writes.clear()
         self._topic.rewind()
         await asyncio.sleep(PAUSE_S)
@@ -122,7 +153,7 @@ class SchemaLog:
         if record.write_id is not None:
             self._remember(record.offset, record.write_id)
         try:
-            decoded = decode(record.key, record.value)
+            decoded = self._read_record(record.key, record.value)
         except UnreadableRecord as error:
             log.warning("record %d of the topic is skipped: %s", record.offset, error)
             decoded = None
@@ -140,7 +171,7 @@ class SchemaLog:
         if self._failure is not None:
             raise Unavailable(f"the reader of the schemas ended: {self._failure!r}")
 
-    async def catch_up(self) -> RegistryState:
+    async def catch_up(self) -> StateT:
         """Return a state that has everything that was written before the call; raise 50002 if that fails."""
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -168,7 +199,7 @@ class SchemaLog:
 
     # Writing
 
-    async def append(self, records: Sequence[RegistryRecord]) -> None:
+    async def append(self, records: Sequence[Encodes]) -> None:
         """Append what was decided from the state as it is, and replay it; call it with `writing` held.
 
         Raises Conflict if somebody else has written since: catch up and decide again. Raises 50002 if the
@@ -214,3 +245,10 @@ class SchemaLog:
                 is_known = False
                 log.info("an append at %d has no outcome yet, will be sent again: %s", expected, error)
                 await asyncio.sleep(PAUSE_S)
+
+
+class SchemaLog(StateLog[RegistryState]):
+    """The schemas, and the topic that they are in."""
+
+    def __init__(self, topic: Topic, clock: Clock | None = None, timeout_s: float = 10.0) -> None:
+        super().__init__(topic, RegistryState, decode, clock, timeout_s)

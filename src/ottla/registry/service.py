@@ -19,11 +19,13 @@ from ottla.registry.entities import StoredSchema
 from ottla.registry.jobs import (
     ChangeTags,
     Check,
+    Decode,
     FindTags,
     InvalidSchema,
     Job,
     JobFailed,
     Parse,
+    PropagateTags,
     Render,
     Tags,
 )
@@ -189,6 +191,21 @@ class Registry:
         """Return a request to register a schema with other tags on its records and fields."""
         source = registration.prepare_lookup(await self.fresh(), subject, request, normalize=False).source
         return replace(request, schema=str(await self._process(ChangeTags(source, add, remove))))
+
+    async def with_earlier_tags(self, subject: str, request: RegisterRequest) -> RegisterRequest:
+        """Return a request to register a schema with the tags of the subject's latest version."""
+        state = await self.fresh()
+        latest = state.get(subject, -1)
+        if latest is None:
+            return request
+        source = registration.prepare_lookup(state, subject, request, normalize=False).source
+        job = PropagateTags(source, _source(state, latest))
+        return replace(request, schema=str(await self._process(job)))
+
+    async def decode(self, state: RegistryState, schema: StoredSchema, body: bytes) -> list[tuple[int, str]]:
+        """Return which of many records do not decode with a stored schema, and why."""
+        found: list[tuple[int, str]] = await self._process(Decode(_source(state, schema), body))
+        return found
 
     async def find_tags(self, state: RegistryState, schema: StoredSchema) -> Tags:
         """Return the tags of the records and fields of a stored schema."""

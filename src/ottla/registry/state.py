@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 
 from ottla.registry.entities import Json, StoredSchema
-from ottla.registry.records import Key, KeyType, RegistryRecord, UnreadableRecord, read_schema
+from ottla.registry.records import Key, KeyType, RegistryRecord, Resource, UnreadableRecord, read_schema
 from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, covers, in_context
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ class RegistryState:
         """All but the default one."""
         self.max_ids: dict[str, int] = {}
         """The largest id ever given out, by context."""
+        self.associations: dict[tuple[Resource, str], Json] = {}
+        """By resource and subject; each with the time of its last change as `updateTs`."""
         self._ids: dict[str, dict[int, dict[str, int]]] = {}
         """Where each id is used: by context and id, the version by subject."""
         self._hashes: dict[str, dict[bytes, int]] = {}
@@ -75,6 +77,11 @@ class RegistryState:
                     self.contexts.pop(key.context, None)
                 else:
                     self.contexts[key.context] = None
+            case KeyType.ASSOC if key.resource is not None:
+                if value is None:
+                    self.associations.pop((key.resource, key.subject or ""), None)
+                else:
+                    self.associations[key.resource, key.subject or ""] = {**value, "updateTs": timestamp}
             case KeyType.NOOP if key.context is not None and value is not None:
                 self._saw_id(key.context, int(value.get("maxId", 0)))
             case _:

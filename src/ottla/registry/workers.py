@@ -113,6 +113,8 @@ class Workers:
 
     async def run(self, job: jobs.Job) -> Any:
         """Return a job's result, perhaps one from before; raise what it raised, or JobTimedOut, JobFailed."""
+        if isinstance(job, jobs.Decode):  # of records, which are all different
+            return await self._run(job)
         outcome = self._cache.get(job, _NOTHING)
         if outcome is _NOTHING:
             outcome = await self._run(job)

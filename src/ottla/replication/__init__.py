@@ -12,5 +12,6 @@ Reading order:
     replicator        all fetchers, ISR changes and high watermark checkpoints of a broker
     throttle          limits on the replication of partitions that are being moved
     registry          all partitions of this broker, kept in step with the cluster image
+    directory_moves   moves replicas between the log directories of this broker
     counters          traffic and events, for metrics
 """

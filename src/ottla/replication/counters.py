@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.metadata.entities import PartitionImage
+from ottla.metadata.entities import CLEAN, PartitionImage, election_kind
 
 
 class TopicTraffic:
@@ -72,11 +72,25 @@ class Traffic:
 class PartitionEvents:
     """ISR changes of partitions led here, and elections held here."""
 
-    __slots__ = ("elections", "isr_expands", "isr_shrinks", "unclean_elections")
+    __slots__ = (
+        "elections",
+        "isr_expands",
+        "isr_shrinks",
+        "lost_records",
+        "truncations_of_committed",
+        "unclean_elections",
+    )
 
     def __init__(self) -> None:
         self.isr_shrinks = self.isr_expands = 0
         self.elections = self.unclean_elections = 0
+        self.lost_records = self.truncations_of_committed = 0
+
+    def count_truncation(self, high_watermark: int, end_offset: int) -> None:
+        """Count the records that a replica lost although they were committed."""
+        if end_offset < high_watermark:
+            self.truncations_of_committed += 1
+            self.lost_records += high_watermark - end_offset
 
     def count_change(
         self, before: PartitionImage, after: PartitionImage, node_id: int, *, is_controller: bool
@@ -89,5 +103,5 @@ class PartitionEvents:
                 self.isr_expands += 1
         if is_controller and after.leader not in (before.leader, -1):
             self.elections += 1
-            if after.leader not in (*before.isr, *before.elr):
+            if election_kind(before, after) != CLEAN:
                 self.unclean_elections += 1

@@ -93,12 +93,15 @@ class FollowerState:
     def _restart_at(self, leader_log_start: int) -> None:
         """Drop everything and copy the leader's log from its start."""
         partition, log = self.partition, self.partition.log
-        logger.warning(
+        is_loss = log.log_start_offset < partition.high_watermark
+        logger.log(
+            logging.ERROR if is_loss else logging.WARNING,
             "%s: restarting at the leader's log start %d: the logs have nothing in common (local offsets %d "
             "to %d, high watermark %d)",
             partition.topic_partition, leader_log_start, log.log_start_offset, log.log_end_offset,
             partition.high_watermark,
         )  # fmt: skip
+        partition.events.count_truncation(partition.high_watermark, log.log_start_offset)
         log.truncate_fully_and_start_at(leader_log_start)
         partition.on_truncated()
 
@@ -113,10 +116,14 @@ class FollowerState:
             return
         log.truncate_to(target)
         partition.on_truncated()
+        partition.events.count_truncation(high_watermark, log.log_end_offset)
+        lost = max(0, high_watermark - log.log_end_offset)
         logger.log(
-            logging.WARNING if log.log_end_offset < high_watermark else logging.INFO,
-            "%s: truncated from offset %d to %d (high watermark %d), the end of epoch %d on the leader",
-            partition.topic_partition, before, log.log_end_offset, high_watermark, leaders.epoch,
+            logging.ERROR if lost else logging.INFO,
+            "%s: truncated from offset %d to %d (high watermark %d), the end of epoch %d on the leader; "
+            "%d committed records are lost here",
+            partition.topic_partition, before, log.log_end_offset, high_watermark, leaders.epoch, lost,
+            extra={"event": "truncated", "lost_records": lost},
         )  # fmt: skip
 
 

@@ -232,6 +232,22 @@ class InSyncReplicas:
         ]
         return tuple(wanted) if wanted != list(self.isr) else None
 
+    def late_members(self, log_end: int, limit_ms: int, now_ms: int) -> list[int]:
+        """Return the followers that commits wait for, and that have not kept up for `limit_ms`.
+
+        Until the controller has removed them from the ISR, nothing is committed.
+        """
+        late = []
+        for node_id in sorted(self.maximal - {self.node_id}):
+            follower = self.followers.get(node_id)
+            if follower is None:
+                late.append(node_id)
+                continue
+            silent_ms = now_ms - max(follower.fetched_ms, follower.caught_up_ms)
+            if silent_ms > limit_ms or not follower.is_within_lag(log_end, limit_ms, now_ms):
+                late.append(node_id)
+        return late
+
     def is_waiting_to_join(self, node_id: int, high_watermark: int) -> bool:
         """Return whether a follower is not in the ISR and could be."""
         if self.proposed is not None or node_id in self.isr:

@@ -94,6 +94,8 @@ class LeaderState:
         self.partition = partition
         self.leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
+        self._failed = image.failed
+        """Replicas whose log directory is offline, though their brokers may be alive."""
         self.isr_state = InSyncReplicas(
             environment.node_id,
             partition.log.log_end_offset,
@@ -128,6 +130,13 @@ class LeaderState:
         """Reject an append that could not be committed."""
         if len(self.isr_state.isr) < self.min_insync:
             raise NotEnoughReplicas(f"{len(self.isr_state.isr)} of {self.min_insync} replicas are in sync")
+
+    def late_members(self, limit_ms: int) -> list[int]:
+        """Return the in-sync replicas that have not kept up for `limit_ms`: writes with acks=all wait for
+        them.
+        """
+        log_end, now_ms = self.partition.log.log_end_offset, self._environment.now_ms()
+        return self.isr_state.late_members(log_end, limit_ms, now_ms)
 
     def full_backlog(self, acks: int) -> Backlog | None:
         """Return the backlog that a produce request has to wait for, None if there is room."""
@@ -185,8 +194,15 @@ class LeaderState:
         self._deletions.append((offset, future))
         return future
 
+    def _eligible(self) -> dict[int, int]:
+        """Return the followers that may join the ISR, with their broker epochs."""
+        followers: Collection[int] = self.isr_state.followers
+        if self._failed:
+            followers = [each for each in followers if each not in self._failed]
+        return self._environment.eligible(followers)
+
     def _low_watermark(self) -> int:
-        alive = self._environment.eligible(self.isr_state.followers)
+        alive = self._eligible()
         return self.isr_state.low_watermark(self.partition.log_start_offset, alive)
 
     def _finish_deletions(self) -> None:
@@ -216,7 +232,7 @@ class LeaderState:
         own_end = log.recovery_point if log.config.flush_messages == 1 else log.log_end_offset
         also: Collection[int] = ()
         if len(state.maximal) <= len(state.followers):
-            eligible = env.eligible(state.followers)
+            eligible = self._eligible()
             also = state.joining_soon(eligible, log.log_end_offset, env.lag_max_ms, env.now_ms())
         committed = state.high_watermark(own_end, self.min_insync, also)
         if committed > partition.high_watermark:
@@ -227,7 +243,7 @@ class LeaderState:
         state, env = self.isr_state, self._environment
         if state.proposed is not None or env.now_ms() < self._propose_after_ms:
             return
-        eligible = env.eligible(state.followers)
+        eligible = self._eligible()
         # Only the incarnation that caught up may join: another one may have lost what it had (KIP-903).
         joining = [node_id for node_id, epoch in eligible.items() if state.broker_epoch(node_id) == epoch]
         wanted = state.target_isr(
@@ -289,10 +305,12 @@ class LeaderState:
 
     def update(self, image: PartitionImage) -> None:
         """Apply the controller's replicas and ISR, in this leader epoch."""
+        is_changed, self._failed = self._failed != image.failed, image.failed
         self.replica_count = len(image.replicas)
-        if self.isr_state.update(
+        is_changed |= self.isr_state.update(
             image.replicas, image.isr, image.partition_epoch, self._environment.now_ms()
-        ):
+        )
+        if is_changed:
             self.reevaluate()
 
     def reevaluate(self) -> None:

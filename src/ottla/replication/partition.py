@@ -34,7 +34,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.control import MARKER_BYTES, Marker
 from ottla.replication.backlog import UncommittedAppends
-from ottla.replication.counters import TopicTraffic
+from ottla.replication.counters import PartitionEvents, TopicTraffic
 from ottla.replication.leader_epochs import EpochEnd, diverges
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ class Partition:
         self.min_insync_replicas = 1
         self.traffic = TopicTraffic()
         """The counters of its topic, shared by all partitions of the topic."""
+        self.events = PartitionEvents()
+        """The counters of this broker, shared by all its partitions."""
         self.throttled_as_leader = self.throttled_as_follower = False
         """Whether the replication of this replica is throttled while it is not in sync; see throttle.py."""
         self._uncommitted = UncommittedAppends()

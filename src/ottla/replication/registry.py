@@ -13,7 +13,7 @@ from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory
+from ottla.log.log_directories import LogDirectories
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, diff_images
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (
@@ -55,14 +55,14 @@ class PartitionRegistry:
     def __init__(
         self,
         node_id: int,
-        log_directory: LogDirectory,
+        log_directories: LogDirectories,
         flusher: Flusher,
         config: BrokerConfig,
         clock: Clock,
         replicator: Replicator | None = None,
     ) -> None:
         self._node_id = node_id
-        self._log_directory = log_directory
+        self._log_directories = log_directories
         self._flusher = flusher
         self._config = config
         self._clock = clock
@@ -96,6 +96,8 @@ class PartitionRegistry:
             pass
         if self._image.partition(topic, index) is None:
             raise UnknownTopicOrPartition(f"{topic}-{index}")
+        if TopicPartition(topic, index) in self._log_directories.offline:
+            raise KafkaStorageError(f"the log directory with the log of {topic}-{index} is offline")
         raise NotLeaderOrFollower(f"broker {self._node_id} does not lead {topic}-{index}")
 
     def get_by_id(self, topic_id: UUID, index: int) -> Partition:
@@ -167,6 +169,14 @@ class PartitionRegistry:
         if partition.is_leader:
             partition.follow(partition.leader_epoch)
 
+    def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Neither lead nor follow partitions whose log directory failed."""
+        for each in partitions:
+            partition = self._hosted.get(each.topic, {}).pop(each.partition, None)
+            if partition is not None:
+                self.step_down(partition)
+                self._close(partition)
+
     async def stop(self) -> None:
         """Wait for the running flushes."""
         for again in self._unopened.values():
@@ -203,6 +213,8 @@ class PartitionRegistry:
         if self._node_id not in image.replicas:
             if partition is not None:
                 self._remove_replica(partition)
+            elif self._log_directories.offline:
+                self._log_directories.forget_offline(TopicPartition(topic.name, image.index))
             return
         if partition is None:
             partition = self._open(topic, image)
@@ -252,22 +264,23 @@ class PartitionRegistry:
         config = TopicConfig(self._image.topic_overrides(topic.name), self._config)
         try:
             if topic_partition in self._unopened:
-                self._log_directory.retry_open(topic_partition, LogConfig.from_topic_config(config))
-            opened = self._log_directory.get(topic_partition)
+                self._log_directories.retry_open(topic_partition, LogConfig.from_topic_config(config))
+            opened = self._log_directories.get(topic_partition)
             if opened is None:
-                opened = self._log_directory.create(
+                opened = self._log_directories.create(
                     topic_partition, topic.topic_id, LogConfig.from_topic_config(config)
                 )
             else:
                 opened.config = LogConfig.from_topic_config(config)
                 if opened.topic_id is None:
-                    self._log_directory.write_topic_id(opened, topic.topic_id)
+                    self._log_directories.write_topic_id(opened, topic.topic_id)
         except (KafkaStorageError, OSError) as error:
-            self._schedule_retry(topic_partition, error)
+            if topic_partition not in self._log_directories.offline:  # until the broker restarts
+                self._schedule_retry(topic_partition, error)
             return None
         if topic_partition in self._unopened:
             self._unopened.pop(topic_partition).cancel()
-        committed = self._log_directory.high_watermarks.pop(topic_partition, 0)
+        committed = self._log_directories.take_high_watermark(topic_partition)
         leads_alone = image.replicas == (image.leader,) and not self._fenced
         partition = Partition(
             opened,
@@ -279,6 +292,7 @@ class PartitionRegistry:
             None if leads_alone else committed,
         )
         partition.traffic = self.traffic.of(topic.name)
+        partition.events = self.events
         configure(partition, config, self._node_id)
         return partition
 
@@ -315,7 +329,7 @@ class PartitionRegistry:
                     await asyncio.sleep(0)
         # An old log start must not outlive its log: after a crash it would hide the records of a new one.
         try:
-            await asyncio.to_thread(self._log_directory.capture_checkpoints())
+            await asyncio.to_thread(self._log_directories.capture_checkpoints())
         except OSError as error:
             logger.error("cannot remove deleted partitions from the checkpoints: %s", error)
 
@@ -334,9 +348,9 @@ class PartitionRegistry:
         partition.close()
 
     def _delete(self, topic_partition: TopicPartition) -> None:
-        self._log_directory.high_watermarks.pop(topic_partition, None)
+        self._log_directories.take_high_watermark(topic_partition)
         try:
-            self._log_directory.delete(topic_partition)
+            self._log_directories.delete(topic_partition)
         except KafkaStorageError as error:
             logger.error("cannot delete the files of %s: %s", topic_partition, error)
 

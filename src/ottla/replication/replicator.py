@@ -18,7 +18,7 @@ from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.log.flusher import Flusher
-from ottla.log.log_directory import LogDirectory
+from ottla.log.log_directories import LogDirectories
 from ottla.metadata.entities import IsrChange, PartitionImage
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError
@@ -123,7 +123,7 @@ class Replicator:
         peers: Peers,
         controller: ControllerClient,
         cluster: ClusterState,
-        log_directory: LogDirectory,
+        log_directories: LogDirectories,
         flusher: Flusher,
         config: Callable[[], BrokerConfig],
         clock: Clock,
@@ -140,7 +140,7 @@ class Replicator:
         self._peers = peers
         self._controller = controller
         self._cluster = cluster
-        self._log_directory = log_directory
+        self._log_directories = log_directories
         self._flusher = flusher
         self._config = config
         self._clock = clock
@@ -290,15 +290,12 @@ class Replicator:
         while True:
             await asyncio.sleep(self._config().replica_high_watermark_checkpoint_interval_ms / 1000)
             high_watermarks = {each.topic_partition: each.high_watermark for each in self.partitions}
-            if (
-                self._log_directory.storage.offline_reason is not None
-                or high_watermarks == self._checkpointed
-            ):
+            if self._log_directories.are_all_offline or high_watermarks == self._checkpointed:
                 continue
             if all(each.is_leader and each.leader_state is None for each in self.partitions):
                 continue  # LogMaintenance writes those of partitions with one replica
             try:
-                await asyncio.to_thread(self._log_directory.capture_high_watermarks(high_watermarks))
+                await asyncio.to_thread(self._log_directories.capture_high_watermarks(high_watermarks))
             except OSError as error:
                 logger.error("cannot write the high watermark checkpoint: %s", error)
             else:

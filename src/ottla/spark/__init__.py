@@ -7,6 +7,8 @@ Reading order:
     cluster_session     the connections of a process, shared by its tasks
     source/             batch and stream readers
     sink/               prepared transactions and one decision record per batch
+    upserting, changelogs       topics as tables: rows by key into a compacted topic, and back
+    kafka_format, connector_options     in place of Spark's Kafka connector
     runtime/            a SparkSession that starts fast and has short batches
     checkpoint_lock     one run of a query per checkpoint
     pipelines/          declarative pipelines and their runner
@@ -22,14 +24,22 @@ from typing import TYPE_CHECKING
 from ottla.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ottla.spark.changelogs import changelog as changelog
+    from ottla.spark.changelogs import table as table
     from ottla.spark.data_source import OttlaSource as OttlaSource
+    from ottla.spark.kafka_format import use_for_kafka as use_for_kafka
     from ottla.spark.runtime.builder import builder as builder
     from ottla.spark.runtime.builder import session as session
+    from ottla.spark.upserting import upsert as upsert
 
 _HOMES = {
     "OttlaSource": "ottla.spark.data_source",
     "builder": "ottla.spark.runtime.builder",
+    "changelog": "ottla.spark.changelogs",
     "session": "ottla.spark.runtime.builder",
+    "table": "ottla.spark.changelogs",
+    "upsert": "ottla.spark.upserting",
+    "use_for_kafka": "ottla.spark.kafka_format",
 }
 
 __all__ = sorted(_HOMES)

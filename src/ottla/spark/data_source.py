@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.spark.source.deserializing import Deserializer
 
 
-VALUE_OPTIONS = ("deserialize", "valueSchema", "schemaRegistryUrl", "badRecords")
+VALUE_OPTIONS = ("deserialize", "valueSchema", "schemaRegistryUrl", "badRecords", "timeZone")
 """The options that turn values into columns."""
 
 

@@ -17,6 +17,7 @@ from ottla.common.config.declaration import ConfigError, Key
 from ottla.common.config.types import BOOLEAN, INT, LONG, STRING, Kind, at_least, choice
 from ottla.common.near_names import unknown
 from ottla.common.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from ottla.spark.connector_options import ALREADY_SO, NO_EFFECT, why_refused
 from ottla.spark.errors import WrongOption
 
 T = TypeVar("T")
@@ -29,16 +30,27 @@ SOURCE, SINK = "source", "sink"
 JSON, AVRO, REGISTRY = "json", "avro", "registry"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 
-_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?", re.IGNORECASE)
-_UNIT_MS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, None: 1}
+_UNITS_MS = {
+    1: ("", "ms", "millisecond", "milliseconds"),
+    SECOND_MS: ("s", "sec", "second", "seconds"),
+    MINUTE_MS: ("m", "min", "minute", "minutes"),
+    HOUR_MS: ("h", "hour", "hours"),
+    DAY_MS: ("d", "day", "days"),
+}
+_UNIT_MS = {name: size for size, names in _UNITS_MS.items() for name in names}
+_DURATION = re.compile(r"\s*(\d+)\s*([a-z]*)")
 
 
 def _read_duration_ms(text: str) -> int:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise ValueError("must be a time such as 30s or 15m")
-    unit = found.group(2)
-    return int(found.group(1)) * _UNIT_MS[unit.lower() if unit else None]
+    """Parse Spark's two forms: `15m`, and `1 hour 30 minutes`."""
+    lower, position, total = text.strip().lower().removeprefix("interval "), 0, 0
+    while position < len(lower) or not position:
+        found = _DURATION.match(lower, position)
+        if found is None or found[2] not in _UNIT_MS:
+            raise ValueError("must be a time such as 30s, 15m or 15 minutes")
+        total += int(found[1]) * _UNIT_MS[found[2]]
+        position = found.end()
+    return total
 
 
 DURATION_MS = Kind("duration", 0, _read_duration_ms)
@@ -220,6 +232,25 @@ INCLUDE_TIMESTAMP: SparkOption[bool] = SparkOption(
     shown_default="false",
 )
 
+FETCH_OFFSET_RETRIES: SparkOption[int] = SparkOption(
+    "fetchOffset.numRetries",
+    INT,
+    3,
+    "How often to ask for offsets again, at least.",
+    uses=(SOURCE,),
+    check=at_least(0),
+    shown_default="3",
+)
+FETCH_OFFSET_INTERVAL_MS: SparkOption[int] = SparkOption(
+    "fetchOffset.retryIntervalMs",
+    LONG,
+    1_000,
+    "The pause in between; with fetchOffset.numRetries, the shortest time for which it is asked.",
+    uses=(SOURCE,),
+    check=at_least(0),
+    shown_default="1000",
+)
+
 OPTIONS: tuple[SparkOption[Any], ...] = (
     _text("subscribe", (SOURCE,), "", "Topics to read, with commas."),
     _text("subscribePattern", (SOURCE,), "", "Read every topic whose whole name this expression matches."),
@@ -269,7 +300,15 @@ OPTIONS: tuple[SparkOption[Any], ...] = (
     SCHEMA_TYPE,
     _text("schemaRegistryUrl", (SOURCE, SINK), "", "Where the registry is: `http://localhost:8081`."),
     BAD_RECORDS,
+    _text(
+        "timeZone",
+        (SOURCE,),
+        "the session's",
+        "For `json`: the zone of times that name none, such as `Europe/Berlin`.",
+    ),
     POLL_TIMEOUT_MS,
+    FETCH_OFFSET_RETRIES,
+    FETCH_OFFSET_INTERVAL_MS,
     _text("topic", (SINK,), "", "Where records go that have no column `topic`, or all of them."),
     DELIVERY_GUARANTEE,
     _text(
@@ -298,7 +337,7 @@ REFUSED_CLIENT_OPTIONS = {
         "interceptor.classes": "is not safe to use in a query",
         "transactional.id": "the sink chooses it: see docs/spark.md",
         "transaction.two.phase.commit.enable": "write deliveryGuarantee instead",
-        "enable.idempotence": "is always on; deliveryGuarantee says how sure you want to be",
+        "enable.idempotence": "is always true; deliveryGuarantee says how sure you want to be",
         "acks": "is always all",
     },
 }
@@ -325,12 +364,17 @@ class Given:
             self._values[name] = value
         elif name.startswith(KAFKA):
             short = name.removeprefix(KAFKA)
-            refused = REFUSED_CLIENT_OPTIONS[self._use].get(short)
-            if refused is not None:
-                raise WrongOption(name, f"cannot be set here: {refused}")
-            self.client_values[short] = value
+            self._take_client_option(short, value)
         elif name not in FROM_SPARK:
             raise WrongOption(name, self._why_unknown(name))
+
+    def _take_client_option(self, name: str, value: str) -> None:
+        if name in NO_EFFECT or value.replace(" ", "").lower() in ALREADY_SO.get(name, ()):
+            return
+        refused = REFUSED_CLIENT_OPTIONS[self._use].get(name) or why_refused(name)
+        if refused is not None:
+            raise WrongOption(KAFKA + name, f"cannot be set here: {refused}")
+        self.client_values[name] = value
 
     def _why_unknown(self, name: str) -> str:
         what = f"option of the {self._use}"

@@ -13,4 +13,5 @@ For tests of the broker:
     history, checker    what clients did and saw, and the checks on it
     replica_check       compares the replicas on the disks of stopped brokers
     simulation/, simulate       whole clusters in virtual time, by seed
+    month               a month of operations: are health, metrics and logs right?
 """

@@ -19,9 +19,15 @@ class OttlaBroker(LocalCluster):
     """A cluster of one broker: `kill`, `stop` and `start` need no node id."""
 
     def __init__(
-        self, *, folder: Path | None = None, settings: Mapping[str, object] | None = None, **more: object
+        self,
+        *,
+        folder: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        security_protocol: str = "PLAINTEXT",
+        **more: object,
     ) -> None:
-        super().__init__(1, folder=folder, settings={**(settings or {}), **more})
+        settings = {**(settings or {}), **more}
+        super().__init__(1, folder=folder, settings=settings, security_protocol=security_protocol)
 
     def start(self, node_id: int = NODE_ID) -> None:
         """Start the broker again, with its data and its address."""

@@ -62,7 +62,9 @@ class LocalCluster:
     """Brokers 1 to n in this process. Use it as a context manager.
 
     Every broker gets the settings, `{"num.partitions": "3"}` or `num_partitions=3`, and its own of the racks.
-    Topics get three replicas by default, or as many as there are brokers; of three, two must be in sync.
+    Topics get three replicas by default, or as many as there are brokers; of three, two must be in sync. The
+    listener has the name of its `security_protocol`, whose keys are among the settings; `listeners` in the
+    settings are more of them. With several `directories`, each broker has as many log directories.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class LocalCluster:
         folder: Path | None = None,
         settings: Mapping[str, object] | None = None,
         racks: Sequence[str] = (),
+        security_protocol: str = "PLAINTEXT",
+        directories: int = 1,
         **more_settings: object,
     ) -> None:
         if brokers < 1:
@@ -80,7 +84,9 @@ class LocalCluster:
             raise ValueError(f"{brokers} brokers need as many racks, not {len(racks)}")
         self.racks = dict(enumerate(racks, start=1))
         self.settings = {**QUICK, **_replication(brokers), **dotted({**(settings or {}), **more_settings})}
+        self.security_protocol = security_protocol
         self.node_ids = range(1, brokers + 1)
+        self._directories = directories
         self._folder = folder
         self._is_ours = folder is None
         self._ports: dict[int, int] = {}
@@ -135,11 +141,13 @@ class LocalCluster:
         while True:
             tries -= 1
             port = self._ports.get(node_id) or free_port()
+            own = f"{self.security_protocol}://127.0.0.1:{port}"
+            more = self.settings.get("listeners")
             raw = {
                 **self.settings,
                 "node.id": str(node_id),
-                "log.dirs": str(self._folder / f"broker-{node_id}"),
-                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "log.dirs": ",".join(str(each) for each in self.directories_of(node_id)),
+                "listeners": own if more is None else f"{own},{more}",
             }
             if node_id in self.racks:
                 raw["broker.rack"] = self.racks[node_id]
@@ -187,6 +195,12 @@ class LocalCluster:
         await broker.stop()
 
     # What there is
+
+    def directories_of(self, node_id: int) -> list[Path]:
+        """Return the log directories of a broker."""
+        assert self._folder is not None
+        more = [self._folder / f"broker-{node_id}-{number}" for number in range(2, self._directories + 1)]
+        return [self._folder / f"broker-{node_id}", *more]
 
     @property
     def running(self) -> list[int]:
@@ -289,7 +303,7 @@ def _is_in_sync(image: ClusterImage) -> bool:
 
 def dotted(settings: Mapping[str, object]) -> dict[str, str]:
     """Return settings as brokers read them: `num_partitions=3` is `num.partitions` with the text 3."""
-    return {key.replace("_", "."): _text(value) for key, value in settings.items()}
+    return {key if "." in key else key.replace("_", "."): _text(value) for key, value in settings.items()}
 
 
 def _text(value: object) -> str:

@@ -38,9 +38,9 @@ class QuickDisk(RealDisk):
         """Open for reading only."""
         return QuickFile(path, os.O_RDONLY)
 
-    def write_file(self, path: str, data: Bytes, *, sync: bool) -> None:
+    def write_file(self, path: str, data: Bytes, *, sync: bool, mode: int = 0o644) -> None:
         """Write a small file from its beginning."""
-        super().write_file(path, data, sync=False)
+        super().write_file(path, data, sync=False, mode=mode)
 
     def fsync_dir(self, path: str) -> None:
         """Do nothing."""

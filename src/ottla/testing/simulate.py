@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from ottla.testing.simulation.bugs import ALL_BUGS, plant
-from ottla.testing.simulation.plan import Plan, make_plan, make_transaction_plan
+from ottla.testing.simulation.plan import Plan, make_disks_plan, make_plan, make_transaction_plan
 from ottla.testing.simulation.scenario import Outcome, Scenario, simulate
 from ottla.testing.simulation.transactions.scenario import TransactionScenario
 
@@ -37,6 +37,7 @@ class Workload(NamedTuple):
 
 WORKLOADS = {
     "records": Workload(make_plan, Scenario),
+    "disks": Workload(make_disks_plan, Scenario),
     "transactions": Workload(make_transaction_plan, TransactionScenario),
 }
 

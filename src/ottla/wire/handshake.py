@@ -12,12 +12,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kio.schema.api_versions.v0 import ApiVersionsRequest as OldApiVersionsRequest
-from kio.schema.api_versions.v0 import ApiVersionsResponse as OldApiVersionsResponse
 from kio.schema.api_versions.v3 import ApiVersionsRequest, ApiVersionsResponse
 from kio.schema.errors import ErrorCode
-from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
 
 from ottla import __version__
 from ottla.protocol.api_keys import ApiKey
@@ -26,6 +22,8 @@ from ottla.wire.errors import AuthenticationFailed, raise_for
 from ottla.wire.sasl import SaslError, SaslExchange
 
 if TYPE_CHECKING:
+    from kio.schema.api_versions.v0 import ApiVersionsResponse as OldApiVersionsResponse
+
     from ottla.wire.connection import Connection
     from ottla.wire.security import Security
 
@@ -74,8 +72,10 @@ async def _negotiate_versions(
     features: dict[str, int] = {}
     error_code = int.from_bytes(frame[4:6], "big", signed=True)
     if error_code == ErrorCode.unsupported_version:  # then the rest is in version 0
+        from kio.schema.api_versions import v0
+
         response = await connection.request(
-            OldApiVersionsRequest(), OldApiVersionsResponse, version=0, is_handshake=True
+            v0.ApiVersionsRequest(), v0.ApiVersionsResponse, version=0, is_handshake=True
         )
     else:
         response = connection.decode(frame, position, ApiKey.API_VERSIONS, 3, ApiVersionsResponse)
@@ -88,6 +88,9 @@ async def _authenticate(
     connection: Connection, versions: dict[int, tuple[int, int]], exchange: SaslExchange
 ) -> int:
     """Authenticate and return for how many milliseconds that is valid; 0: for ever."""
+    from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthenticateResponse
+    from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
+
     address = connection.address
     hello = SaslHandshakeRequest(mechanism=exchange.mechanism)
     offered = await connection.request(hello, SaslHandshakeResponse, version=1, is_handshake=True)

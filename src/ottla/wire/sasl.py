@@ -80,10 +80,15 @@ class OAuthBearer:
         raise SaslError(f"the token is not accepted ({reason})")
 
 
+TOKEN_EXTENSION = ",tokenauth=true"
+
+
 class Scram:
     """Proves that the client knows the password without sending it, and has the broker prove the same."""
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         from scramp import ScramClient, ScramException  # loaded only where SCRAM is used
 
         self.mechanism = mechanism
@@ -92,11 +97,15 @@ class Scram:
             self._client = ScramClient([mechanism], username, password, c_nonce=nonce)
         except ScramException as error:
             raise SaslError(f"the user name or the password cannot be used: {error}") from None
+        self._is_token = is_token
         self._is_proved = False
 
     def first(self) -> bytes:
-        """Return the user and the client's nonce."""
+        """Return the user and the client's nonce; for a delegation token, Kafka's extension says so."""
         message: str = self._client.get_client_first()
+        if self._is_token:
+            self._client.client_first_bare += TOKEN_EXTENSION
+            message += TOKEN_EXTENSION
         return message.encode()
 
     def respond(self, challenge: bytes) -> bytes | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import new_nonce
+from ottla.wire.key_stores import Store, load_key_pair
 from ottla.wire.sasl import OAuthBearer, Plain, SaslExchange, Scram
 
 PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
@@ -36,6 +37,10 @@ class SecurityOptions:
     sasl_username: str = ""
     sasl_password: str = field(default="", repr=False)
     sasl_token_provider: TokenProvider | None = None
+    trust_store: Store = field(default_factory=lambda: Store("ssl_truststore_location"))
+    key_store: Store = field(default_factory=lambda: Store("ssl_keystore_location"))
+    sasl_is_token: bool = False
+    """Whether user and password are a delegation token, for SCRAM."""
 
 
 class Security:
@@ -56,7 +61,13 @@ class Security:
             return OAuthBearer(await token if inspect.isawaitable(token) else token)
         if options.sasl_mechanism == PLAIN:
             return Plain(options.sasl_username, options.sasl_password)
-        return Scram(options.sasl_mechanism, options.sasl_username, options.sasl_password, new_nonce())
+        return Scram(
+            options.sasl_mechanism,
+            options.sasl_username,
+            options.sasl_password,
+            new_nonce(),
+            is_token=options.sasl_is_token,
+        )
 
 
 def _tls_context(options: SecurityOptions) -> ssl.SSLContext:
@@ -64,8 +75,12 @@ def _tls_context(options: SecurityOptions) -> ssl.SSLContext:
         return options.ssl_context
     name = "ssl_cafile"
     try:
-        context = ssl.create_default_context(cafile=options.ssl_cafile)
+        trusted = options.trust_store.trusted() if options.trust_store.is_given else None
+        context = ssl.create_default_context(cafile=options.ssl_cafile, cadata=trusted)
         context.check_hostname = options.ssl_check_hostname
+        if options.key_store.is_given:
+            name = "ssl_keystore_location"
+            load_key_pair(context, options.key_store.key_pair())
         if options.ssl_certfile is not None:
             name = "ssl_certfile"
             context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, options.ssl_password or "")
@@ -77,7 +92,7 @@ def _tls_context(options: SecurityOptions) -> ssl.SSLContext:
             name = "ssl_ciphers"
             context.set_ciphers(options.ssl_ciphers)
     except FileNotFoundError:
-        raise ConfigError(name, f"there is no file {getattr(options, name)}") from None
+        raise ConfigError(name, f"there is no file {getattr(options, name, '')}") from None
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(name, f"cannot be used: {error}") from None
     return context

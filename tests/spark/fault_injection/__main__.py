@@ -10,7 +10,7 @@ from dataclasses import asdict
 from math import inf
 from pathlib import Path
 
-from tests.spark.fault_injection.plan import SHARES, Kind, draw
+from tests.spark.fault_injection.plan import ON_CLUSTER, SHARES, Kind, draw, draw_forever
 from tests.spark.fault_injection.run import FaultInjectionRun, Report
 
 
@@ -26,21 +26,28 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--per-trigger", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=inf, help="strike no more after so long")
+    parser.add_argument("--minutes", type=float, help="strike in the steady state, for so long")
+    parser.add_argument("--rate", type=int, default=2_000, help="records a second, with --minutes")
+    parser.add_argument("--executors", type=int, default=0, help="run on a standalone cluster of so many")
     parser.add_argument("--folder", type=Path, help="keep data, checkpoints and logs here")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped before the end"))  # and leave nothing running
     with tempfile.TemporaryDirectory(prefix="ottla-faults-") as scratch:
         folder = options.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        faults = draw(options.seed, options.kills, shares_for(options.format))
+        shares = shares_for(options.format, is_cluster=options.executors > 0)
+        is_steady = options.minutes is not None
         run = FaultInjectionRun(
             folder,
             options.records,
-            faults,
+            () if is_steady else draw(options.seed, options.kills, shares),
             connector=options.format,
             brokers=options.brokers,
             per_trigger=options.per_trigger,
-            seconds=options.seconds,
+            seconds=options.minutes * 60 if is_steady else options.seconds,
+            steady=draw_forever(options.seed, shares) if is_steady else None,
+            rate=options.rate,
+            executors=options.executors,
             say=say,
         )
         report = run.run()
@@ -49,9 +56,10 @@ def main() -> None:
     sys.exit(not report.verdict.is_exact)
 
 
-def shares_for(connector: str) -> dict[Kind, int]:
+def shares_for(connector: str, *, is_cluster: bool = False) -> dict[Kind, int]:
     """Return how often each kind strikes; Spark's own connector has no Python workers to kill."""
-    return {kind: share for kind, share in SHARES.items() if connector == "ottla" or kind is not Kind.WORKER}
+    shares = ON_CLUSTER if is_cluster else SHARES
+    return {kind: share for kind, share in shares.items() if connector == "ottla" or kind is not Kind.WORKER}
 
 
 def show(report: Report) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Driver:
     arguments: list[str]
     log_path: Path
     runs: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: new_uuid().hex)
     _process: subprocess.Popen[bytes] | None = None
 
@@ -46,7 +48,7 @@ class Driver:
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, MARK: self.mark},
+                env={**os.environ, **self.environment, MARK: self.mark},
                 start_new_session=True,
             )
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from tests.spark.fault_injection.checkpoint import Offsets
 from tests.spark.fault_injection.numbers import (
     COPY_TOPICS,
     INPUT_TOPIC,
+    TOTALS_TOPIC,
     WINDOW_TOPIC,
     closing_record,
     record_of,
@@ -27,6 +33,8 @@ class Feed:
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
         admin = AdminClient({"bootstrap.servers": bootstrap})
         topics = [NewTopic(name, PARTITIONS, replicas) for name in (INPUT_TOPIC, *COPY_TOPICS, WINDOW_TOPIC)]
+        # Every version of a row is to be counted: the table of totals is not compacted here.
+        topics.append(NewTopic(TOTALS_TOPIC, PARTITIONS, replicas))
         for created in admin.create_topics(topics).values():
             created.result(DEADLINE_S)
 
@@ -34,6 +42,27 @@ class Feed:
         """Send all numbers below `end` that have not been sent."""
         self._send([(number, record_of(number)) for number in range(self._next, end)])
         self._next = max(self._next, end)
+
+    @property
+    def sent(self) -> int:
+        """How many numbers have been sent."""
+        return self._next
+
+    @contextmanager
+    def flowing(self, rate: int) -> Iterator[None]:
+        """Send so many numbers a second while the block runs; raise if they could not be sent."""
+        stopping = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(self._flow, rate, stopping)
+            try:
+                yield
+            finally:
+                stopping.set()
+                sending.result()
+
+    def _flow(self, rate: int, stopping: threading.Event) -> None:
+        while not stopping.wait(1.0):
+            self.send_up_to(self._next + rate)
 
     def send_closing(self) -> None:
         """Send a record to every partition that moves event time past every window."""

@@ -14,13 +14,20 @@ from tests.spark.fault_injection.numbers import (
     COPY_TOPICS,
     GROUPS,
     INPUT_TOPIC,
+    KEYS,
     SCHEMA,
+    TOTALS_TOPIC,
     WINDOW_MS,
     WINDOW_TOPIC,
 )
-from tests.spark.fault_injection.sessions import session_for
+from tests.spark.fault_injection.sessions import MASTER, session_for
 
-COPIES, WINDOWS = "copies", "windows"
+COPIES, WINDOWS, TOTALS = "copies", "windows", "totals"
+
+
+def queries_of(connector: str) -> tuple[str, ...]:
+    """Return the queries of the pipeline; the table of totals is upserted, which only `ottla` does."""
+    return (COPIES, WINDOWS, TOTALS) if connector == "ottla" else (COPIES, WINDOWS)
 
 
 def main() -> None:
@@ -29,12 +36,15 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--format", required=True, choices=("ottla", "kafka"))
     parser.add_argument("--checkpoints", required=True)
+    parser.add_argument("--master", default=MASTER)
     parser.add_argument("--per-trigger", type=int, default=20_000)
     options = parser.parse_args()
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    spark = session_for(options.format)
+    spark = session_for(options.format, options.master)
     queries = [start(spark, options, COPIES, copies), start(spark, options, WINDOWS, windows)]
+    if TOTALS in queries_of(options.format):
+        queries.append(start_totals(spark, options))
     while not stopping.wait(0.1):
         for query in queries:
             if not query.isActive:
@@ -46,7 +56,19 @@ def main() -> None:
 
 def start(spark: Any, options: argparse.Namespace, name: str, transform: Any) -> Any:
     """Start one query on the input topic."""
-    source = (
+    return (
+        transform(source_of(spark, options), options.per_trigger)
+        .writeStream.queryName(name)
+        .format(options.format)
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("checkpointLocation", f"{options.checkpoints}/{name}")
+        .start()
+    )
+
+
+def source_of(spark: Any, options: argparse.Namespace) -> Any:
+    """Return the input topic as a stream."""
+    return (
         spark.readStream.format(options.format)
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("subscribe", INPUT_TOPIC)
@@ -54,13 +76,24 @@ def start(spark: Any, options: argparse.Namespace, name: str, transform: Any) ->
         .option("maxOffsetsPerTrigger", options.per_trigger)
         .load()
     )
-    return (
-        transform(source, options.per_trigger)
-        .writeStream.queryName(name)
-        .format(options.format)
-        .option("kafka.bootstrap.servers", options.bootstrap)
-        .option("checkpointLocation", f"{options.checkpoints}/{name}")
-        .start()
+
+
+def start_totals(spark: Any, options: argparse.Namespace) -> Any:
+    """Start the query whose state grows without end: a table of counts and sums, upserted by key."""
+    from pyspark.sql import functions as f
+
+    from ottla.spark import upsert
+
+    totals = (
+        source_of(spark, options)
+        .select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("record"))
+        .where("record.n >= 0")
+        .groupBy((f.col("record.n") % KEYS).alias("id"))
+        .agg(f.count("*").alias("count"), f.sum("record.amount").alias("amount"))
+    )
+    to = {"kafka.bootstrap.servers": options.bootstrap}
+    return upsert(
+        totals, topic=TOTALS_TOPIC, key="id", name=TOTALS, checkpoint=f"{options.checkpoints}/{TOTALS}", **to
     )
 
 

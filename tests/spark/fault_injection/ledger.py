@@ -12,8 +12,10 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from tests.spark.fault_injection.numbers import (
     COPY_TOPICS,
+    TOTALS_TOPIC,
     WINDOW_TOPIC,
     Total,
+    expected_totals,
     expected_windows,
     record_of,
 )
@@ -41,16 +43,18 @@ class Verdict:
     windows_duplicated: int
     windows_wrong: int
     """Windows whose count or sum is not exact."""
+    totals_wrong: int
+    """Keys of the table of totals whose last row is not exact, or whose rows repeat or go back."""
     open_transactions: int
 
     @property
     def is_exact(self) -> bool:
         """Whether nothing is lost, doubled, wrong or left open."""
-        faults = (self.lost, self.duplicated, self.wrong, self.open_transactions)
+        faults = (self.lost, self.duplicated, self.wrong, self.totals_wrong, self.open_transactions)
         return not any((*faults, self.windows_lost, self.windows_duplicated, self.windows_wrong))
 
 
-def verdict(bootstrap: str, records: int) -> Verdict:
+def verdict(bootstrap: str, records: int, *, with_totals: bool = True) -> Verdict:
     """Read all outputs and compare them."""
     copies = bytearray(records)
     wrong = duplicated = 0
@@ -79,8 +83,23 @@ def verdict(bootstrap: str, records: int) -> Verdict:
         windows_lost=len(expected.keys() - times.keys()),
         windows_duplicated=times.total() - len(times),
         windows_wrong=windows_wrong,
+        totals_wrong=wrong_totals(bootstrap, records) if with_totals else 0,
         open_transactions=open_transactions(bootstrap),
     )
+
+
+def wrong_totals(bootstrap: str, records: int) -> int:
+    """Return how many keys of the table are wrong; every row of a key must count more than the last."""
+    last: dict[int, Total] = {}
+    wrong: set[int] = set()
+    for message in committed(bootstrap, TOTALS_TOPIC):
+        row = json.loads(message.value())
+        key, total = int(message.key()), Total(row["count"], row["amount"])
+        if key in last and total.count <= last[key].count:
+            wrong.add(key)
+        last[key] = total
+    expected = expected_totals(records)
+    return len(wrong | {key for key in expected.keys() | last.keys() if expected.get(key) != last.get(key)})
 
 
 def committed(bootstrap: str, topic: str) -> Iterator[Any]:

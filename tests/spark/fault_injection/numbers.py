@@ -11,6 +11,9 @@ WINDOW_MS = 10_000
 GROUPS = 10
 COPY_TOPICS = ("copies-even", "copies-odd")
 WINDOW_TOPIC = "windows"
+TOTALS_TOPIC = "totals"
+KEYS = 50
+"""Of the table of totals."""
 INPUT_TOPIC = "numbers"
 SCHEMA = "n BIGINT, at BIGINT, amount BIGINT"
 
@@ -48,3 +51,13 @@ def expected_windows(records: int) -> dict[tuple[int, int], Total]:
         counts[place] += 1
         amounts[place] += amount_of(number)
     return {place: Total(count, amounts[place]) for place, count in counts.items()}
+
+
+def expected_totals(records: int) -> dict[int, Total]:
+    """Return the total of each key of the table."""
+    counts: Counter[int] = Counter()
+    amounts: Counter[int] = Counter()
+    for number in range(records):
+        counts[number % KEYS] += 1
+        amounts[number % KEYS] += amount_of(number)
+    return {key: Total(count, amounts[key]) for key, count in counts.items()}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 
 
 class Kind(StrEnum):
@@ -13,6 +14,7 @@ class Kind(StrEnum):
 
     DRIVER = "kill -9 of the driver's JVM"
     WORKER = "kill -9 of a Python worker"
+    EXECUTOR = "kill -9 of an executor"
     BROKER = "kill -9 of a broker"
     TERMINATE = "SIGTERM to the driver"
 
@@ -31,6 +33,8 @@ class Fault:
 
 
 SHARES: Mapping[Kind, int] = {Kind.DRIVER: 3, Kind.WORKER: 4, Kind.BROKER: 3, Kind.TERMINATE: 1}
+ON_CLUSTER: Mapping[Kind, int] = {**SHARES, Kind.EXECUTOR: 4}
+"""With executors of their own."""
 LONGEST_DELAY_S = 3.0
 LONGEST_AWAY_S = 2.0
 
@@ -45,3 +49,9 @@ def draw(seed: int, kills: int, shares: Mapping[Kind, int] = SHARES) -> list[Fau
         Fault(kind, chance.uniform(0, LONGEST_DELAY_S), chance.uniform(0, LONGEST_AWAY_S), chance.random())
         for kind in kinds
     ]
+
+
+def draw_forever(seed: int, shares: Mapping[Kind, int] = SHARES) -> Iterator[Fault]:
+    """Yield faults without end: every kind in each round, in an order drawn from the seed."""
+    for number in count():
+        yield from draw(seed * 1_000 + number, sum(shares.values()), shares)

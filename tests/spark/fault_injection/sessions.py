@@ -17,6 +17,11 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "WARN",
 }
+ON_CLUSTER = {
+    "spark.executor.memory": "700m",
+    "spark.deploy.maxExecutorRetries": "-1",  # killed executors are no sign of a broken job
+    "spark.task.maxFailures": "4",
+}
 
 
 def session_for(connector: str, master: str = MASTER, **more: str) -> Any:
@@ -25,6 +30,9 @@ def session_for(connector: str, master: str = MASTER, **more: str) -> Any:
     if connector == "ottla":
         from ottla.spark import session
 
+        if not master.startswith("local"):
+            settings |= ON_CLUSTER
+            settings["spark.executorEnv.PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
         return session("fault-injection", master=master, conf=settings)
     from pyspark.sql import SparkSession
 

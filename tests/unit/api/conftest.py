@@ -9,14 +9,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import pytest_asyncio
+from tests.unit.api.authorization_stage import BROKER, Stage
 
 from ottla.api.support.context import RequestContext
 from ottla.api.table import APIS, BYTES
+from ottla.broker.broker import Broker
 from ottla.common.clock import ManualClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
+from ottla.log.disk import RealDisk
+from ottla.log.storage import Storage
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.memory import MemoryStore
 from ottla.metadata.records import Endpoint
@@ -29,6 +34,7 @@ from ottla.protocol.schema.messages import (
     response_decoder,
     response_encoder,
 )
+from ottla.replication.directory_moves import DirectoryMoves
 
 FRAME_SIZE_AND_CORRELATION_ID = 8
 
@@ -41,7 +47,9 @@ class PretendedPartition:
     high_watermark: int = 100
     log: Any = field(
         default_factory=lambda: SimpleNamespace(
-            config=SimpleNamespace(cleanup_policy=frozenset({"delete"})), size_bytes=1234, log_end_offset=100
+            config=SimpleNamespace(cleanup_policy=frozenset({"delete"})),
+            size_bytes=1234,
+            log_end_offset=100,
         )
     )
     log_start_offset: int = 0
@@ -58,6 +66,9 @@ class PretendedPartition:
 class PretendedRegistry(dict[tuple[str, int], PretendedPartition]):
     """As much of the registry as the admin APIs see; iterates over partitions, as the real one does."""
 
+    def __init__(self) -> None:
+        self.storage = Storage(RealDisk(), "/tmp")
+
     def get(self, topic: str, index: int) -> PretendedPartition:  # type: ignore[override]
         try:
             return self[topic, index]
@@ -72,6 +83,7 @@ class PretendedRegistry(dict[tuple[str, int], PretendedPartition]):
 
     def add(self, topic: str, index: int) -> PretendedPartition:
         made = self[topic, index] = PretendedPartition(TopicPartition(topic, index))
+        made.log.storage = self.storage
         return made
 
 
@@ -88,17 +100,29 @@ class AdminBench:
         self.partitions = PretendedRegistry()
         self.checkpoints_written = 0
         self.disk_error: OSError | None = None
+        only = SimpleNamespace(path="/tmp", storage=self.partitions.storage)
+        directories = SimpleNamespace(
+            directories=[only],
+            directory_of=lambda log: only,
+            unusable={},
+            offline=set(),
+            preferred={},
+            capture_checkpoints=lambda: self._write_checkpoints,
+        )
         self.services = SimpleNamespace(
             node_id=1,
             clock=self.clock,
             cluster=self.cluster,
             controller=self.controller,
             partitions=self.partitions,
-            log_directory=SimpleNamespace(
-                storage=SimpleNamespace(path="/tmp", offline_reason=None),
-                capture_checkpoints=lambda: self._write_checkpoints,
+            log_directories=directories,
+            directory_moves=DirectoryMoves(
+                cast(Any, directories), cast(Any, self.partitions), lambda _: False, lambda _: None
             ),
             config=self.static,
+            quotas=None,
+            authorizer=None,
+            audit=None,
         )
 
     @property
@@ -137,6 +161,10 @@ class AdminBench:
             software="",
             has_fetched=False,
             has_queued_request=False,
+            principal="User:ANONYMOUS",
+            is_token_authenticated=False,
+            host="127.0.0.1",
+            sasl=None,
         )
         ctx = RequestContext(cast(Any, self.services), connection, api_key, version, 7, "test")
         handler = serving.load()
@@ -171,3 +199,18 @@ async def bench() -> AsyncIterator[AdminBench]:
 @pytest.fixture
 def make_bench() -> type[AdminBench]:
     return AdminBench
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def authorizing_broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
+    """A whole broker with an authorizer."""
+    async with Broker({**BROKER, "log.dirs": str(tmp_path_factory.mktemp("broker"))}) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage(authorizing_broker: Broker) -> Stage:
+    """Alice's client of that broker, with all that her requests name in place."""
+    made = Stage(authorizing_broker)
+    await made.prepare()
+    return made

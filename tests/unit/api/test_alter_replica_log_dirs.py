@@ -14,12 +14,14 @@ async def codes(bench: Any, path: str, version: int = 2) -> list[ErrorCode]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_replica_may_stay_where_it_is_and_go_nowhere_else(bench: Any, version: int) -> None:
+async def test_a_replica_may_stay_where_it_is_and_is_not_moved_to_unknown_places(
+    bench: Any, version: int
+) -> None:
     bench.partitions.add("orders", 0)
     here = [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
     assert await codes(bench, "/tmp", version) == here
     assert await codes(bench, "/tmp/", version) == here
     for elsewhere in ("/nowhere", "tmp", ""):
         assert await codes(bench, elsewhere, version) == [ErrorCode.log_dir_not_found] * 2
-    bench.services.log_directory.storage.offline_reason = "fsync failed"
+    bench.services.log_directories.directories[0].storage.offline_reason = "fsync failed"
     assert await codes(bench, "/tmp", version) == [ErrorCode.kafka_storage_error] * 2

@@ -45,12 +45,12 @@ async def test_only_what_is_asked_for_and_here_is_listed(bench: Any) -> None:
 
 async def test_a_directory_that_went_offline_says_so(bench: Any) -> None:
     bench.partitions.add("orders", 0)
-    bench.services.log_directory.storage.offline_reason = "fsync failed"
+    bench.services.log_directories.directories[0].storage.offline_reason = "fsync failed"
     (directory,) = (await bench.ask(request())).results
     assert (directory.error_code, directory.topics) == (ErrorCode.kafka_storage_error, ())
 
 
 async def test_a_volume_that_cannot_be_measured_has_unknown_sizes(bench: Any) -> None:
-    bench.services.log_directory.storage.path = "/nowhere/at/all"
+    bench.services.log_directories.directories[0].storage.path = "/nowhere/at/all"
     (directory,) = (await bench.ask(request())).results
     assert (directory.total_bytes, directory.usable_bytes) == (-1, -1)

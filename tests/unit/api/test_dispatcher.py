@@ -32,7 +32,13 @@ from ottla.protocol.frames import RequestHeader, encode_request_header
 def test_another_broker_is_known_by_its_client_id(client_id: str | None) -> None:
     image = SimpleNamespace(brokers={1: "this one", 2: "another"})
     services: Any = SimpleNamespace(
-        node_id=1, clock=ManualClock(), config=BrokerConfig({}), cluster=SimpleNamespace(image=image)
+        node_id=1,
+        clock=ManualClock(),
+        config=BrokerConfig({}),
+        cluster=SimpleNamespace(image=image),
+        is_broker=lambda _: True,
     )
     header = encode_request_header(RequestHeader(ApiKey.FETCH, 17, 1, cast(Any, client_id)))
-    assert Dispatcher(services).is_from_broker(memoryview(header)) is (client_id == "broker-2")
+    assert Dispatcher(services).is_from_broker(cast(Any, None), memoryview(header)) is (
+        client_id == "broker-2"
+    )

@@ -59,7 +59,9 @@ class Bench:
         self._services = SimpleNamespace(
             partitions=SimpleNamespace(get=lambda topic, index: self.partition),
             fetch_sessions=FetchSessions(10, ManualClock()),
+            quotas=None,
             config=SimpleNamespace(fetch_max_bytes=1 << 20),
+            authorizer=None,
         )
 
     def fetch(self, isolation_level: int = 0) -> list[Any]:

@@ -135,7 +135,8 @@ async def test_groups_and_client_metrics_have_configs_though_they_do_not_exist(b
         (resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "1000")), ErrorCode.invalid_config),
         (resource(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "16000")), ErrorCode.invalid_config),
         (resource(CLIENT_METRICS, "", ("interval.ms", SET, "100")), ErrorCode.invalid_request),
-        (resource(CLIENT_METRICS, "m", ("interval.ms", SET, "1")), ErrorCode.invalid_config),
+        (resource(CLIENT_METRICS, "m", ("interval.ms", SET, "1")), ErrorCode.invalid_request),
+        (resource(CLIENT_METRICS, "m", ("no.such.key", SET, "1")), ErrorCode.invalid_request),
         (resource(CLIENT_METRICS, "m", ("match", SET, "color=red")), ErrorCode.invalid_config),
     ],
 )

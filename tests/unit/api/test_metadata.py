@@ -6,8 +6,11 @@ from kio.schema.metadata import v10, v13
 from kio.schema.metadata.v10.request import MetadataRequestTopic as OldTopic
 from kio.schema.metadata.v13.request import MetadataRequestTopic
 
-from ottla.api.support.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.api.support.authorization import NOT_ASKED
 from ottla.api.support.context import EncodedMetadata
+from ottla.security.acls import ALL_OPERATIONS, ResourceType
+
+OF_CLUSTER, OF_TOPIC = ALL_OPERATIONS[ResourceType.CLUSTER], ALL_OPERATIONS[ResourceType.TOPIC]
 
 
 @pytest.fixture
@@ -32,9 +35,9 @@ async def test_operations_on_topics_and_cluster_are_told_to_those_who_ask(
             include_topic_authorized_operations=topics_too,
         )
         response = await orders.ask(request, version)
-        assert response.cluster_authorized_operations == (CLUSTER_OPERATIONS if cluster else NOT_ASKED)
+        assert response.cluster_authorized_operations == (OF_CLUSTER if cluster else NOT_ASKED)
         (found,) = response.topics
-        assert found.topic_authorized_operations == (TOPIC_OPERATIONS if topics_too else NOT_ASKED)
+        assert found.topic_authorized_operations == (OF_TOPIC if topics_too else NOT_ASKED)
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -45,4 +48,4 @@ async def test_operations_on_topics_are_told_in_the_newest_version(orders: Any, 
             topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=asked
         )
         (found,) = (await orders.ask(request)).topics
-        assert found.topic_authorized_operations == (TOPIC_OPERATIONS if asked else NOT_ASKED)
+        assert found.topic_authorized_operations == (OF_TOPIC if asked else NOT_ASKED)

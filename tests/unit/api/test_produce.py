@@ -108,7 +108,12 @@ class Bench:
             topic_data=(TopicProduceData(name=TopicName("orders"), partition_data=data),),
         )
         frame = bytearray(request_encoder(ApiKey.PRODUCE, VERSION, VERSION)(request))
-        services = cast(Any, SimpleNamespace(partitions=self, produce_scheduler=ProduceScheduler()))
+        services = cast(
+            Any,
+            SimpleNamespace(
+                partitions=self, produce_scheduler=ProduceScheduler(), quotas=None, authorizer=None
+            ),
+        )
         ctx = RequestContext(services, cast(Any, self.connection), ApiKey.PRODUCE, VERSION, 7, "test")
         reply = produce(memoryview(frame), 0, ctx)
         decode = response_decoder(ApiKey.PRODUCE, VERSION, VERSION)

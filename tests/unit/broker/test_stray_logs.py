@@ -5,6 +5,7 @@ from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import LOG_STARTS, decode_offsets
 from ottla.log.log_config import LogConfig
+from ottla.log.log_directories import LogDirectories
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
 from ottla.protocol.records.batch import check_batch
@@ -14,7 +15,8 @@ from ottla.testing.simulation.disk import SimDisk
 
 def test_the_checkpoints_forget_a_log_that_is_set_aside() -> None:
     disk, clock = SimDisk(), ManualClock()
-    directory = LogDirectory("/data", disk, clock, node_id=1, cluster_id="cluster")
+    only = LogDirectory("/data", disk, clock, node_id=1, cluster_id="cluster")
+    directory = LogDirectories([only], clock)
     directory.open(lambda topic: LogConfig())
     log = directory.create(TopicPartition("orders", 0), new_uuid(), LogConfig())
     for _ in range(3):

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.cli.cluster import plans
-from ottla.cli.cluster.view import Health, cluster_as_json, print_cluster
+from ottla.cli.cluster.view import cluster_as_json, print_cluster, print_examination
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
+from ottla.client.admin.cluster_health import Health, examine
 from ottla.client.admin.moves import Progress
 from ottla.client.cluster import PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
@@ -54,7 +55,7 @@ def test_each_kind_of_trouble_is_told_apart(capsys: pytest.CaptureFixture[str]) 
     assert health.under_min_isr == at(1)
     assert health.under_replicated == at(0, 1, 2)
     assert health.not_preferred == at(3)
-    health.print()
+    print_examination(examine(info, {"orders": 2}, {}))
     assert "  orders-2, without 3" in capsys.readouterr().out.splitlines()
 
 
@@ -67,7 +68,7 @@ def test_a_partition_on_its_way_is_not_in_trouble() -> None:
 
 
 def test_many_partitions_are_counted_and_some_named(capsys: pytest.CaptureFixture[str]) -> None:
-    Health.of(cluster(*[(-1, (1,), ())] * 30), {}).print()
+    print_examination(examine(cluster(*[(-1, (1,), ())] * 30), {}, {}))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("30 partitions offline")
     assert lines[21] == "  and 10 more"

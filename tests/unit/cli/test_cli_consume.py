@@ -116,16 +116,16 @@ def test_an_empty_topic_ends_at_once(ottla, peer):
 
 
 def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
-    from ottla.cli import consume
+    from ottla.cli.consume import reading
 
-    written = consume.write_bytes
+    written = reading.write_bytes
 
     def write_then_interrupt(data):
         written(data)
         if data:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(consume, "write_bytes", write_then_interrupt)
+    monkeypatch.setattr(reading, "write_bytes", write_then_interrupt)
     done = ottla("consume", "orders", "-p", "0", "--from-beginning", "-f", VALUES)
     assert done.code == 0
     assert done.err == "stopped; to resume:  ottla consume orders --offset 0=3\n"
@@ -148,7 +148,7 @@ def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
         (("-o", "1"), 1, "an offset belongs to one partition, but orders has 2"),
         (("-p", "0", "-o", "9"), 1, "orders-0 has no offset 9: it holds 0 to 2"),
         (("-p", "7"), 1, "orders has no partition 7: it has 2, numbered from 0"),
-        (("-n", "0"), 2, "0 is not in the range"),
+        (("-n", "0"), 2, "0 is less than 1"),
     ],
 )
 def test_mistakes_are_explained(ottla, orders, args, code, reason):
@@ -170,14 +170,37 @@ def test_a_topic_is_never_created_by_reading_it(ottla, peer):
 def test_records_that_vanish_while_they_are_read_are_explained(ottla, orders, monkeypatch):
     from ottla.client.consumer import AsyncConsumer
 
-    getmany = AsyncConsumer.getmany
+    poll_rows = AsyncConsumer.poll_rows
 
-    async def getmany_after_retention(self, **options):
+    async def poll_after_retention(self, *given, **options):
         orders.partitions[0].start = 2
-        return await getmany(self, **options)
+        return await poll_rows(self, *given, **options)
 
-    monkeypatch.setattr(AsyncConsumer, "getmany", getmany_after_retention)
+    monkeypatch.setattr(AsyncConsumer, "poll_rows", poll_after_retention)
     failed = ottla("consume", "orders", "-p", "0", "-o", "start")
     assert failed.code == 1
     assert "orders-0 has no offset 0: retention or DeleteRecords removed it" in failed.err
     assert "ottla consume orders --offset start" in failed.err
+
+
+@pytest.mark.parametrize("output", ["%v\\n", "%o=%v;", "%t/%v\\n", "json"])
+def test_whole_topics_are_written_as_single_records_are(ottla, orders, output):
+    whole = ottla("consume", "orders", "-o", "start", "-e", "-f", output)
+    limited = ottla("consume", "orders", "-o", "start", "-e", "-f", output, "-n", "1000000")
+    assert whole.code == limited.code == 0
+    assert sorted(whole.out.split(b"v")) == sorted(limited.out.split(b"v"))
+    assert whole.out
+
+
+def test_a_range_ends_in_the_middle_of_a_batch(ottla, peer):
+    peer.add_topic("lines")
+    ottla("produce", "lines", stdin=b"".join(b"%d\n" % number for number in range(100)))
+    read = ottla("consume", "lines", "-o", "10:13", "-f", "%v,")
+    assert (read.code, read.out) == (0, b"10,11,12,")
+
+
+def test_null_values_are_empty_in_templates(ottla, peer):
+    peer.add_topic("lines")
+    ottla("produce", "lines", "-K", ":", "--empty-null", stdin=b"a:\nb:x\n")
+    assert ottla("consume", "lines", "-o", "start", "-e", "-f", "%v\\n").out == b"\nx\n"
+    assert ottla("consume", "lines", "-o", "start", "-e", "-f", "%k=%v\\n").out == b"a=\nb=x\n"

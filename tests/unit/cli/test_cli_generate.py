@@ -12,11 +12,13 @@ import pytest
 import yaml
 from tests.promql import asked
 
-from ottla.cli.generated import compose, grafana, prometheus, systemd
+from ottla.cli.generated import compose, grafana, kubernetes, prometheus, systemd
 from ottla.cli.generated.yaml_text import to_yaml
 from ottla.cli.serve.command import raw_config
 from ottla.common.config.broker import BrokerConfig
+from ottla.connect.rest import metrics as connect_metrics
 from ottla.metrics.catalogue import METRICS, served_names
+from ottla.registry.rest import metrics as registry_metrics
 
 BY_PROMETHEUS = {"up"}
 OF_SCRAPES = {"instance", "job"}
@@ -32,7 +34,16 @@ EXPRESSIONS = [
 ]
 
 
+OF_SERVICES = {
+    **dict.fromkeys(registry_metrics.METRICS, frozenset({"method", "path", "status", "deleted"})),
+    **dict.fromkeys(connect_metrics.METRICS, frozenset({"connector", "task", "status", "method", "path"})),
+}
+"""The metrics of the services beside brokers, and the labels that theirs have."""
+
+
 def labels_of(name: str) -> set[str]:
+    if name in OF_SERVICES:
+        return OF_SCRAPES | OF_SERVICES[name]
     declared = next((each for each in METRICS.values() if name in each.sample_names), None)
     more = {"le"} if name.endswith("_bucket") else set()
     return OF_SCRAPES | more | (set(declared.labels) if declared else set())
@@ -42,10 +53,18 @@ def labels_of(name: str) -> set[str]:
 def test_an_expression_asks_for_metrics_and_labels_that_are_served(expression):
     metrics, grouped = asked(expression)
     assert metrics, "it asks for nothing"
-    assert set(metrics) <= served_names() | BY_PROMETHEUS
+    assert set(metrics) <= served_names() | BY_PROMETHEUS | set(OF_SERVICES)
     for name, labels in metrics.items():
         assert labels <= labels_of(name), name
     assert grouped <= set.union(*(labels_of(name) for name in metrics))
+
+
+def test_every_part_that_serves_metrics_is_on_the_dashboard():
+    asked_for = {name for expression in EXPRESSIONS for name in asked(expression)[0]}
+    for prefix in ("kafka_server_", "kafka_consumergroup_", "kafka_controller_", "ottla_throttle"):
+        assert any(name.startswith(prefix) for name in asked_for), prefix
+    for prefix in ("ottla_registry_", "kafka_connect_s", "ottla_transactions"):
+        assert any(name.startswith(prefix) for name in asked_for), prefix
 
 
 def test_the_helper_finds_metrics_labels_and_groups():
@@ -86,7 +105,7 @@ def test_prometheus_gets_two_files_that_know_each_other(ottla, tmp_path):
 
 def test_the_alerts_are_printed_with_the_lag_that_was_asked_for(ottla):
     assert (
-        b"kafka_consumergroup_lag_seconds_max) > 42"
+        b"kafka_consumergroup_lag_seconds_max > 42"
         in ottla("generate", "prometheus", "--alerts", "--lag-seconds", "42").out
     )
 
@@ -124,7 +143,7 @@ def test_the_brokers_of_a_compose_file_have_commands_that_serve_accepts(brokers)
         raw = raw_config(
             {},
             dict(each.split("=", 1) for each in options["--set"]),
-            data=options["--data"][0],
+            data=tuple(options["--data"]),
             listen=tuple(options["--listen"]),
             advertise=tuple(options["--advertise"]),
             node_id=int(options["--node-id"][0]),
@@ -200,3 +219,60 @@ def test_a_file_that_cannot_be_written_is_named(ottla, tmp_path):
     done = ottla("generate", "grafana", "-o", str(tmp_path / "file" / "x.json"))
     assert done.code == 1
     assert "cannot write" in done.err
+
+
+def kubernetes_documents(brokers: int = 3, zookeepers: int = 3) -> list[dict]:
+    text = kubernetes.manifests(brokers, zookeepers, "ottla:1", "events", "20Gi")
+    return list(yaml.safe_load_all(text))
+
+
+def test_kubernetes_accepts_the_manifests() -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    for each in kubernetes_documents():
+        validate.validate(each, "1.31", strict=True)
+
+
+def test_brokers_in_kubernetes_have_probes_a_budget_and_no_root() -> None:
+    documents = {(each["kind"], each["metadata"]["name"]): each for each in kubernetes_documents(4, 5)}
+    budget = documents["PodDisruptionBudget", "ottla"]["spec"]
+    pods = documents["StatefulSet", "ottla"]["spec"]["template"]
+    assert budget["selector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+    assert pods["spec"]["securityContext"]["runAsNonRoot"]
+    (broker,) = pods["spec"]["containers"]
+    assert broker["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    # A full disk makes /healthz 503: restarts would not help, and take the broker away as well.
+    for probe in ("startupProbe", "livenessProbe"):
+        assert broker[probe]["tcpSocket"] == {"port": "kafka"}
+        assert "httpGet" not in broker[probe]
+    command = broker["command"][-1]
+    assert "default.replication.factor=3" in command
+    assert command.count("zookeeper:2181") == 5
+    assert "$(hostname).ottla.events.svc:9092" in command
+
+
+def test_a_pod_starts_the_broker_of_its_number() -> None:
+    documents = {(each["kind"], each["metadata"]["name"]): each for each in kubernetes_documents()}
+    command = documents["StatefulSet", "ottla"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    script = command[-1].replace("exec ottla", "printf '%s\n'").replace("$(hostname)", "ottla-2")
+    told = subprocess.run(
+        ["sh", "-c", script],
+        env={"HOSTNAME": "ottla-2", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    ).stdout.split("\n")
+    assert told[told.index("--node-id") + 1] == "3"
+    assert told[told.index("--advertise") + 1] == "ottla-2.ottla.events.svc:9092"
+
+
+def test_every_alert_links_to_a_runbook_that_exists_and_names_its_instance(ottla) -> None:
+    page = Path(__file__).parents[3] / "docs" / "operations.md"
+    headings = [line.lstrip("# ") for line in page.read_text().splitlines() if line.startswith("#")]
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    for rule in prometheus.rules_for(60):
+        assert rule.runbook in anchors, rule.name
+        assert "sum(" not in rule.expression or rule.name == "OttlaNoController"
+    said = ottla("generate", "prometheus", "--alerts", "--runbooks", "https://wiki/ottla").out.decode()
+    assert "runbook_url: https://wiki/ottla#a-disk-is-full" in said.replace('"', "")
+    assert "{{ $labels.instance }}: The disk is full" in said
+    open_rule = next(each for each in prometheus.rules_for(60) if each.name == "OttlaTransactionOpen")
+    assert "0.5 * ottla_transaction_max_timeout_seconds" in open_rule.expression

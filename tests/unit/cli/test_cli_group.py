@@ -43,13 +43,25 @@ def offsets(peer, name="billing"):
 
 def test_list_shows_groups_with_type_and_state(ottla, peer):
     peer.groups = {"b": FakeGroup("consumer", members=[FakeMember("m", [])]), "a": FakeGroup()}
-    assert [line.split() for line in ottla("group", "list").lines] == [
+    assert [line.split() for line in ottla("group", "list", "--no-lag").lines] == [
         ["group", "type", "state"],
         ["a", "classic", "Empty"],
         ["b", "consumer", "Stable"],
     ]
-    only = json.loads(ottla("group", "list", "--state", "Stable", "--format", "json").out)
+    only = json.loads(ottla("group", "list", "--no-lag", "--state", "Stable", "--format", "json").out)
     assert only == [{"group": "b", "type": "consumer", "protocol_type": "consumer", "state": "Stable"}]
+
+
+def test_list_shows_members_and_lag(ottla, peer, billing):
+    peer.groups["new"] = FakeGroup("consumer", members=[FakeMember("m", [])])
+    assert [line.split() for line in ottla("group", "list").lines] == [
+        ["group", "type", "state", "members", "lag", "behind"],
+        ["billing", "classic", "Empty", "0", "6", "5", "min", "0", "s"],
+        ["new", "consumer", "Stable", "1", "-", "-"],
+    ]
+    billed, new = json.loads(ottla("group", "list", "--format", "json").out)
+    assert (billed["members"], billed["lag"]) == (0, 6)
+    assert (new["members"], new["lag"], new["lag_seconds"]) == (1, None, None)
 
 
 def test_an_empty_list_is_empty_and_says_why(ottla, peer):
@@ -245,7 +257,7 @@ def test_a_new_group_can_be_given_a_place_to_start(ottla, peer, orders):
         (("--to-datetime", "yesterday"), "'yesterday' is not a time"),
         (("--to-latest", "--topic", "orders:x"), "'orders:x' is not a topic: write NAME"),
         (("--to-latest", "--topic", "orders:0", "--topic", "orders:1"), "orders is given twice"),
-        (("--to-offset", "-3"), "-3 is not in the range"),
+        (("--to-offset", "-3"), "-3 is less than 0"),
     ],
 )
 def test_a_wish_that_makes_no_sense_is_wrong_usage(ottla, peer, billing, options, words):

@@ -9,7 +9,18 @@ from ottla import __version__
 from ottla.cli.main import COMMANDS
 from ottla.cli.main import ottla as ottla_command
 
-MAX_MODULES = 150
+MAX_MODULES = 190
+DESTROYING = (
+    "abort",
+    "apply",
+    "decommission",
+    "delete",
+    "elect",
+    "reassign",
+    "rebuild",
+    "restore",
+    "seek",
+)
 HEAVY = ("asyncio", "kio", "rich", "uvloop", "ottla.client", "ottla.broker", "ottla.log")
 
 
@@ -26,6 +37,23 @@ def test_help_imports_nothing_heavy():
     loaded = done.stdout.splitlines()[-1]
     assert [name for name in HEAVY if f"'{name}'" in loaded] == []
     assert len(loaded.split(",")) < MAX_MODULES
+
+
+MOST_TO_ASK_A_BROKER = 300
+"""Modules: each costs about half a millisecond of the start."""
+NOT_TO_LIST = ("ottla.protocol.records", "ottla.client.producer", "ottla.client.admin.topic_admin", "uvloop")
+
+
+def test_listing_topics_imports_only_what_it_needs():
+    script = (
+        "import sys; sys.modules['hypothesis'] = None; from ottla.cli.main import run;"
+        "run(['topic', 'list', '-b', '127.0.0.1:1']); print([m for m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "no broker at 127.0.0.1:1" in done.stderr
+    loaded = done.stdout.splitlines()[-1]
+    assert [name for name in NOT_TO_LIST if f"'{name}'" in loaded] == []
+    assert len(loaded.split(",")) < MOST_TO_ASK_A_BROKER
 
 
 def all_commands() -> list[tuple[str, ...]]:
@@ -57,7 +85,7 @@ def test_every_help_fits_80_columns_and_tells_what_each_option_is_for(ottla, wor
 
 def test_every_command_that_destroys_can_be_tried_first(ottla):
     for words in all_commands():
-        if words[-1:] in [("delete",), ("abort",), ("seek",), ("decommission",), ("elect",), ("reassign",)]:
+        if words[-1:] in [(each,) for each in DESTROYING]:
             shown = ottla(*words, "--help").out.decode()
             assert "--dry-run" in shown
             assert "--yes" in shown
@@ -91,7 +119,7 @@ def test_a_mistyped_option_says_where_to_read(ottla):
 def test_output_nobody_reads_ends_quietly_as_sigpipe_would(tmp_path):
     script = (
         "import sys; from ottla.cli.main import run\n"
-        "from ottla.cli import topic\n"
+        "from ottla.cli.topic import command\n"
         "from ottla.cli.support import output\n"
         "import ottla.cli.support.session as session\n"
         "session.run = lambda *a, **k: [output.write_bytes(b'x' * 100_000) for _ in range(100)]\n"
@@ -105,3 +133,34 @@ def test_output_nobody_reads_ends_quietly_as_sigpipe_would(tmp_path):
     _, err = process.communicate(timeout=20)
     assert process.returncode == 141
     assert err == b""
+
+
+def completed(*words: str) -> dict[str, str | None]:
+    """Return what a shell is told for the last word, with the descriptions."""
+    from click.shell_completion import ShellComplete
+
+    found = ShellComplete(ottla_command, {}, "ottla", "_OTTLA_COMPLETE").get_completions(
+        list(words[:-1]), words[-1]
+    )
+    return {each.value: each.help for each in found}
+
+
+def test_config_keys_are_completed_with_what_they_mean():
+    topic = completed("topic", "create", "orders", "--set", "retention.")
+    assert list(topic) == ["retention.bytes=", "retention.ms="]
+    assert all(topic.values())
+    assert "log.retention.ms=" in completed("serve", "--set", "log.retention")
+    assert "retention.ms" in completed("topic", "alter", "orders", "--unset", "reten")
+    assert "min.insync.replicas=" in completed("config", "alter", "--topic", "orders", "--set", "min.")
+    assert "log.dirs=" in completed("serve", "--set", "log.d")
+    assert "sasl.mechanism=" in completed("topic", "list", "-X", "sasl.mech")
+
+
+def test_descriptions_of_sub_commands_are_whole():
+    for words in all_commands():
+        group = ottla_command
+        for word in words:
+            group = group.get_command(click.Context(group), word)
+        if isinstance(group, click.Group):
+            cut = [each for each in completed(*words, "").items() if (each[1] or "").endswith("...")]
+            assert cut == [], words

@@ -20,6 +20,7 @@ sasl.password = "hush"
 def profiles(tmp_path, monkeypatch):
     path = tmp_path / "profiles.toml"
     path.write_text(FILE)
+    path.chmod(0o600)
     monkeypatch.setenv("OTTLA_PROFILES", str(path))
     monkeypatch.delenv("OTTLA_BOOTSTRAP")
     return path
@@ -119,8 +120,8 @@ def complete(words: str, *, expect: int = 0) -> list[str]:
 
 
 def test_commands_and_options_are_completed():
-    assert complete("ottla to") == ["topic"]
-    assert set(complete("ottla topic ")) == {"create", "list", "describe", "alter", "delete"}
+    assert complete("ottla top") == ["topic"]
+    assert {"create", "list", "describe", "alter", "delete", "trim"} <= set(complete("ottla topic "))
     assert "--from-beginning" in complete("ottla consume --f")
 
 
@@ -133,7 +134,7 @@ def test_topics_and_groups_are_completed_by_asking_the_broker(peer, network, mon
     import click
 
     from ottla.cli.support.completing import topic_names
-    from ottla.cli.topic import describe
+    from ottla.cli.topic.command import describe
 
     for name in ("orders", "orders-late", "payments"):
         peer.add_topic(name)

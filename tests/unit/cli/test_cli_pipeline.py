@@ -134,3 +134,33 @@ def test_a_copy_that_makes_no_sense_is_refused_before_spark_starts(ottla, root):
     assert shown.code == 1
     assert "--schema" in shown.err
     assert "did you mean: topic?" in ottla("pipeline", "copy", "topc:orders", "csv:x").err
+
+
+def test_a_unit_runs_the_pipelines_and_restarts_them_with_growing_pauses(ottla, root):
+    made = ottla("pipeline", "unit", "shop", "stock", "--name", "shops", "--metrics", "0.0.0.0:9404")
+    assert made.code == 0
+    unit = dict(line.split("=", 1) for line in made.lines if "=" in line and not line.startswith("#"))
+    words = unit["ExecStart"].split()
+    assert words[1:] == [
+        *("pipeline", "run", f"{root.parent}/shop", f"{root.parent}/stock"),
+        *("--metrics", "0.0.0.0:9404"),
+    ]
+    assert (unit["Restart"], unit["RestartSec"], unit["RestartMaxDelaySec"]) == ("on-failure", "5", "300")
+    assert (unit["StateDirectory"], unit["KillSignal"]) == ("shops", "SIGTERM")
+
+
+def test_a_pipeline_that_does_not_run_cannot_be_paused_and_two_may_not_have_one_name(ottla, root):
+    remember(root, state="stopped")
+    paused = ottla("pipeline", "pause", "shop")
+    assert paused.code == 1
+    assert "shop is not running: stopped" in paused.err
+    assert ottla("pipeline", "resume", "shop").err.strip().endswith("shop: stopped")
+    restarted = ottla("pipeline", "restart", "shop")
+    assert restarted.code == 1
+    assert "start it: ottla pipeline run /p/shop" in restarted.err
+    for folder in ("a", "b"):
+        (root.parent / folder).mkdir()
+        (root.parent / folder / "same.py").write_text("")
+    twice = ottla("pipeline", "run", "a/same.py", "b/same.py")
+    assert twice.code == 2
+    assert "the same name" in twice.err

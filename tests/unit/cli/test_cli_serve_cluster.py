@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.serve import cluster
 from ottla.cli.serve.cluster import ClusterPlan
+from ottla.cli.support import child_processes
 from ottla.cli.support.problems import Problem
 
 PLAN = ClusterPlan(3, Path("data"), "127.0.0.1", 9092, None, {}, None, "info")
@@ -36,35 +36,37 @@ def test_brokers_get_the_racks_in_turn() -> None:
     assert ["broker.rack=b" in each for each in given] == [False, True, False]
 
 
-class Brokers:
-    """Processes that end as they are told to, and remember how they were started."""
+class Processes:
+    """Processes that end as they are told to."""
 
     def __init__(self, codes: list[int]) -> None:
         self.codes = codes
-        self.ports: list[int] = []
+        self.restarted: list[Any] = []
 
-    async def start(self, number: int, plan: ClusterPlan, zookeeper: str, free_port: int = 0) -> Any:
-        self.ports.append(free_port)
+    def child(self) -> Any:
         code = self.codes.pop(0)
 
         async def wait() -> int:
             return code
 
-        process = SimpleNamespace(wait=wait, pid=1)
-        return SimpleNamespace(number=number, name=plan.name(number), process=process, port=free_port or 4711)
+        return SimpleNamespace(name="broker-1", process=SimpleNamespace(wait=wait, pid=1))
+
+    async def restart(self, child: Any) -> Any:
+        self.restarted.append(child)
+        return self.child()
 
 
-async def test_a_broker_that_crashes_is_started_again_at_its_address(
+async def test_a_process_that_crashes_is_restarted_until_it_is_stopped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    brokers = Brokers([-9, 1, 0])
-    monkeypatch.setattr(cluster, "_start_broker", brokers.start)
-    monkeypatch.setattr(cluster, "RESTART_AFTER_S", 0.0)
-    plan = replace(PLAN, port=0)
-    children = [await brokers.start(1, plan, "z")]
-    with pytest.raises(Problem, match="all brokers have stopped"):
-        await cluster._wait_until_stopped(children, plan, "z", asyncio.Event())
-    assert brokers.ports == [0, 4711, 4711]
+    processes = Processes([-9, 1, 0])
+    monkeypatch.setattr(child_processes, "RESTART_AFTER_S", 0.0)
+    children = [processes.child()]
+    first = children[0]
+    with pytest.raises(Problem, match="every process has stopped"):
+        await child_processes.keep_running(children, processes.restart, asyncio.Event())
+    assert len(processes.restarted) == 2
+    assert processes.restarted[0] is first
     said = capsys.readouterr().err
     assert "broker-1 ended with exit code -9; restarting it in 0 s" in said
     assert "broker-1 was stopped; the others keep running" in said

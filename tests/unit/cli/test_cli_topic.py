@@ -185,7 +185,7 @@ def test_delete_deletes_without_asking_when_nobody_is_there_to_answer(ottla, pee
 
 def test_delete_asks_on_a_terminal(ottla, peer, monkeypatch):
     peer.add_topic("orders")
-    monkeypatch.setattr("ottla.cli.topic.is_terminal", lambda stream: True)
+    monkeypatch.setattr("ottla.cli.topic.command.is_terminal", lambda stream: True)
     monkeypatch.setattr("click.confirm", lambda *args, **kwargs: False)
     refused = ottla("topic", "delete", "orders")
     assert (refused.code, refused.err) == (1, "nothing deleted\n")
@@ -235,3 +235,22 @@ def test_an_error_without_words_is_put_into_words(ottla, peer):
     failed = ottla("topic", "delete", "orders")
     assert failed.err.startswith("error: delete.topic.enable is false (topic_deletion_disabled)\n")
     assert "--set delete.topic.enable=true" in failed.err
+
+
+def test_names_may_be_patterns(ottla, peer):
+    for name in ("logs-a", "logs-b", "users"):
+        peer.add_topic(name, 1)
+    shown = ottla("topic", "list", "logs-*")
+    assert [line.split()[0] for line in shown.lines[1:]] == ["logs-a", "logs-b"]
+    described = ottla("topic", "describe", "logs-?", "--format", "json")
+    assert [each["name"] for each in json.loads(described.out)] == ["logs-a", "logs-b"]
+    none = ottla("topic", "describe", "a*")
+    assert none.code == 1
+    assert none.err.startswith("error: no topic matches 'a*'\n  see the topics:  ottla topic list\n")
+    tried = ottla("topic", "delete", "logs-*", "--dry-run")
+    assert [line.split(":")[0] for line in tried.err.splitlines()] == ["logs-a", "logs-b"]
+
+
+def test_partitions_are_added(ottla, peer):
+    peer.add_topic("orders", 2)
+    assert ottla("topic", "add-partitions", "orders", "--number", "3").err == "orders: now has 5 partitions\n"

@@ -70,7 +70,6 @@ LOGIN = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_pass
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
             "sasl_oauth_token_provider: is needed",
         ),
-        ({"ssl.truststore.location": "x.jks"}, "Java key stores are not read: name PEM files"),
         ({"interceptor.classes": "x"}, "give interceptors="),
         ({"interceptors": "a.b.Counter"}, "interceptors: must be a list of objects that derive from"),
         ({"interceptors": 5}, "interceptors: must be a list of objects that derive from"),

@@ -231,3 +231,36 @@ async def test_an_alarm_that_rings_a_little_early_is_set_again(produce, peer):
         sender._on_timer()  # uvloop rounds to milliseconds, so it may ring before its time
         sender._wake_at(soon)
         assert sender._timer.when() == soon
+
+
+async def test_values_are_sent_in_whole_batches_in_order(produce, peer):
+    peer.add_topic("orders")
+    sent = [b"%d" % n for n in range(1_000)]
+    async with produce(batch_size=2_000, buffer_memory=4_000) as producer:
+        await producer.send_values("orders", sent)
+        await producer.send_values("orders", [])
+    assert values(peer) == sent
+    assert producer.stats().records == 1_000
+    assert max(each.record_count for each in headers(peer)) < 100
+
+
+async def test_values_go_to_the_named_partition(produce, peer):
+    peer.add_topic("orders", 3)
+    async with produce() as producer:
+        await producer.send_values("orders", [b"a", b"b"], partition=2)
+    assert [each.value for each in peer.topics["orders"].partitions[2].records()] == [b"a", b"b"]
+
+
+async def test_a_value_that_is_too_large_is_refused_and_those_before_it_are_sent(produce, peer):
+    peer.add_topic("orders")
+    async with produce(max_request_size=1_000) as producer:
+        with pytest.raises(MessageTooLarge):
+            await producer.send_values("orders", [b"a", b"b", b"x" * 2_000, b"c"])
+    assert values(peer) == [b"a", b"b"]
+
+
+async def test_values_use_a_partitioner_of_ones_own(produce, peer):
+    peer.add_topic("orders", 2)
+    async with produce(partitioner=lambda key, partitions, available: 1) as producer:
+        await producer.send_values("orders", [b"a", b"b"])
+    assert [each.value for each in peer.topics["orders"].partitions[1].records()] == [b"a", b"b"]

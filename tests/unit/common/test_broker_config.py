@@ -170,7 +170,7 @@ def test_log_dirs_wins_over_log_dir() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"log.dirs": "/a,/b"}, "several log directories"),
+        ({"log.dirs": "/a,/b,/a/"}, "names a directory twice"),
         ({"log.dirs": ""}, "names no directory"),
         ({"log.dir": " "}, "names no directory"),
         ({"log.cleaner.dedupe.buffer.size": "1048576"}, "more than 1 MiB per cleaner thread"),
@@ -190,7 +190,13 @@ def test_log_dirs_wins_over_log_dir() -> None:
         ({"num.io.threads": "9"}, "Kafka key not implemented by Ottla yet; only '8' is accepted"),
         ({"sasl.kerberos.kinit.cmd": "/bin/x"}, "Kafka key not implemented by Ottla yet"),
         ({"zookeeper.max.in.flight.requests": "9"}, "Kafka key not implemented by Ottla yet"),
-        ({"listener.name.internal.ssl.keystore.location": "x"}, "Kafka key not implemented by Ottla yet"),
+        ({"listener.name.internal.ssl.keystore.location": "x"}, "no listener is called INTERNAL; there is"),
+        ({"listener.name.plaintext.ssl.keystor.location": "x"}, r"did you mean ssl\.keystore\.location\?"),
+        ({"listener.name.plaintext.num.partitions": "3"}, "cannot be set for one listener"),
+        (
+            {"listener.name.plaintext.sasl.jaas.config": "x"},
+            r"is set for one mechanism, such as listener\.name\.plaintext\.scram-sha-512\.sasl\.jaas\.config",
+        ),
         ({"log.retention.msec": "1"}, r"did you mean log\.retention\.ms\?"),
         ({"segment.ms": "1"}, r"a topic key, not a broker key; a broker sets its default with log\.roll\.ms"),
     ],

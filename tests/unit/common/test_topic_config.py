@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigEntry, ConfigError, ConfigSource, Synonym
+from ottla.common.config.schema_keys import TOPIC_NAME
 from ottla.common.config.topic import TopicConfig, TopicKey
 
 BROKER = BrokerConfig({})
@@ -48,12 +49,17 @@ KAFKA_DEFAULTS = {
 }
 
 
+ADDED = ("confluent.", "ottla.")
+
+
 def described(config: TopicConfig, name: str) -> ConfigEntry:
     return next(entry for entry in config.describe() if entry.name == name)
 
 
 def test_every_key_and_its_default_are_those_of_kafka() -> None:
-    assert {entry.name: entry.value for entry in TopicConfig({}, BROKER).describe()} == KAFKA_DEFAULTS
+    entries = {entry.name: entry.value for entry in TopicConfig({}, BROKER).describe()}
+    assert {name: entries[name] for name in entries if not name.startswith(ADDED)} == KAFKA_DEFAULTS
+    assert {entries[name] for name in entries if name.startswith(ADDED)} == {"false", TOPIC_NAME}
 
 
 def test_the_default_that_the_docs_show_is_the_one_that_counts() -> None:

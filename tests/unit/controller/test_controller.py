@@ -46,7 +46,7 @@ class Bench:
         self.controller = Controller(self.store, self.state, self.clock, 1, lambda: CONFIG)
 
     async def __aenter__(self) -> "Bench":
-        await self.controller.start(directory_id="d")
+        await self.controller.start(directory_ids=["d"])
         await self.controller.register_broker([HERE])
         return self
 
@@ -120,7 +120,7 @@ async def test_leader_epochs_grow_after_an_unclean_stop_only(tmp_path: Path) -> 
         await bench.controller.create_topics([NewTopic("orders", 2)])
     for after_unclean_stop, expected in ((False, [0, 0]), (True, [1, 1]), (False, [1, 1])):
         bench = Bench(EmbeddedStore(path))
-        await bench.controller.start(directory_id="d")
+        await bench.controller.start(directory_ids=["d"])
         await bench.controller.register_broker([HERE], after_unclean_stop=after_unclean_stop)
         assert [each.leader_epoch for each in bench.image.topics["orders"].partitions] == expected
         await bench.controller.stop()

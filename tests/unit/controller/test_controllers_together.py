@@ -84,7 +84,13 @@ class Member:
         serving = APIS[api_key].range_for(version)
         assert serving is not None
         services = SimpleNamespace(
-            node_id=self.node_id, controller=self.controller, cluster=self.state, config=self.config
+            node_id=self.node_id,
+            controller=self.controller,
+            cluster=self.state,
+            config=self.config,
+            quotas=None,
+            authorizer=None,
+            audit=None,
         )
         connection = SimpleNamespace(
             peer="p",
@@ -93,6 +99,7 @@ class Member:
             software="",
             has_fetched=False,
             has_queued_request=False,
+            principal="User:ANONYMOUS",
         )
         ctx = RequestContext(cast(Any, services), connection, api_key, version, 7, "test")
         try:

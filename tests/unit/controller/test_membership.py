@@ -29,7 +29,7 @@ class Bench:
         self.server = MemoryServer(session_timeout_s=0.05)
         self.lost = self.renewed = 0
         self.members = Membership(
-            MemoryStore(self.server, 1), 1, _no_term, self._count_lost, self._count_renewed
+            MemoryStore(self.server, 1), 1, _no_term, self._count_lost, self._count_renewed, _trusted
         )
 
     def _count_lost(self) -> None:
@@ -45,6 +45,10 @@ class Bench:
         return sessions[0].registration if sessions else None
 
     until = staticmethod(until)
+
+
+async def _trusted() -> None:
+    """The store has not gone back."""
 
 
 def _no_term(_: int) -> ControllerTerm:
@@ -134,7 +138,7 @@ class Candidate(Bench):
         super().__init__()
         self.epochs: list[int] = []
         self.members = Membership(
-            MemoryStore(self.server, 1), 1, self._new_term, self._count_lost, self._count_renewed
+            MemoryStore(self.server, 1), 1, self._new_term, self._count_lost, self._count_renewed, _trusted
         )
 
     def _new_term(self, epoch: int) -> ControllerTerm:

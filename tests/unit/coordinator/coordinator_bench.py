@@ -22,6 +22,7 @@ from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
 from ottla.log.flusher import Flusher
+from ottla.log.log_directories import LogDirectories
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
 from ottla.metadata.memory import MemoryStore
@@ -37,6 +38,7 @@ from ottla.protocol.records.records import iter_records
 from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
+from ottla.security.sasl import SaslSession
 from ottla.testing.simulation.disk import SimDisk
 
 
@@ -46,13 +48,22 @@ class Client:
     peer = "10.0.0.7:4711"
     host = "10.0.0.7"
     listener_name = "PLAINTEXT"
+    principal = "User:ANONYMOUS"
+    is_token_authenticated = False
+    sasl: SaslSession | None = None
     software = ""
     has_fetched = has_queued_request = False
+
+    def close(self, reason: str) -> None:
+        """Do nothing: there is no socket."""
 
     def hold(self) -> None:
         """Do nothing: what is sent is not read from a socket."""
 
     def release(self) -> None:
+        """Do nothing, as in `hold`."""
+
+    def mute(self, duration_ms: int) -> None:
         """Do nothing, as in `hold`."""
 
 
@@ -74,15 +85,16 @@ class CoordinatorBench:
         self.controller = Controller(self.store, self.cluster, self.clock, 1, lambda: self.config)
         await self.controller.start()
         await self.controller.register_broker(
-            [Endpoint("PLAINTEXT", "broker.example", 9092)], directory_id="disk"
+            [Endpoint("PLAINTEXT", "broker.example", 9092)], directory_ids=["disk"]
         )
-        self.log_directory = LogDirectory(
+        directory = LogDirectory(
             "/data", self.disk, self.clock, node_id=1, cluster_id=self.cluster.image.cluster_id
         )
+        self.log_directories = LogDirectories([directory], self.clock)
         self.flusher = Flusher()
         await self.flusher.__aenter__()
-        self.partitions = PartitionRegistry(1, self.log_directory, self.flusher, self.config, self.clock)
-        self.log_directory.open(lambda topic: self.partitions.log_config(self.cluster.image, topic))
+        self.partitions = PartitionRegistry(1, self.log_directories, self.flusher, self.config, self.clock)
+        self.log_directories.open(lambda topic: self.partitions.log_config(self.cluster.image, topic))
         await self.partitions.apply(EMPTY, self.cluster.image)
         self.cluster.subscribe(self.partitions.apply)
         self.groups = GroupCoordinator(
@@ -107,14 +119,17 @@ class CoordinatorBench:
             cluster=self.cluster,
             controller=self.controller,
             partitions=self.partitions,
-            log_directory=self.log_directory,
+            log_directories=self.log_directories,
             purgatory=Purgatory(),
             config=self.config,
             groups=self.groups,
             transactions=self.transactions,
             producer_ids=self.producer_ids,
             produce_scheduler=ProduceScheduler(),
+            quotas=None,
             recently_fenced_brokers=RecentlyFencedBrokers(self.clock),
+            authorizer=None,
+            audit=None,
         )
         self.dispatcher = Dispatcher(cast(Any, self.services))
         await self.transactions.start()
@@ -124,7 +139,7 @@ class CoordinatorBench:
         await self.groups.stop()
         await self.partitions.stop()
         await self.flusher.stop()
-        self.log_directory.close()
+        self.log_directories.close()
         await self.controller.stop()
 
     async def kill(self) -> None:

@@ -10,6 +10,7 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import ClusterCreated, ProducerIdsAllocated
 from ottla.metadata.state import ClusterState, MetadataFollower
+from ottla.metadata.store import StoreRolledBack
 
 
 class Bench:
@@ -115,3 +116,46 @@ async def test_a_snapshot_replaces_what_a_reader_missed(bench: Bench) -> None:
     bench.server.heal(2)
     await bench.sees(3)
     assert bench.state.image.version == 3
+
+
+async def test_a_store_that_went_back_is_refused_until_the_newest_state_is_there_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "ROLLED_BACK_RETRY_S", 0.005)
+    refused = asyncio.Event()
+    bench.follower.on_rolled_back = refused.set
+    await bench.append(1)
+    old = bench.server.snapshot()
+    await bench.append(2)
+    await bench.sees(2)
+    newest = bench.server.snapshot()
+    bench.server.restore(old)
+    async with asyncio.timeout(5):
+        await refused.wait()
+    assert bench.follower.rolled_back is not None
+    assert (bench.follower.rolled_back.applied, bench.follower.rolled_back.found) == (2, 1)
+    assert bench.state.image.version == 2
+    with pytest.raises(StoreRolledBack, match="ottla cluster rebuild"):
+        await bench.follower.verify()
+    published: asyncio.Queue[int] = asyncio.Queue()
+    bench.state.subscribe(lambda _, new: published.put_nowait(new.version))
+    bench.server.restore(newest)
+    async with asyncio.timeout(5):
+        assert await published.get() == 2  # again, so that the broker leads again
+    assert bench.follower.rolled_back is None
+
+
+async def test_another_history_of_the_same_length_is_refused(bench: Bench) -> None:
+    await bench.append(1)
+    old = bench.server.snapshot()
+    await bench.append(2)
+    await bench.append(3)
+    await bench.sees(3)
+    bench.server.restore(old)
+    session = await bench.writer.open_session(1)
+    bench.epoch = await bench.writer.stand_for_election(session)
+    for number in (7, 8, 9):
+        await bench.append(number)
+    with pytest.raises(StoreRolledBack, match="another history"):
+        await bench.follower.verify()
+    assert bench.state.image.next_producer_id == 3

@@ -63,7 +63,7 @@ class ScriptedHandler:
     def may_overlap(self, api_key: int) -> bool:
         return api_key in (PRODUCE, PRODUCE_NOW)
 
-    def is_from_broker(self, frame: memoryview) -> bool:
+    def is_from_broker(self, connection: Connection, frame: memoryview) -> bool | None:
         return bytes(frame[8:]) == BROKER
 
     def connection_made(self, connection: Connection) -> None:

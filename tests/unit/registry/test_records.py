@@ -42,7 +42,7 @@ THEIRS = [
         b'{"keytype":"CONTEXT","tenant":"default","context":".x","magic":0}',
         b'{"tenant":"default","context":".x"}',
     ),
-    (b'{"keytype":"ASSOC","subject":"new"}', b"{}"),
+    (b'{"keytype":"FUTURE","subject":"new"}', b"{}"),
 ]
 
 

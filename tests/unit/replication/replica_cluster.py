@@ -22,6 +22,7 @@ from ottla.common.file_range import FileRange
 from ottla.common.ids import new_uuid
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
+from ottla.log.log_directories import LogDirectories
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.entities import IsrChange, PartitionImage, partition_changed
 from ottla.metadata.image import EMPTY
@@ -73,6 +74,8 @@ class Link:
     software: str = ""
     has_fetched: bool = False
     has_queued_request: bool = False
+    principal: str = "User:ANONYMOUS"
+    sasl: None = None
 
 
 class Node:
@@ -103,9 +106,8 @@ class Node:
         """Open the logs, follow the image."""
         self.flusher = Flusher()
         await self.flusher.__aenter__()
-        self.directory = LogDirectory(
-            "/data", self.disk, self.clock, node_id=self.node_id, cluster_id="cluster"
-        )
+        only = LogDirectory("/data", self.disk, self.clock, node_id=self.node_id, cluster_id="cluster")
+        self.directory = LogDirectories([only], self.clock)
         self.directory.open(lambda _topic: LogConfig())
         self.replicator = Replicator(
             self.node_id,
@@ -128,7 +130,10 @@ class Node:
             partitions=self.registry,
             purgatory=Purgatory(),
             fetch_sessions=FetchSessions(100, self.clock),
+            quotas=None,
             replicator=self.replicator,
+            authorizer=None,
+            audit=None,
         )
         self.is_up = True
         self.state.image = EMPTY

@@ -210,7 +210,7 @@ def test_records_are_deleted_from_every_replica_before_that_is_said() -> None:
             await cluster.create(1, 2, 3)
             await produce(cluster.partition(1), b"a", b"b", b"c")
             ctx = context(cluster, 1, ApiKey.DELETE_RECORDS, 2)
-            ctx.services.log_directory = cluster.nodes[1].directory
+            ctx.services.log_directories = cluster.nodes[1].directory
             (done,) = (await delete_records(deletion(2, 5_000), ctx)).topics[0].partitions
             assert (done.error_code, done.low_watermark) == (ErrorCode.none, 2)
             assert [cluster.partition(each).log_start_offset for each in (1, 2, 3)] == [2, 2, 2]

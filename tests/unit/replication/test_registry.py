@@ -11,6 +11,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
+from ottla.log.log_directories import LogDirectories
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import PartitionCreated, TopicCreated, TopicDeleted
@@ -36,7 +37,8 @@ class Bench:
         self.open()
 
     def open(self) -> None:
-        self.directory = LogDirectory("/data", self.disk, self.clock, node_id=NODE, cluster_id="cluster")
+        only = LogDirectory("/data", self.disk, self.clock, node_id=NODE, cluster_id="cluster")
+        self.directory = LogDirectories([only], self.clock)
         self.directory.open(lambda topic: LogConfig())
         self.registry = PartitionRegistry(NODE, self.directory, self.flusher, self.config, self.clock)
 

@@ -423,6 +423,20 @@ def test_a_fenced_broker_or_one_about_to_stop_does_not_join() -> None:
     run(scenario())
 
 
+def test_a_replica_on_a_failed_disk_is_neither_waited_for_nor_proposed() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            await produce(cluster.partition(1), b"a")
+            cut_off(cluster, 3)  # it was caught up a moment ago, and its broker is alive
+            await cluster.alter(isr=(1, 2), failed=(3,))
+            async with asyncio.timeout(1):
+                await produce(cluster.partition(1), b"b")
+            assert cluster.partition_image.isr == (1, 2)
+
+    run(scenario())
+
+
 def test_a_proposal_that_is_refused_is_made_again_later() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:

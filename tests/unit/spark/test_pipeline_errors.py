@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from ottla.spark.messages import conditions, sentence
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 from ottla.spark.pipelines.run.user_errors import (
     Context,
-    conditions,
     explain_error,
     is_jvm_gone,
     is_users,
     place_in_sql,
-    sentence,
 )
 
 HERE = Context([Path(__file__)], ["orders", "revenue"])
@@ -126,3 +125,18 @@ def test_a_spark_that_is_gone_is_told_from_other_errors():
     ]
     assert all("process has ended" in explain_error(error, HERE).what for error in gone)
     assert not is_jvm_gone(SparkSaid("other"))
+
+
+def test_a_planner_that_has_ended_is_named_and_the_query_may_be_restarted():
+    for cause in (" SQLSTATE: XXKST (no cause message)", "Broken pipe SQLSTATE: XXKST"):
+        text = (
+            f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {cause}\n"
+            "=== Streaming Query ===\nCurrent Committed Offsets: {org.apache.spark.sql.execution."
+            "datasources.v2.python.PythonMicroBatchStreamWithTriggerAvailableNow@13961e2f: {}}"
+        )
+        error = SparkSaid(text)
+        assert (
+            "the Python process that plans what the query reads has ended"
+            in explain_error(error, Context()).what
+        )
+        assert not is_users(error, Context())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.common.ids import TopicPartition
+from ottla.spark.connector_options import CONNECTOR, REFUSED
 from ottla.spark.errors import WrongOption
 from ottla.spark.options import OPTIONS
 from ottla.spark.sink.writing import read_sink_options
@@ -102,3 +103,52 @@ def test_columns_are_read_as_sql_writes_them() -> None:
 def test_every_option_is_declared_once() -> None:
     names = [each.name.lower() for each in OPTIONS]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("15m", 900_000),
+        ("15 minutes", 900_000),
+        ("1 hour 30 minutes", 5_400_000),
+        ("interval 2 days", 172_800_000),
+        ("250", 250),
+        ("10 Seconds", 10_000),
+        ("90min", 5_400_000),
+    ],
+)
+def test_a_delay_is_written_in_either_of_sparks_forms(text: str, ms: int) -> None:
+    assert source(maxTriggerDelay=text).max_delay_ms == ms
+
+
+@pytest.mark.parametrize("text", ["15 lightyears", "soon", "minutes", "1.5h"])
+def test_another_delay_is_refused(text: str) -> None:
+    with pytest.raises(WrongOption, match="maxTriggerDelay: must be a time such as 30s"):
+        source(maxTriggerDelay=text)
+
+
+def test_options_of_the_connector_that_say_what_is_so_are_accepted() -> None:
+    said = {"kafka.acks": "all", "kafka.enable.idempotence": "true", "topic": "t"}
+    assert read_sink_options({**BROKER, **said}).topic == "t"
+    assert read_sink_options({**BROKER, "kafka.acks": "-1"}).is_exactly_once
+    other = {"acks": "1", "enable.idempotence": "false", "partitioner.ignore.keys": "true"}
+    for name, value in other.items():
+        with pytest.raises(WrongOption, match=f"kafka.{name}: cannot be set here"):
+            read_sink_options({**BROKER, f"kafka.{name}": value})
+    java = {"kafka.client.dns.lookup": "use_all_dns_ips", "kafka.metrics.num.samples": "2"}
+    assert source(**java).topics.names == {"t"}
+    for name in ("sasl.kerberos.service.name", "sasl.oauthbearer.token.endpoint.url", "security.providers"):
+        with pytest.raises(WrongOption, match=f"kafka.{name}: cannot be set here"):
+            source(**{f"kafka.{name}": "x"})
+
+
+def test_offsets_are_asked_for_at_least_as_often_as_the_connector_would() -> None:
+    asked = source(**{"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "2000"})
+    assert asked.consumer.default_api_timeout_ms == 200_000
+    assert source(**{"fetchOffset.numRetries": "1"}).consumer.default_api_timeout_ms == 60_000
+
+
+def test_every_option_of_the_connector_is_known_or_refused_by_name() -> None:
+    for name, treatment in CONNECTOR.items():
+        known = {each.name for each in OPTIONS} | {"kafka.bootstrap.servers", "kafka.group.id"}
+        assert (name in known) == (treatment.verdict != REFUSED), name

@@ -12,8 +12,8 @@ ORDER = "item STRING, quantity INT, price DOUBLE, at TIMESTAMP"
 
 @dp.temporary_view
 def orders():
-    """The topic `orders`, value by value."""
-    return dp.read_topic("orders", schema=ORDER)
+    """The topic `shop-orders`, value by value."""
+    return dp.read_topic("shop-orders", schema=ORDER)
 
 
 @dp.table(format="ottla", options={"topic": "revenue", "key": "item"})

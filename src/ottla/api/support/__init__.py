@@ -3,6 +3,7 @@
 Reading order:
 
     context                     RequestContext and Services: what every handler receives
+    authorization, audit_log    who may do what, and what is written down about it
     results, error_response     from results and errors to response fields
     forwarding                  requests for the controller, forwarded in an Envelope
     brief_wait                  bounds how long a request may block its connection
@@ -11,6 +12,6 @@ Reading order:
     coordinator_calls, transaction_checks                                calls to coordinators
     yielding                                                             long work in slices
     request_times, slow_requests                                         latency metrics and log
-    recently_fenced_brokers, leader_hints, authorized_operations         fields of responses
-    table_docs                  the page docs/apis.md
+    recently_fenced_brokers, leader_hints, acl_messages                   fields of responses
+    table_docs, acl_docs        the pages docs/apis.md and docs/security-acls.md
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -96,6 +97,9 @@ class EncodedMetadata:
 
 
 if TYPE_CHECKING:
+    from ottla.api.schema_validation.validator import SchemaValidator
+    from ottla.api.support.audit_log import AuditLog
+    from ottla.api.support.client_quotas import ClientQuotas
     from ottla.api.support.fetch_sessions import FetchSessions
     from ottla.api.support.recently_fenced_brokers import RecentlyFencedBrokers
     from ottla.common.clock import Clock
@@ -103,15 +107,15 @@ if TYPE_CHECKING:
     from ottla.controller.runner import Controller
     from ottla.coordinator.groups import GroupCoordinator
     from ottla.coordinator.transactions import TransactionCoordinator
-    from ottla.log.log_directory import LogDirectory
+    from ottla.log.log_directories import LogDirectories
     from ottla.metadata.state import ClusterState
+    from ottla.replication.directory_moves import DirectoryMoves
     from ottla.replication.purgatory import Purgatory
     from ottla.replication.registry import PartitionRegistry
     from ottla.replication.replicator import Replicator
+    from ottla.security.authorizer import Authorizer
+    from ottla.security.sasl import SaslSession
     from ottla.wire.peers import Peers
-
-
-ANONYMOUS = "User:ANONYMOUS"
 
 
 class ClientConnection(Protocol):
@@ -121,9 +125,23 @@ class ClientConnection(Protocol):
     """Name and version of the client's software, if the client sent them."""
     has_fetched: bool
     """Whether it has sent a Fetch: it belongs to a consumer."""
+    principal: str
+    """Who the client is: `User:alice`, or ANONYMOUS on a listener without authentication."""
+    is_token_authenticated: bool
+    """Whether it authenticated with a delegation token."""
+    sasl: SaslSession | None
+    """The state of its authentication by SASL; None on a listener without SASL."""
+
+    def close(self, reason: str) -> None:
+        """Serve no more requests, answer the pending ones, then close."""
+        ...
 
     def hold(self) -> None:
         """Stop reading requests from it until `release`."""
+        ...
+
+    def mute(self, duration_ms: int) -> None:
+        """Read no more requests for a time: the client exceeds a quota."""
         ...
 
     def release(self) -> None:
@@ -163,7 +181,8 @@ class Services:
     cluster: ClusterState
     controller: Controller
     partitions: PartitionRegistry
-    log_directory: LogDirectory
+    log_directories: LogDirectories
+    directory_moves: DirectoryMoves
     encoded_metadata: EncodedMetadata
     recently_fenced_brokers: RecentlyFencedBrokers
     fetch_sessions: FetchSessions
@@ -173,10 +192,23 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     replicator: Replicator
+    schema_validator: SchemaValidator
     produce_scheduler: ProduceScheduler = field(default_factory=ProduceScheduler)
     first_sequence_guard: FirstSequenceGuard = field(default_factory=FirstSequenceGuard)
+    authorizer: Authorizer | None = None
+    """Decides by ACLs; None allows everything."""
+    audit: AuditLog | None = None
+    """Takes down denials and administrative changes; None if it is off."""
     peers: Peers | None = None
     """The clients to the other brokers; None for a single broker."""
+    is_broker: Callable[[ClientConnection], bool | None] = lambda _: True
+    """Whether a connection whose client id is a broker's is one; None: it has not authenticated yet."""
+    quotas: ClientQuotas | None = None
+    """The quotas of users and client ids; None while there are none."""
+    throttles: Counter[str] = field(default_factory=Counter)
+    """How many answers had a throttle time, by the key of the quota."""
+    throttle_ms: Counter[str] = field(default_factory=Counter)
+    """The sum of these times, by the key of the quota."""
     handle_forwarded: HandleForwarded | None = None
     """Serves a request that another broker forwarded; set by the dispatcher."""
 
@@ -184,7 +216,16 @@ class Services:
 class RequestContext:
     """One request."""
 
-    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "services", "times", "version")
+    __slots__ = (
+        "api_key",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "services",
+        "throttle_ms",
+        "times",
+        "version",
+    )
 
     def __init__(
         self,
@@ -204,8 +245,10 @@ class RequestContext:
         self.client_id = client_id
         self.times = times
         """The latency counters of this request's API and version."""
+        self.throttle_ms = 0
+        """The throttle time in the response, set by the quotas."""
 
     @property
     def principal(self) -> str:
-        """Return the principal; all clients are anonymous until connections are authenticated."""
-        return ANONYMOUS
+        """Return the principal that the connection authenticated as."""
+        return self.connection.principal

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from ottla.api.support.context import RequestContext
+from ottla.controller.machine import ScramDeletion, ScramUpsertion
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE
 
@@ -23,7 +24,9 @@ from ottla.protocol.types import NO_THROTTLE
 def rejecting(ctx: RequestContext, error: KafkaError) -> RequestContext:
     """Return the context of the same request, with a controller that rejects every item."""
     services = copy(ctx.services)
+    services.audit = None
     services.controller = cast(Any, SimpleNamespace(active_controller=_RejectingController(error)))
+    services.quotas = None
     return RequestContext(
         services, ctx.connection, ctx.api_key, ctx.version, ctx.correlation_id, ctx.client_id, ctx.times
     )
@@ -38,7 +41,15 @@ class _RejectingController:
     async def _refuse(self, items: Sequence[object], **_: object) -> list[KafkaError]:
         return [self._error] * len(items)
 
-    create_topics = delete_topics = create_partitions = alter_configs = _refuse
+    create_topics = delete_topics = create_partitions = alter_configs = create_acls = delete_acls = _refuse
+    alter_client_quotas = _refuse
+
+    async def alter_scram_credentials(
+        self, changes: Sequence[ScramUpsertion | ScramDeletion]
+    ) -> dict[str, KafkaError]:
+        return {each.user: self._error for each in changes}
+
+    create_topics = delete_topics = create_partitions = alter_configs = create_acls = delete_acls = _refuse
 
 
 def error_response(response_type: type[Any], error: KafkaError) -> Any:

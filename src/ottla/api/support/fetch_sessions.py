@@ -142,6 +142,10 @@ class FetchSessions:
             return session, False
         return self._continue(request, by_id), True
 
+    def forget(self, session_id: int) -> None:
+        """Remove a session that its client has not been told of."""
+        self._drop(session_id)
+
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:

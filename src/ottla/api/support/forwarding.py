@@ -1,7 +1,8 @@
 """Forward requests that only the controller can serve to it, in an Envelope (KIP-590).
 
 A client may send them to any broker. The controller serves them itself. While there is no controller, or it
-is being replaced, the request waits here. When the controller has answered, this broker reads the metadata
+is being replaced, the request waits here. The Envelope carries the client's principal and address, by which
+the controller authorizes it. When the controller has answered, this broker reads the metadata
 log before the client gets the response, so that the client finds what it has just created.
 """
 
@@ -29,13 +30,21 @@ if TYPE_CHECKING:
 
 FORWARDED = frozenset(
     {
+        ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_ACLS,
         ApiKey.DELETE_TOPICS,
         ApiKey.ELECT_LEADERS,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.RESTORE_METADATA,
         ApiKey.UNREGISTER_BROKER,
     }
 )
@@ -78,12 +87,18 @@ async def _call_controller(frame: bytes, ctx: RequestContext, deadline_ms: int) 
     # Imported here: a single broker never needs it.
     from kio.schema.envelope.v0 import EnvelopeRequest
 
+    from ottla.protocol.principal_data import encode_principal
+
     services = ctx.services
     controller_id = services.cluster.image.controller_id
     if services.peers is None or controller_id in (services.node_id, -1):
         raise NotController("there is no active controller")
     request = EnvelopeRequest(
-        request_data=frame, request_principal=None, client_host_address=_packed(ctx.connection.host)
+        request_data=frame,
+        request_principal=encode_principal(
+            ctx.principal, is_token_authenticated=ctx.connection.is_token_authenticated
+        ),
+        client_host_address=_packed(ctx.connection.host),
     )
     timeout_ms = max(1, deadline_ms - services.clock.mono_ms())
     response: EnvelopeResponse = await services.peers.call(

@@ -46,6 +46,7 @@ class ReplicaFetchOperation(FetchOperation):
         self, request: FetchRequest, session: FetchSession, continued: bool, ctx: RequestContext
     ) -> None:
         super().__init__(request, session, continued, ctx)
+        self._quotas = None
         self.is_counted = False
         """Whether the leaders have recorded the follower's position."""
 
@@ -54,6 +55,10 @@ class ReplicaFetchOperation(FetchOperation):
             records = data.records
             size = len(records) if isinstance(records, bytes) else records.size
             partition.traffic.replicated_bytes_out += size
+
+    def _denied_topics(self) -> dict[TopicKey, KafkaError]:
+        """Return nothing: a follower copies every topic."""
+        return {}
 
     def _find(self, topic: TopicKey, index: int) -> Partition:
         registry = self._ctx.services.partitions

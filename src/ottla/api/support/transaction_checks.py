@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
 from ottla.common.config.transaction_keys import EVERYBODY
 from ottla.protocol.errors import (
@@ -12,6 +13,7 @@ from ottla.protocol.errors import (
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
 )
+from ottla.security.acls import Operation, ResourceType
 
 
 def check_transactional_id(transactional_id: str) -> None:
@@ -33,6 +35,7 @@ def check_two_phase_commit(transactional_id: str, ctx: RequestContext) -> None:
             f"{transactional_id}: {ctx.principal} may not use two-phase commit "
             f"(ottla.two.phase.commit.principals)"
         )
+    require(ctx, ResourceType.TRANSACTIONAL_ID, transactional_id, Operation.TWO_PHASE_COMMIT)
 
 
 def code_of_fenced(error: KafkaError, ctx: RequestContext, first_with_fenced: int) -> ErrorCode:

@@ -130,6 +130,8 @@ async def _brokers(options: ClientOptions) -> AsyncIterator[Finding]:
         what = f"broker {node_id} advertises {broker.address}"
         if found.state == OK:
             yield Finding("advertised", OK, f"{what}, and is")
+            if options.uses_tls and broker.address not in options.addresses:
+                yield await _tls(broker.address, options)
         else:
             fix = "make it advertise an address that this machine can reach: --advertise HOST:PORT"
             yield Finding(

@@ -1,1 +1,5 @@
-"""`ottla cluster`. Reading order: command, view, reassign, plans."""
+"""`ottla cluster`.
+
+Reading order: command, view, health, storage, maintenance, reassign, plans, balance, declared,
+spec_file, backup, rebuild.
+"""

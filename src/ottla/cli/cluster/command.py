@@ -6,27 +6,45 @@ from typing import Any
 
 import click
 
+from ottla.cli.cluster.backup import backup, restore
+from ottla.cli.cluster.declared import apply, export
+from ottla.cli.cluster.health import health
+from ottla.cli.cluster.maintenance import maintenance
+from ottla.cli.cluster.move_replicas import move_replicas
 from ottla.cli.cluster.reassign import decommission, reassign
-from ottla.cli.cluster.view import Health, cluster_as_json, print_cluster
+from ottla.cli.cluster.rebuild import rebuild_command
+from ottla.cli.cluster.storage import log_dirs, quorum
+from ottla.cli.cluster.view import cluster_as_json, print_cluster, print_examination
 from ottla.cli.support import session
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import bootstrap_option, confirm, format_option
 from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import partitions_named
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, Outcomes
-from ottla.client.admin.topic_admin import TopicAdmin
+from ottla.client.admin.cluster_health import examine_cluster
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ElectionNotNeeded
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def cluster() -> None:
     """Show brokers and replicas; move partitions and leaders."""
 
 
 cluster.add_command(reassign)
 cluster.add_command(decommission)
+cluster.add_command(health)
+cluster.add_command(log_dirs)
+cluster.add_command(move_replicas)
+cluster.add_command(quorum)
+cluster.add_command(maintenance)
+cluster.add_command(export)
+cluster.add_command(apply)
+cluster.add_command(backup)
+cluster.add_command(restore)
+cluster.add_command(rebuild_command)
 
 
 @cluster.command(short_help="Show brokers, their partitions, and problems.")
@@ -35,42 +53,12 @@ cluster.add_command(decommission)
 def describe(output_format: str, bootstrap: str) -> None:
     """Show the brokers, their partitions and leaders, and problems."""
 
-    async def command(connected: Cluster) -> tuple[ClusterInfo, Health]:
-        return await _examined(connected)
-
-    info, health = session.run(bootstrap, command)
+    found = session.run(bootstrap, examine_cluster)
     if output_format == "json":
-        print_json(cluster_as_json(info) | {"health": health.as_json()})
+        print_json(cluster_as_json(found.info) | {"health": found.as_json()})
         return
-    print_cluster(info)
-    health.print()
-
-
-@cluster.command()
-@format_option
-@bootstrap_option
-def health(output_format: str, bootstrap: str) -> None:
-    """Check the cluster, in detail.
-
-    Exits with 1 if a broker, a leader or a replica is missing, and with 0 otherwise.
-    """
-
-    async def command(connected: Cluster) -> Health:
-        return (await _examined(connected))[1]
-
-    found = session.run(bootstrap, command)
-    if output_format == "json":
-        print_json(found.as_json())
-    else:
-        found.print()
-    if not found.is_healthy:
-        raise SystemExit(1)
-
-
-async def _examined(connected: Cluster) -> tuple[ClusterInfo, Health]:
-    info = await ClusterAdmin(connected).describe()
-    minimums = await TopicAdmin(connected).topics_config("min.insync.replicas", list(info.topics))
-    return info, Health.of(info, {topic: int(value) for topic, value in minimums.items()})
+    print_cluster(found.info)
+    print_examination(found)
 
 
 @cluster.command(short_help="Elect the preferred leaders.")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import click
 
+from ottla.cli.cluster.balance import loads, print_loads
 from ottla.cli.cluster.view import SHOWN, plan_as_json, print_plan
 from ottla.cli.support.options import confirm, is_terminal
 from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo, MoveInfo
 from ottla.client.admin.moves import MoveWatch, Progress, lift_throttle, throttle
-from ottla.client.admin.reassignment_planner import Plan, spread
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
+from ottla.common.placement import NO_WEIGHTS, Plan, Weights, spread
 from ottla.common.units import GIB, KIB, MIB
 
 # Progress of a reassignment: a bar with rate and remaining time, or a line now and then.
@@ -105,8 +106,13 @@ def plan_moves(
     replication_factor: int | None,
     *,
     even: bool = True,
+    weights: Weights = NO_WEIGHTS,
+    closed: Collection[int] = (),
 ) -> Plan:
-    """Return the new replicas of these partitions; raise Problem if there are too few brokers."""
+    """Return the new replicas of these partitions; raise Problem if there are too few brokers.
+
+    Brokers in `closed` are in maintenance: they get nothing.
+    """
     chosen = info.alive if targets is None else list(dict.fromkeys(targets))
     for node_id in chosen:
         if node_id not in info.alive:
@@ -120,6 +126,8 @@ def plan_moves(
             racks,
             replication_factor=replication_factor,
             even=even,
+            weights=weights,
+            closed=() if targets else closed,
         )
     except ValueError as error:
         raise Problem(str(error), _hint_for_more_brokers(info, partitions, len(chosen))) from None
@@ -135,13 +143,14 @@ def _hint_for_more_brokers(info: ClusterInfo, partitions: Sequence[TopicPartitio
     return f"start another broker, or lower the replication factor:  {fewer}"
 
 
-def show(info: ClusterInfo, plan: Plan, output_format: str) -> Plan:
-    """Print the outstanding part of the plan, and return it."""
+def show(info: ClusterInfo, plan: Plan, output_format: str, weights: Weights = NO_WEIGHTS) -> Plan:
+    """Print the outstanding part of the plan, with what each broker has before and after; return it."""
     changes = {at: target for at, target in plan.items() if target != info.target(at)}
     if output_format == "json":
-        print_json(plan_as_json(changes))
+        print_json(plan_as_json(changes) | {"brokers": loads(info, changes, weights)})
     elif changes:
         print_plan((at, info.target(at), target) for at, target in changes.items())
+        print_loads(loads(info, changes, weights))
     return changes
 
 
@@ -154,8 +163,12 @@ async def execute(
     dry_run: bool,
     yes: bool,
     wait: bool,
+    batch: int = 0,
 ) -> None:
-    """Ask for confirmation, start the moves, and wait for their end."""
+    """Ask for confirmation, start the moves, and wait for their end; `batch` partitions at a time.
+
+    After an interruption the same command continues: what is in place is not moved again.
+    """
     if not changes:
         echo_err("every partition is already in place")
         return
@@ -168,10 +181,12 @@ async def execute(
     if rate is not None:
         await throttle(connected, topics, info.alive, rate)
     try:
-        await begin(connected, changes)
-        if wait:
-            await watch(MoveWatch(connected, _moves(info, changes)))
-        else:
+        for part in _batches(changes, batch if wait else 0):
+            await begin(connected, part)
+            if wait:
+                await watch(MoveWatch(connected, _moves(info, part)))
+                await ClusterAdmin(connected).elect_leaders(list(part))  # by the new order
+        if not wait:
             echo_err("the moves have started; watch them with:  ottla cluster reassign --watch")
     except Problem:
         await lift_throttle(connected, topics)
@@ -180,6 +195,12 @@ async def execute(
         echo_err("they are throttled until that command has seen them end, or until they are cancelled")
     elif wait:
         await lift_throttle(connected, topics if rate is not None else ())
+
+
+def _batches(changes: Plan, size: int) -> Iterator[Plan]:
+    items = list(changes.items())
+    for first in range(0, len(items), size or len(items)):
+        yield dict(items[first : first + (size or len(items))])
 
 
 def check_leaders(info: ClusterInfo, changes: Plan) -> None:

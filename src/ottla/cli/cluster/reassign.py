@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from ottla.cli.cluster.balance import SAMPLE_S, measured
+from ottla.cli.cluster.maintenance import in_maintenance, set_maintenance
 from ottla.cli.cluster.plans import begin, check_leaders, execute, parse_rate, plan_moves, show, watch
 from ottla.cli.cluster.view import moves_as_json, print_plan
 from ottla.cli.support import session
@@ -16,10 +18,10 @@ from ottla.cli.support.partition_choice import partitions_named
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, ClusterInfo
 from ottla.client.admin.moves import MoveWatch, lift_throttle
-from ottla.client.admin.reassignment_planner import Plan
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
+from ottla.common.placement import NO_WEIGHTS, Plan
 
 REPLICAS_FOR_MIN_INSYNC = 3
 """The replication factor from which new topics have min.insync.replicas=2."""
@@ -59,6 +61,22 @@ def _node_ids(ctx: click.Context, param: click.Parameter, text: str | None) -> t
 )
 @click.option("--cancel", is_flag=True, help="Cancel ongoing moves.")
 @click.option("--watch", "only_watch", is_flag=True, help="Watch ongoing moves until they end.")
+@click.option(
+    "--batch",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Move N partitions at a time.  [default: all]",
+)
+@click.option(
+    "--sample",
+    "sample_s",
+    type=click.FloatRange(0, 600),
+    default=SAMPLE_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to measure the traffic of partitions; 0: not.",
+)
 @_throttle_option
 @_dry_run_option
 @_yes_option
@@ -73,6 +91,8 @@ def reassign(
     plan_file: Path | None,
     cancel: bool,
     only_watch: bool,
+    batch: int,
+    sample_s: float,
     throttle_text: str | None,
     dry_run: bool,
     yes: bool,
@@ -80,12 +100,14 @@ def reassign(
     output_format: str,
     bootstrap: str,
 ) -> None:
-    """Move partitions to other brokers, balanced over brokers and racks.
+    """Move partitions to other brokers: each topic evenly over brokers and racks, by size and traffic.
 
-    The plan is shown first; with --format json it is in the format that --plan reads.
+    The plan is shown first, with what each broker has before and after; with --format json it is in the
+    format that --plan reads. Little is moved: what is even stays. After an interruption, run it again.
 
     \b
-    ottla cluster reassign --all                  after a broker was added
+    ottla cluster reassign --all --dry-run        what would move
+    ottla cluster reassign --all --throttle 50MB --batch 20
     ottla cluster reassign orders -r 3            replication factor 3
     ottla cluster reassign orders:0 --to 2,3,4
     ottla cluster reassign --cancel
@@ -109,15 +131,18 @@ def reassign(
             else:
                 await _ongoing_moves(connected, info, chosen, cancel)
             return
+        weights = NO_WEIGHTS
         if plan_file is not None:
             plan = _read_plan(plan_file, info)
         else:
             if not (partitions or everything):
                 raise click.UsageError("name topics or partitions, or use --all")
             chosen_now = partitions_named(info, partitions) if partitions else list(info.partitions)
-            plan = plan_moves(info, chosen_now, targets, replication_factor)
-        changes = show(info, plan, output_format)
-        await execute(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait)
+            weights = await measured(connected, info, sample_s if everything else 0)
+            closed = await in_maintenance(connected, info)
+            plan = plan_moves(info, chosen_now, targets, replication_factor, weights=weights, closed=closed)
+        changes = show(info, plan, output_format, weights)
+        await execute(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=not no_wait, batch=batch)
         if not dry_run:
             await _suggest_min_insync(connected, changes)
 
@@ -136,7 +161,9 @@ def decommission(
 ) -> None:
     """Remove BROKER from the cluster: move its replicas to other brokers, then unregister it.
 
-    A live broker cannot be unregistered: stop it when it is empty, and run the command again.
+    The broker is put in maintenance first, so that it gets no new replicas. A live broker cannot be
+    unregistered: stop it when it is empty, and run the command again. What was placed on it nevertheless is
+    moved then. To keep the broker after all:  ottla cluster maintenance stop BROKER
     """
     rate = parse_rate(throttle_text)
 
@@ -147,13 +174,14 @@ def decommission(
             known = ", ".join(map(str, info.brokers))
             raise Problem(f"there is no broker {broker}", f"the brokers are {known}")
         held = [at for at in info.partitions if broker in info.target(at)]
+        changes: Plan = {}
         if held:
-            others = tuple(each for each in info.alive if each != broker)
-            plan = plan_moves(info, held, others, None, even=False)
-            changes = show(info, plan, output_format)
-            await execute(connected, info, changes, rate, dry_run=dry_run, yes=yes, wait=True)
+            aside = await in_maintenance(connected, info)
+            others = tuple(each for each in info.alive if each != broker and each not in aside)
+            changes = show(info, plan_moves(info, held, others, None, even=False), output_format)
         if dry_run:
             return
+        await _empty(connected, info, changes, rate, broker, yes)
         await _wait_until_gone(connected, broker)
         info = await admin.describe()
         held = [at for at, each in info.partitions.items() if broker in each.replicas]
@@ -169,6 +197,21 @@ def decommission(
         echo_err(f"broker {broker} is unregistered")
 
     session.run(bootstrap, command)
+
+
+async def _empty(
+    connected: Cluster, info: ClusterInfo, changes: Plan, rate: int | None, broker: int, yes: bool
+) -> None:
+    """Put a broker in maintenance, so that nothing new is placed there, and move its replicas."""
+    if broker in info.alive:
+        await set_maintenance(connected, broker, is_on=True)
+    try:
+        if changes:
+            await execute(connected, info, changes, rate, dry_run=False, yes=yes, wait=True)
+    except click.Abort:
+        if broker in info.alive:
+            await set_maintenance(connected, broker, is_on=False)
+        raise
 
 
 def _read_plan(path: Path, info: ClusterInfo) -> Plan:

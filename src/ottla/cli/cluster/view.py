@@ -4,102 +4,53 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from ottla.cli.support.output import count, print_table
 from ottla.client.admin.cluster_admin import ClusterInfo, MoveInfo
+from ottla.client.admin.cluster_health import BROKER_DOWN, WARNING, WRONG, ClusterFinding, Examination
 from ottla.common.ids import TopicPartition
 
 SHOWN = 20
 """How many partitions are listed by name, before only their number is shown."""
 
 
-@dataclass(frozen=True)
-class Health:
-    """The problems of a cluster. Moves and leaders that are not preferred do not count as problems."""
-
-    dead_brokers: list[int]
-    offline: list[TopicPartition]
-    under_min_isr: list[TopicPartition]
-    under_replicated: list[TopicPartition]
-    moving: list[TopicPartition]
-    not_preferred: list[TopicPartition]
-    out_of_sync: dict[TopicPartition, list[int]]
-    """The out-of-sync replicas of the under-replicated partitions."""
-
-    @classmethod
-    def of(cls, info: ClusterInfo, min_insync: Mapping[str, int]) -> Health:
-        """Check a cluster; `min_insync` is min.insync.replicas of every topic."""
-        partitions = info.partitions
-        out_of_sync = {
-            at: sorted(missing)
-            for at, each in partitions.items()
-            if (missing := {*info.target(at)} - {*each.isr}) and at not in info.moves
-        }
-        return cls(
-            dead_brokers=sorted(each.node_id for each in info.brokers.values() if not each.is_alive),
-            offline=[at for at, each in partitions.items() if each.leader < 0],
-            under_min_isr=[
-                at
-                for at, each in partitions.items()
-                if each.leader >= 0 and len(each.isr) < min(min_insync.get(at.topic, 1), len(info.target(at)))
-            ],
-            under_replicated=list(out_of_sync),
-            moving=list(info.moves),
-            not_preferred=[
-                at
-                for at, each in partitions.items()
-                if each.leader >= 0 and each.leader != info.target(at)[0]
-            ],
-            out_of_sync=out_of_sync,
-        )
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether there are no problems."""
-        return not (self.dead_brokers or self.offline or self.under_min_isr or self.under_replicated)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "healthy": self.is_healthy,
-            "dead_brokers": self.dead_brokers,
-            "offline": list(map(str, self.offline)),
-            "under_min_isr": list(map(str, self.under_min_isr)),
-            "under_replicated": list(map(str, self.under_replicated)),
-            "moving": list(map(str, self.moving)),
-            "not_led_by_preferred": list(map(str, self.not_preferred)),
-        }
-
-    def print(self) -> None:
-        """Print it as text, the worst first."""
-        red, yellow = "red", "yellow"
-        for node_id in self.dead_brokers:
-            click.echo(click.style(f"broker {node_id} is not alive", fg=red))
-        _print_kind(self.offline, "offline: no leader, cannot be read or written", red)
-        _print_kind(self.under_min_isr, "below min.insync.replicas: produce with acks=all is rejected", red)
-        lacking = {at: f", without {_nodes(nodes)}" for at, nodes in self.out_of_sync.items()}
-        _print_kind(self.under_replicated, "under-replicated: replicas are out of sync", yellow, lacking)
-        _print_kind(self.moving, "being moved to other brokers", None)
-        _print_kind(self.not_preferred, "not led by the preferred leader (ottla cluster elect)", None)
-        if self.is_healthy:
-            click.echo(click.style("every partition has a leader and all replicas in sync", fg="green"))
+COLOURS = {WRONG: "red", WARNING: "yellow"}
 
 
-def _print_kind(
-    partitions: list[TopicPartition],
-    what: str,
-    colour: str | None,
-    details: Mapping[TopicPartition, str] | None = None,
-) -> None:
+def print_examination(found: Examination) -> None:
+    """Print the state of a cluster, the worst first, and the verdict if it is good."""
+    for each in found.findings:
+        if each.severity == WRONG:
+            _print_finding(each)
+    _print_kind(found.health.moving, "being moved to other brokers")
+    _print_kind(found.health.not_preferred, "not led by the preferred leader (ottla cluster elect)")
+    if found.is_healthy:
+        click.echo(click.style("every partition has a leader and all replicas in sync", fg="green"))
+    for each in found.findings:
+        if each.severity == WARNING:
+            _print_finding(each)
+
+
+def _print_finding(found: ClusterFinding) -> None:
+    """Print what, the subjects, and what to type."""
+    where = "" if found.broker is None or found.code == BROKER_DOWN else f"broker {found.broker}: "
+    click.echo(click.style(f"{where}{found.what}", fg=COLOURS[found.severity]))
+    for each in found.subjects[:SHOWN]:
+        click.echo(f"  {each}")
+    if len(found.subjects) > SHOWN:
+        click.echo(f"  and {len(found.subjects) - SHOWN:,} more")
+    click.echo(f"  next: {found.fix}")
+
+
+def _print_kind(partitions: list[TopicPartition], what: str) -> None:
     if not partitions:
         return
-    click.echo(click.style(f"{count(len(partitions), 'partition')} {what}", fg=colour))
+    click.echo(f"{count(len(partitions), 'partition')} {what}")
     for at in partitions[:SHOWN]:
-        click.echo(f"  {at}{(details or {}).get(at, '')}")
+        click.echo(f"  {at}")
     if len(partitions) > SHOWN:
         click.echo(f"  and {len(partitions) - SHOWN:,} more")
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from ottla.cli.support.output import echo_err, print_json
 from ottla.cli.support.problem_kinds import NO_JAVA
 from ottla.cli.support.problems import Problem, missing_package
 from ottla.cli.support.profiles import BOOTSTRAP_KEY
+from ottla.client.admin.groups import Groups
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
@@ -55,10 +56,18 @@ class DemoOptions:
     rate: int
     seed: int
     uses_spark: bool
+    began: float
+    """When the command was started, on the monotonic clock."""
+    keeps_topics: bool = False
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seconds", type=click.FloatRange(1), metavar="N", help="End after N seconds of results.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1),
+    metavar="N",
+    help="End N seconds after the start, with the first results at the earliest.",
+)
 @click.option(
     "--rate",
     type=click.IntRange(1, 20_000),
@@ -68,6 +77,7 @@ class DemoOptions:
     help="Orders a second.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Which orders.")
+@click.option("--keep", is_flag=True, help="Keep its topics, on a broker that was running before.")
 @click.option("--no-spark", is_flag=True, help="Use a consumer group in Python instead of Spark.")
 @click.option(
     "--format",
@@ -84,6 +94,7 @@ def demo(
     seconds: float | None,
     rate: int,
     seed: int,
+    keep: bool,
     no_spark: bool,
     output_format: str,
     bootstrap: str,
@@ -97,6 +108,7 @@ def demo(
     ottla demo
     ottla demo --no-spark --seconds 10
     """
+    began = time.monotonic()
     is_spark_here = importlib.util.find_spec("pyspark") is not None
     if not no_spark and not is_spark_here:
         raise missing_package("pyspark", "spark", "or without Spark:  ottla demo --no-spark")
@@ -105,7 +117,7 @@ def demo(
     is_named = ctx.get_parameter_source("bootstrap") is not ParameterSource.DEFAULT or (
         BOOTSTRAP_KEY in client_settings()
     )
-    options = DemoOptions(seconds, rate, seed, not no_spark)
+    options = DemoOptions(seconds, rate, seed, not no_spark, began, keep)
     try:
         state = asyncio.run(_run(options, bootstrap, is_named))
     except ClientError as error:
@@ -113,7 +125,7 @@ def demo(
     except KafkaError as error:
         raise session.error_response(error) from None
     echo_err(ending(state))
-    if not state.is_own_broker:
+    if not state.is_own_broker and keep:
         topics = f"{state.names.orders} {state.names.results}"
         echo_err(f"its topics remain; to delete them:  ottla topic delete {topics}{same_cluster()}")
     if output_format == "json":
@@ -146,6 +158,8 @@ async def _run(options: DemoOptions, bootstrap: str, is_named: bool) -> DemoStat
             bootstrap = await stack.enter_async_context(own_broker())
         cluster = await stack.enter_async_context(Cluster(options=session.options_of(bootstrap)))
         names = await _make_topics(cluster)
+        if not is_own and not options.keeps_topics:
+            stack.push_async_callback(_delete, cluster, names)
         if options.uses_spark:
             from importlib.metadata import version
 
@@ -162,6 +176,15 @@ async def _run(options: DemoOptions, bootstrap: str, is_named: bool) -> DemoStat
         await _feed(cluster, state, options, stopping, failing)
         await _catch_up(cluster, state, stopping, failing)
     return state
+
+
+async def _delete(cluster: Cluster, names: Names) -> None:
+    """Delete what the demo has made on a broker that was running before."""
+    admin = TopicAdmin(cluster)
+    for name in (names.orders, names.results):
+        await admin.delete_topic(name)
+    with suppress(KafkaError):  # there is none if nothing was read yet
+        await Groups(cluster).delete(names.group)
 
 
 async def _make_topics(cluster: Cluster) -> Names:
@@ -193,7 +216,6 @@ async def _feed(
     """Send orders at the given rate until the end; flush at the end."""
     feed = orders(options.seed)
     began = time.monotonic()
-    first_result: float | None = None
     async with AsyncProducer.on(cluster, session.settings_for(ProducerOptions, linger_ms=5)) as producer:
         while not stopping.is_set():
             now = time.monotonic()
@@ -205,15 +227,10 @@ async def _feed(
                 state.sent_cents += order.cents
             if failing.done():
                 failing.result()
-            if state.totals and first_result is None:
-                first_result = now
-            if first_result is None and now - began > STARTS_WITHIN_S:
+            if not state.totals and now - began > STARTS_WITHIN_S:
                 raise Problem(f"the pipeline had no results within {STARTS_WITHIN_S:g} s", "try: --no-spark")
-            if (
-                options.seconds is not None
-                and first_result is not None
-                and now - first_result >= options.seconds
-            ):
+            is_over = options.seconds is not None and now - options.began >= options.seconds
+            if is_over and state.totals:  # never without results: Spark takes its time to start
                 break
             await asyncio.sleep(TICK_S)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ottla.cli.generated.grafana_panels import ROWS, STATS, VARIABLES, Panel
+from ottla.cli.generated.grafana_panels import ROWS, SERVICE_ROWS, STATS, VARIABLES, Panel
 
 UID = "ottla-overview"
 SOURCE = {"type": "prometheus", "uid": "${source}"}
@@ -17,7 +17,7 @@ def dashboard(title: str) -> str:
     """Return the dashboard as JSON, to be imported into Grafana."""
     panels = _stats(STATS)
     top = STAT_HEIGHT
-    for name, row in ROWS:
+    for name, row in (*ROWS, *SERVICE_ROWS):
         panels.append({"type": "row", "title": name, "gridPos": _place(0, top, WIDTH, 1), "collapsed": False})
         top += 1
         for index, panel in enumerate(row):

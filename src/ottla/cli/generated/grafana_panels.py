@@ -246,6 +246,108 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     ),
 )
 
+SERVICE_ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    (
+        "Security and quotas",
+        (
+            Panel(
+                "Connections that are refused",
+                (
+                    (f"rate(ottla_connections_rejected_total{{{BROKER}}}{RATE})", "{{instance}} by limits"),
+                    (f"rate(ottla_connections_throttled_total{{{BROKER}}}{RATE})", "{{instance}} by rate"),
+                ),
+            ),
+            Panel(
+                "Throttled requests by quota",
+                ((f"sum by (quota) (rate(ottla_throttled_requests_total{{{BROKER}}}{RATE}))", "{{quota}}"),),
+                "reqps",
+            ),
+            Panel(
+                "Throttle time by quota",
+                ((f"sum by (quota) (rate(ottla_throttle_seconds_total{{{BROKER}}}{RATE}))", "{{quota}}"),),
+                "percentunit",
+            ),
+            Panel(
+                "Requests that are refused for their size",
+                ((f"rate(ottla_refused_frames_total{{{BROKER}}}{RATE})", "{{instance}}"),),
+            ),
+        ),
+    ),
+    (
+        "Schema registry",
+        (
+            Panel(
+                "Requests by status",
+                ((f"sum by (status) (rate(ottla_registry_requests_total{RATE}))", "{{status}}"),),
+                "reqps",
+            ),
+            Panel(
+                "Time of a request, on average",
+                (
+                    (
+                        f"sum(rate(ottla_registry_request_seconds_total{RATE})) "
+                        f"/ sum(rate(ottla_registry_requests_total{RATE}))",
+                        "all",
+                    ),
+                ),
+                "s",
+            ),
+            Panel(
+                "Subjects and schemas",
+                (
+                    ("max(ottla_registry_subjects)", "subjects"),
+                    ("max by (deleted) (ottla_registry_schemas)", "schemas, deleted: {{deleted}}"),
+                ),
+            ),
+            Panel(
+                "Records of the topic that are not read yet",
+                (("ottla_registry_lag_records", "{{instance}}"),),
+            ),
+        ),
+    ),
+    (
+        "Connect",
+        (
+            Panel(
+                "Tasks by state",
+                (("sum by (status) (kafka_connect_connector_task_status)", "{{status}}"),),
+            ),
+            Panel(
+                "Records of sources",
+                (
+                    (
+                        "sum by (connector) "
+                        f"(rate(kafka_connect_source_task_source_record_write_total{RATE}))",
+                        "{{connector}}",
+                    ),
+                ),
+                "rps",
+            ),
+            Panel(
+                "Records of sinks",
+                (
+                    (
+                        f"sum by (connector) (rate(kafka_connect_sink_task_sink_record_send_total{RATE}))",
+                        "{{connector}}",
+                    ),
+                ),
+                "rps",
+            ),
+            Panel(
+                "Failures and alarms",
+                (
+                    (
+                        "sum by (connector) (kafka_connect_task_error_total_task_failures)",
+                        "{{connector}} failures",
+                    ),
+                    ("sum by (connector) (ottla_connect_alarms)", "{{connector}} alarms"),
+                ),
+            ),
+        ),
+    ),
+)
+"""What the broker's limits do, and the services beside it."""
+
 VARIABLES = {
     "instance": "label_values(ottla_build_info, instance)",
     "topic": "label_values(kafka_topic_partition_current_offset, topic)",

@@ -1,18 +1,32 @@
-"""A Prometheus scrape configuration and alert rules."""
+"""A Prometheus scrape configuration and alert rules.
+
+Every alert links to its runbook in docs/operations.md, and names the broker (`instance`) that reports it,
+except for the one that counts the controllers of the whole cluster.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.cli.generated.yaml_text import to_yaml
 
 JOB = "ottla"
 ALERTS_FILE = "ottla-alerts.yml"
 CONFIG_FILE = "prometheus.yml"
+RUNBOOKS = "https://github.com/ottla/ottla/blob/main/docs/operations.md"
+CRITICAL, WARNING = "critical", "warning"
 
-Rule = tuple[str, str, str, str, str]
-"""Name, expression, duration, severity, description."""
+
+class Rule(NamedTuple):
+    """An alert: `runbook` is the heading of docs/operations.md, as an anchor."""
+
+    name: str
+    expression: str
+    lasting: str
+    severity: str
+    meaning: str
+    runbook: str
 
 
 def scrape_config(targets: Sequence[str]) -> str:
@@ -30,9 +44,9 @@ def scrape_config(targets: Sequence[str]) -> str:
     )
 
 
-def alert_rules(lag_seconds: int) -> str:
-    """Return the alert rules; groups may have a lag of `lag_seconds`."""
-    rules = [_rule(*each) for each in rules_for(lag_seconds)]
+def alert_rules(lag_seconds: int, runbooks: str = RUNBOOKS) -> str:
+    """Return the alert rules; groups may have a lag of `lag_seconds`. `runbooks` is the page of runbooks."""
+    rules = [_rule(each, runbooks) for each in rules_for(lag_seconds)]
     return to_yaml(
         {"groups": [{"name": JOB, "rules": rules}]},
         "Alert rules for Ottla. Check them with:  promtool check rules " + ALERTS_FILE,
@@ -41,100 +55,212 @@ def alert_rules(lag_seconds: int) -> str:
 
 def rules_for(lag_seconds: int) -> tuple[Rule, ...]:
     """Return every rule."""
+    return (*BROKER_RULES, *WRITE_RULES, *LOSS_RULES, *DISK_RULES, *_client_rules(lag_seconds))
+
+
+BROKER_RULES = (
+    Rule(
+        "OttlaDown",
+        f'up{{job="{JOB}"}} == 0',
+        "1m",
+        CRITICAL,
+        "Broker is down: it does not answer scrapes.",
+        "a-broker-is-down",
+    ),
+    Rule(
+        "OttlaNotReady",
+        "ottla_ready == 0",
+        "2m",
+        WARNING,
+        "Broker is up but not ready; /readyz has the reasons.",
+        "a-broker-is-not-ready",
+    ),
+    Rule(
+        "OttlaNoController",
+        "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
+        "1m",
+        CRITICAL,
+        "There is not exactly one controller that can act: leaders cannot be elected.",
+        "zookeeper-has-no-quorum",
+    ),
+    Rule(
+        "OttlaNoMetadataStore",
+        "ottla_metadata_store_connected == 0",
+        "30s",
+        CRITICAL,
+        "The metadata store (ZooKeeper) does not answer the broker.",
+        "zookeeper-has-no-quorum",
+    ),
+    Rule(
+        "OttlaMetadataRolledBack",
+        "ottla_metadata_rolled_back == 1",
+        "0s",
+        CRITICAL,
+        "The metadata store (ZooKeeper) has an older state than the broker: it leads nothing.",
+        "zookeeper-was-restored-from-an-older-snapshot",
+    ),
+    Rule(
+        "OttlaStaleMetadata",
+        "ottla_metadata_age_seconds > 30",
+        "1m",
+        WARNING,
+        "The broker's metadata is old.",
+        "zookeeper-has-no-quorum",
+    ),
+    Rule(
+        "OttlaLoopBlocked",
+        "ottla_event_loop_lag_max_seconds > 1",
+        "5m",
+        WARNING,
+        "The broker's event loop is blocked repeatedly: see the slow-request log (ottla.slow).",
+        "a-broker-is-slow",
+    ),
+)
+WRITE_RULES = (
+    Rule(
+        "OttlaOfflinePartitions",
+        "kafka_controller_kafkacontroller_offlinepartitionscount > 0",
+        "1m",
+        CRITICAL,
+        "Partitions are offline (no leader): they can be neither written nor read.",
+        "partitions-are-offline",
+    ),
+    Rule(
+        "OttlaUnderMinIsr",
+        "kafka_server_replicamanager_underminisrpartitioncount > 0",
+        "1m",
+        CRITICAL,
+        "Partitions are below min.insync.replicas: produce with acks=all is rejected.",
+        "writes-are-refused-or-wait",
+    ),
+    Rule(
+        "OttlaWritesStalled",
+        "ottla_partitions_write_stalled > 0",
+        "30s",
+        CRITICAL,
+        "Writes with acks=all wait for an in-sync replica that does not fetch.",
+        "writes-are-refused-or-wait",
+    ),
+    Rule(
+        "OttlaUnderReplicated",
+        "kafka_server_replicamanager_underreplicatedpartitions > 0",
+        "5m",
+        WARNING,
+        "Partitions are under-replicated: another failure may take them offline.",
+        "a-broker-is-down",
+    ),
+)
+LOSS_RULES = (
+    Rule(
+        "OttlaUncleanElection",
+        "increase(kafka_controller_controllerstats_uncleanleaderelections_total[10m]) > 0",
+        "0m",
+        CRITICAL,
+        "Unclean leader election: committed records may be lost.",
+        "records-were-lost",
+    ),
+    Rule(
+        "OttlaLostRecords",
+        "increase(ottla_truncations_below_high_watermark_total[10m]) > 0",
+        "0m",
+        CRITICAL,
+        "A log was truncated below its high watermark: committed records are lost on this replica.",
+        "records-were-lost",
+    ),
+    Rule(
+        "OttlaLostDisk",
+        "ottla_partitions_awaiting_directory > 0",
+        "0m",
+        CRITICAL,
+        "Partitions are offline because the disk with their records is gone.",
+        "a-disk-is-lost",
+    ),
+)
+DISK_RULES = (
+    Rule(
+        "OttlaLogDirectoryOffline",
+        "kafka_log_logmanager_offlinelogdirectorycount > 0",
+        "0m",
+        CRITICAL,
+        "A log directory failed: its replicas are offline until the broker is restarted.",
+        "a-disk-fails",
+    ),
+    Rule(
+        "OttlaDiskFull",
+        "ottla_disk_full > 0",
+        "0m",
+        CRITICAL,
+        "The disk is full: the broker refuses writes and gives up leadership.",
+        "a-disk-is-full",
+    ),
+    Rule(
+        "OttlaDiskAlmostFull",
+        "ottla_disk_free_bytes / ottla_disk_size_bytes < 0.1",
+        "10m",
+        WARNING,
+        "Less than 10 % of the disk is free.",
+        "a-disk-is-full",
+    ),
+    Rule(
+        "OttlaDiskFullTomorrow",
+        "predict_linear(ottla_disk_free_bytes[6h], 86400) < 0",
+        "1h",
+        WARNING,
+        "The disk will be full within a day at the current rate.",
+        "a-disk-is-full",
+    ),
+)
+
+
+def _client_rules(lag_seconds: int) -> tuple[Rule, ...]:
     return (
-        (
-            "OttlaDown",
-            f'up{{job="{JOB}"}} == 0',
-            "1m",
-            "critical",
-            "Broker is down: it does not answer scrapes.",
-        ),
-        ("OttlaNotReady", "ottla_ready == 0", "2m", "warning", "Broker is up but not ready; see /readyz."),
-        (
-            "OttlaNoController",
-            "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
-            "1m",
-            "critical",
-            "There is not exactly one controller: topics cannot be changed, leaders cannot be elected.",
-        ),
-        (
-            "OttlaOfflinePartitions",
-            "sum(kafka_controller_kafkacontroller_offlinepartitionscount) > 0",
-            "1m",
-            "critical",
-            "Partitions are offline (no leader): they can be neither written nor read.",
-        ),
-        (
-            "OttlaUnderMinIsr",
-            "sum(kafka_server_replicamanager_underminisrpartitioncount) > 0",
-            "1m",
-            "critical",
-            "Partitions are below min.insync.replicas: produce with acks=all is rejected.",
-        ),
-        (
-            "OttlaUnderReplicated",
-            "sum(kafka_server_replicamanager_underreplicatedpartitions) > 0",
-            "5m",
-            "warning",
-            "Partitions are under-replicated: another failure may take them offline.",
-        ),
-        (
-            "OttlaUncleanElection",
-            "increase(kafka_controller_controllerstats_uncleanleaderelections_total[10m]) > 0",
-            "0m",
-            "critical",
-            "Unclean leader election: committed records may be lost.",
-        ),
-        (
+        Rule(
             "OttlaConsumerLag",
-            f"max by (consumergroup, topic) (kafka_consumergroup_lag_seconds_max) > {lag_seconds}",
+            f"kafka_consumergroup_lag_seconds_max > {lag_seconds}",
             "5m",
-            "warning",
+            WARNING,
             f"Consumer lag is more than {lag_seconds} s.",
+            "a-group-is-stuck-or-behind",
         ),
-        (
-            "OttlaLogDirectoryOffline",
-            "kafka_log_logmanager_offlinelogdirectorycount > 0",
-            "0m",
-            "critical",
-            "A write to disk failed: the broker rejects records until it is restarted.",
+        Rule(
+            "OttlaStuckGroup",
+            "ottla_stuck_groups > 0",
+            "5m",
+            WARNING,
+            "Groups have members and unread records, but commit nothing.",
+            "a-group-is-stuck-or-behind",
         ),
-        (
-            "OttlaDiskAlmostFull",
-            "ottla_disk_free_bytes / ottla_disk_size_bytes < 0.1",
-            "10m",
-            "warning",
-            "Less than 10 % of the disk is free.",
-        ),
-        (
-            "OttlaDiskFullTomorrow",
-            "predict_linear(ottla_disk_free_bytes[6h], 86400) < 0",
-            "1h",
-            "warning",
-            "The disk will be full within a day at the current rate.",
-        ),
-        (
+        Rule(
             "OttlaTransactionOpen",
-            "ottla_transaction_oldest_seconds > 3600 and ottla_transactions_prepared == 0",
-            "5m",
-            "warning",
-            "A transaction has been open for an hour: it blocks read_committed consumers.",
+            "ottla_transaction_oldest_seconds > 0.5 * ottla_transaction_max_timeout_seconds",
+            "1m",
+            WARNING,
+            "A transaction has been open for more than half of transaction.max.timeout.ms: it blocks "
+            "read_committed consumers.",
+            "a-transaction-hangs",
         ),
-        (
-            "OttlaLoopBlocked",
-            "ottla_event_loop_lag_max_seconds > 1",
-            "5m",
-            "warning",
-            "The broker's event loop is blocked repeatedly: see the slow-request log (ottla.slow).",
+        Rule(
+            "OttlaTransactionHanging",
+            "ottla_transactions_hanging > 0",
+            "1m",
+            WARNING,
+            "Transactions should have ended: read_committed consumers wait for them.",
+            "a-transaction-hangs",
         ),
     )
 
 
-def _rule(name: str, expression: str, lasting: str, severity: str, meaning: str) -> dict[str, Any]:
+def _rule(rule: Rule, runbooks: str) -> dict[str, Any]:
+    is_of_cluster = "sum(" in rule.expression
+    where = "" if is_of_cluster else "{{ $labels.instance }}: "
     return {
-        "alert": name,
-        "expr": expression,
-        "for": lasting,
-        "labels": {"severity": severity},
-        "annotations": {"summary": meaning, "description": "{{ $labels }} is at {{ $value }}"},
+        "alert": rule.name,
+        "expr": rule.expression,
+        "for": rule.lasting,
+        "labels": {"severity": rule.severity},
+        "annotations": {
+            "summary": f"{where}{rule.meaning}",
+            "description": "{{ $labels }} is at {{ $value }}",
+            "runbook_url": f"{runbooks}#{rule.runbook}",
+        },
     }

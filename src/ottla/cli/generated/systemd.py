@@ -64,14 +64,14 @@ def unit(program: str, name: str, user: str | None, arguments: Sequence[str]) ->
     state = f"/var/lib/{name}"
     words = [program, "serve", "--data", state, "--log-format", "json", *arguments]
     return UNIT.format(
-        command=" ".join(_quoted(word) for word in words),
+        command=" ".join(quoted(word) for word in words),
         name=name,
         state=state,
         user="DynamicUser=yes" if user is None else f"User={user}",
     )
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """Return a word of ExecStart: percent and dollar signs have a meaning for systemd."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{text}"' if " " in text or '"' in text or not text else text

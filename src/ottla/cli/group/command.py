@@ -7,13 +7,15 @@ import time
 
 import click
 
+from ottla.cli.group.listing import GroupLine, lines_of, print_lines
 from ottla.cli.group.seek import move_as_json, plan, print_moves, target_of, target_options
-from ottla.cli.group.view import NOTHING, GroupView, OffsetsView
+from ottla.cli.group.view import GroupView, OffsetsView
 from ottla.cli.support import session
 from ottla.cli.support.completing import group_names
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, named_argument
-from ottla.cli.support.output import count, echo_err, print_json, print_table
+from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, is_chosen, topic_option
 from ottla.cli.support.problem_kinds import GROUP_IN_USE, UNKNOWN_GROUP
 from ottla.cli.support.problems import Problem
@@ -34,34 +36,38 @@ from ottla.protocol.errors import (
 MEMBERS_SHOWN = 5
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def group() -> None:
     """List, describe, reset and delete consumer groups."""
 
 
-@group.command("list")
+@group.command("list", short_help="List the groups with their members and lag.")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state; repeatable.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only classic, or consumer, groups.")
+@click.option("--lag/--no-lag", "with_lag", default=True, help="Members and lag too (default), or not.")
 @format_option
 @bootstrap_option
-def list_groups(states: tuple[str, ...], types: tuple[str, ...], output_format: str, bootstrap: str) -> None:
-    """List the groups."""
-    found = session.run(bootstrap, lambda cluster: Groups(cluster).list(states, types))
+def list_groups(
+    states: tuple[str, ...], types: tuple[str, ...], with_lag: bool, output_format: str, bootstrap: str
+) -> None:
+    """List the groups with their members and lag: records, and how old the first unread one is.
+
+    \b
+    ottla group list
+    ottla group list --state Empty --no-lag
+    """
+
+    async def command(cluster: Cluster) -> list[GroupLine]:
+        listed = await Groups(cluster).list(states, types)
+        if with_lag:
+            return await lines_of(cluster, listed, _now_ms())
+        return [GroupLine(each) for each in listed]
+
+    found = session.run(bootstrap, command)
     if output_format == "json":
-        print_json(
-            [
-                {
-                    "group": each.group_id,
-                    "type": each.type or None,
-                    "protocol_type": each.protocol_type,
-                    "state": each.state or None,
-                }
-                for each in found
-            ]
-        )
+        print_json([each.as_json(with_lag) for each in found])
     elif found:
-        rows = [[each.group_id, each.type or NOTHING, each.state or NOTHING] for each in found]
-        print_table(["group", "type", "state"], rows)
+        print_lines(found, with_lag)
     else:
         more = f"no groups{visible()}; a consumer with a group.id creates one"
         echo_err("no such groups" if states or types else more)

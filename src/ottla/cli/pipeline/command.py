@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.pipeline.options import guarded, master_option, name_option, root_option, settings_option
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import bootstrap_option, key_values
 from ottla.cli.support.output import echo_err
 from ottla.spark.pipelines.scaffold import scaffold
@@ -33,6 +34,12 @@ COMMANDS = {
     "list": ("ottla.cli.pipeline.status", "List pipelines and their states."),
     "status": ("ottla.cli.pipeline.status", "Show the progress of a pipeline's flows."),
     "stop": ("ottla.cli.pipeline.status", "Stop a pipeline after its current batches."),
+    "pause": ("ottla.cli.pipeline.status", "Pause a pipeline; its driver stays."),
+    "resume": ("ottla.cli.pipeline.status", "Resume a paused pipeline."),
+    "restart": ("ottla.cli.pipeline.status", "Restart a running pipeline with its files as they are now."),
+    "dlq": ("ottla.cli.pipeline.dlq", "Show the dead letters of a pipeline."),
+    "unit": ("ottla.cli.pipeline.unit", "Generate a systemd unit for pipelines."),
+    "offsets": ("ottla.cli.pipeline.offsets", "Show and change positions in topics."),
     "explain": ("ottla.cli.pipeline.check", "Show the flows and Spark's plans, without running."),
     "test": ("ottla.cli.pipeline.check", "Test the flows on samples. Needs no broker."),
     "init": ("ottla.cli.pipeline.command", "Create a new pipeline."),
@@ -41,12 +48,8 @@ COMMANDS = {
 """Name of each sub-command, its module (as `NAME_command`), its help text."""
 
 
-class PipelineGroup(click.Group):
+class PipelineGroup(LazyGroup):
     """A click group that imports a sub-command only to run it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the table."""
-        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a sub-command."""
@@ -56,14 +59,10 @@ class PipelineGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the sub-commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-
 
 @click.group(
     cls=PipelineGroup,
+    lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nGet started:  ottla pipeline init shop\nand then:  ottla pipeline test shop",
 )
@@ -72,7 +71,7 @@ def pipeline() -> None:
 
 
 @click.command("run")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--available-now", is_flag=True, help="Process the available records, then end.")
 @click.option(
     "--full-refresh",
@@ -99,6 +98,14 @@ def pipeline() -> None:
     help="Recompute a materialized view at most this often.",
 )
 @click.option(
+    "--metrics",
+    "listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Serve /metrics for Prometheus and /status here; port 0: any; '' for none.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["error", "warn", "info", "debug"], case_sensitive=False),
     default="warn",
@@ -112,12 +119,13 @@ def pipeline() -> None:
 @bootstrap_option
 @guarded
 def run_command(
-    path: Path,
+    paths: tuple[Path, ...],
     available_now: bool,
     refreshed: tuple[str, ...],
     full_refresh_all: bool,
     retries: int,
     refresh_every: float,
+    listen: str,
     log_level: str,
     master: str,
     settings: dict[str, str],
@@ -125,7 +133,7 @@ def run_command(
     root: Path,
     bootstrap: str,
 ) -> None:
-    """Run the pipeline at PATH: a .py or .sql file, or a folder.
+    """Run the pipeline at PATH: a .py or .sql file, or a folder. Several PATHs share one Spark.
 
     On a terminal, progress is shown on standard error; in a pipe, each batch is a JSON line on standard
     output. Ctrl-C and SIGTERM let the current batches finish. The next run resumes where this one ended.
@@ -133,27 +141,36 @@ def run_command(
     \b
     ottla pipeline run orders.py
     ottla pipeline run shop/ --available-now
+    ottla pipeline run shop/ stock/
     ottla pipeline run shop/ --master spark://head:7077 \\
         --set spark.executor.memory=2g
     """
-    from ottla.cli.pipeline.run import run_job
+    from ottla.cli.pipeline.run import run_jobs
     from ottla.cli.support.session import connection_settings
     from ottla.spark.pipelines.project import open_project
     from ottla.spark.pipelines.run.driver import Job
     from ottla.spark.pipelines.run.runner import RunOptions
     from ottla.spark.pipelines.run.storage import open_storage
 
-    project = open_project(path, name=name)
-    job = Job(
-        project,
-        open_storage(root, project.name, project.folder, project.spec.storage),
-        bootstrap=bootstrap,
-        client=connection_settings(),
-        master=master,
-        settings=settings,
-        full_refresh=("*",) if full_refresh_all else refreshed,
-        options=RunOptions(
-            available_now=available_now, retries=retries, refresh_ms=int(refresh_every * 1000)
-        ),
-    )
-    run_job(job, log_level=log_level.upper())
+    if name and len(paths) > 1:
+        raise click.UsageError("--name is for one pipeline")
+    projects = [open_project(path, name=name) for path in paths]
+    if len({each.name for each in projects}) < len(projects):
+        raise click.UsageError("two of the pipelines have the same name")
+    jobs = [
+        Job(
+            project,
+            open_storage(root, project.name, project.folder, project.spec.storage),
+            bootstrap=bootstrap,
+            client=connection_settings(),
+            master=master,
+            settings=settings,
+            listen=listen if number == 0 or not listen else f"{listen.rpartition(':')[0]}:0",
+            full_refresh=("*",) if full_refresh_all else refreshed,
+            options=RunOptions(
+                available_now=available_now, retries=retries, refresh_ms=int(refresh_every * 1000)
+            ),
+        )
+        for number, project in enumerate(projects)
+    ]
+    run_jobs(jobs, log_level=log_level.upper())

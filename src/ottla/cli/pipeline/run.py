@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event
+from functools import partial
+from threading import Event, Thread
 from typing import Any
 
-from ottla.cli.pipeline.view import JsonLines, LiveTable
+from ottla.cli.pipeline.view import JsonLines, LiveTable, SharedView
 from ottla.cli.support.options import is_terminal
 from ottla.cli.support.output import echo_err
 from ottla.common.clock import SystemClock
+from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.run import driver
 from ottla.spark.pipelines.run.driver import Job, Load
 from ottla.spark.pipelines.run.runner import Observer
-from ottla.spark.pipelines.run.sessions import open_session
+from ottla.spark.pipelines.run.sessions import open_session, own_session
 
 logger = logging.getLogger(__name__)
+
+JOIN_S = 0.2
 
 
 def run_job(
@@ -42,6 +46,45 @@ def run_job(
                 close()
             end_session()
     echo_err(f"{job.project.name}: {'stopped' if stopping.event.is_set() else 'done'}")
+
+
+def run_jobs(jobs: Sequence[Job], *, log_level: str = "WARN") -> None:
+    """Run several pipelines in one driver, each in a thread and a session of its own; if some fail, raise the
+    first problem when all have ended.
+    """
+    if len(jobs) == 1:
+        run_job(jobs[0], log_level=log_level)
+        return
+    problems: list[PipelineProblem] = []
+    with stop_on_signals() as stopping:
+        spark = open_session(jobs[0], log_level=log_level)
+        stopping.install()  # Spark has replaced our handlers by its own
+        view = LiveTable() if is_terminal(sys.stderr) else JsonLines()
+        shared = SharedView(view)
+
+        def run(job: Job) -> None:
+            try:
+                observer = shared.of(job.project.name)
+                driver.run(job, partial(own_session, spark), observer, SystemClock(), stopping.event)
+            except PipelineProblem as problem:
+                shared.of(job.project.name).message(problem.headline())
+                problems.append(problem)
+
+        threads = [Thread(target=run, args=(job,), name=job.project.name) for job in jobs]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():  # with a timeout, so that signals are handled
+                    thread.join(JOIN_S)
+        finally:
+            if isinstance(view, LiveTable):
+                view.close()
+            end_session()
+    for job in jobs:
+        echo_err(f"{job.project.name}: {'stopped' if stopping.event.is_set() else 'ended'}")
+    if problems:
+        raise problems[0]
 
 
 class Stopping:
@@ -82,6 +125,8 @@ def stop_on_signals() -> Iterator[Stopping]:
 
 def end_session() -> None:
     """Stop Spark, if it runs."""
+    if sys.modules.get("pyspark") is None:  # not installed, or not needed so far
+        return
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 

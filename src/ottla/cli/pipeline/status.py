@@ -1,10 +1,13 @@
-"""`ottla pipeline list`, `status` and `stop`, by the state files."""
+"""`ottla pipeline list`, `status`, `stop`, `pause`, `resume` and `restart`, by the state files."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+import urllib.request
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -19,10 +22,24 @@ from ottla.cli.support.problems import Problem
 from ottla.common.near_names import did_you_mean
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.project import open_project
-from ottla.spark.pipelines.run.progress import FlowProgress
-from ottla.spark.pipelines.run.state import ALIVE, DIED, State, all_states
+from ottla.spark.pipelines.run.progress import progress_of
+from ottla.spark.pipelines.run.state import (
+    ALIVE,
+    DIED,
+    DONE,
+    FAILED,
+    PAUSED,
+    RUNNING,
+    STOPPED,
+    State,
+    all_states,
+    state_of,
+)
+from ottla.spark.pipelines.run.storage import PAUSE_FILE, RESTART_FILE
 
 POLL_INTERVAL_S = 0.1
+TIMEOUT_S = 5.0
+ENDED = (STOPPED, DONE, FAILED, DIED)
 
 
 @click.command("list")
@@ -51,8 +68,15 @@ def list_command(output_format: str, root: Path) -> None:
 @root_option
 @guarded
 def status_command(name: str, output_format: str, root: Path) -> None:
-    """Show the progress of a pipeline's flows; NAME may be its path."""
-    state = find_state(name, root)
+    """Show the progress of a pipeline's flows; NAME may be its path, or the address of its driver.
+
+    A driver serves its state where `ottla pipeline run --metrics` says, so it can be seen from anywhere.
+
+    \b
+    ottla pipeline status shop
+    ottla pipeline status http://driver:9404
+    """
+    state = remote_state(name) if name.startswith(("http://", "https://")) else find_state(name, root)
     if output_format == "json":
         print_json(_as_json(state))
         return
@@ -62,19 +86,24 @@ def status_command(name: str, output_format: str, root: Path) -> None:
         echo_err(f"its process died; to resume: ottla pipeline run {state.path}")
     if state.error:
         echo_err(state.error)
-    print_table(COLUMNS, [cells(FlowProgress(**flow)) for flow in state.flows], right=NUMBERS)
+    if state.url:
+        echo_err(f"metrics: {state.url}/metrics")
+    print_table(COLUMNS, [cells(progress_of(flow)) for flow in state.flows], right=NUMBERS)
 
 
-@click.command("stop")
-@click.argument("name")
-@click.option(
+_wait_option = click.option(
     "--timeout",
     type=click.FloatRange(0),
     default=90.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for it to end.",
+    help="How long to wait for it.",
 )
+
+
+@click.command("stop")
+@click.argument("name")
+@_wait_option
 @root_option
 @guarded
 def stop_command(name: str, timeout: float, root: Path) -> None:
@@ -95,6 +124,100 @@ def stop_command(name: str, timeout: float, root: Path) -> None:
             )
         time.sleep(POLL_INTERVAL_S)
     echo_err(f"{state.name}: stopped")
+
+
+@click.command("pause")
+@click.argument("name")
+@_wait_option
+@root_option
+@guarded
+def pause_command(name: str, timeout: float, root: Path) -> None:
+    """Pause a running pipeline after its current batches; its driver stays, with Spark.
+
+    It stays paused over a restart of its driver.
+
+    \b
+    ottla pipeline pause shop
+    """
+    state = find_state(name, root)
+    if state.now() not in ALIVE:
+        raise Problem(
+            f"{state.name} is not running: {state.now()}", f"start it: ottla pipeline run {state.path}"
+        )
+    (root / state.name / PAUSE_FILE).touch()
+    _wait_for(state.name, root, timeout, lambda now: now in (PAUSED, *ENDED))
+    echo_err(f"{state.name}: {find_state(state.name, root).now()}")
+
+
+@click.command("resume")
+@click.argument("name")
+@_wait_option
+@root_option
+@guarded
+def resume_command(name: str, timeout: float, root: Path) -> None:
+    """Resume a paused pipeline.
+
+    \b
+    ottla pipeline resume shop
+    """
+    state = find_state(name, root)
+    (root / state.name / PAUSE_FILE).unlink(missing_ok=True)
+    if state.now() == PAUSED:
+        _wait_for(state.name, root, timeout, lambda now: now != PAUSED)
+    echo_err(f"{state.name}: {find_state(state.name, root).now()}")
+
+
+@click.command("restart")
+@click.argument("name")
+@_wait_option
+@root_option
+@guarded
+def restart_command(name: str, timeout: float, root: Path) -> None:
+    """Restart a running pipeline after its current batches, with its files as they are now.
+
+    Its driver stays, with Spark and its settings; flows resume from their checkpoints.
+
+    \b
+    ottla pipeline restart shop
+    """
+    state = find_state(name, root)
+    if state.now() not in ALIVE:
+        raise Problem(
+            f"{state.name} is not running: {state.now()}", f"start it: ottla pipeline run {state.path}"
+        )
+    before = state.started_ms
+    (root / state.name / RESTART_FILE).touch()
+    deadline = time.monotonic() + timeout
+    while True:
+        state = find_state(state.name, root)
+        if state.now() in ENDED:
+            raise Problem(f"{state.name} has not restarted: {state.now()}", *filter(None, [state.error]))
+        if state.started_ms > before and state.now() in (RUNNING, PAUSED):
+            break
+        if time.monotonic() >= deadline:
+            raise Problem(f"{state.name} has not restarted after {timeout:g} s: a batch is still running")
+        time.sleep(POLL_INTERVAL_S)
+    echo_err(f"{state.name}: restarted")
+
+
+def _wait_for(name: str, root: Path, timeout: float, is_so: Callable[[str], bool]) -> None:
+    deadline = time.monotonic() + timeout
+    while not is_so(find_state(name, root).now()):
+        if time.monotonic() >= deadline:
+            raise Problem(f"{name} has not changed after {timeout:g} s: a batch is still running")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def remote_state(url: str) -> State:
+    """Return the state that a driver serves; raise Problem if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/status", timeout=TIMEOUT_S) as answer:
+            found = json.load(answer)["pipeline"]
+    except (OSError, ValueError, KeyError) as error:
+        raise Problem(f"no pipeline answers at {url}: {error}", "see: ottla pipeline run --metrics") from None
+    if not isinstance(found, dict):
+        raise Problem(f"the driver at {url} runs no pipeline", f"its queries: {url}/status")
+    return state_of(found)
 
 
 def find_state(name: str, root: Path) -> State:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +16,7 @@ from ottla.cli.support.output import echo_err
 if TYPE_CHECKING:
     from ottla.spark.pipelines.run.progress import FlowProgress
 
-COLUMNS = ("flow", "into", "state", "batch", "rows", "rows/s", "batch time", "lag")
+COLUMNS = ("flow", "into", "state", "batch", "rows", "rows/s", "batch time", "lag", "behind")
 NUMBERS = COLUMNS[3:]
 
 
@@ -29,6 +31,7 @@ def cells(flow: FlowProgress) -> list[str]:
         f"{flow.rows_per_second:,.0f}",
         f"{flow.batch_ms:,} ms",
         "" if flow.lag is None else f"{flow.lag:,}",
+        "" if flow.seconds_behind is None else f"{flow.seconds_behind:,.1f} s",
     ]
 
 
@@ -78,6 +81,59 @@ class LiveTable:
         """Leave the table as it is now."""
         if self._live is not None:
             self._live.stop()
+
+
+class SharedView:
+    """One view for several pipelines: their flows are shown together, as PIPELINE.FLOW."""
+
+    def __init__(self, view: JsonLines | LiveTable) -> None:
+        self._view = view
+        self._lock = Lock()
+        self._flows: dict[str, list[FlowProgress]] = {}
+
+    def of(self, pipeline: str) -> PipelineView:
+        """Return the view of one pipeline."""
+        return PipelineView(self, pipeline)
+
+    def batch(self, pipeline: str, progress: FlowProgress) -> None:
+        """Show a batch."""
+        with self._lock:
+            self._view.batch(_named(pipeline, progress))
+
+    def update(self, pipeline: str, flows: Sequence[FlowProgress]) -> None:
+        """Show the flows of all pipelines."""
+        with self._lock:
+            self._flows[pipeline] = [_named(pipeline, each) for each in flows]
+            self._view.update([each for shown in self._flows.values() for each in shown])
+
+    def message(self, pipeline: str, text: str) -> None:
+        """Print a message."""
+        with self._lock:
+            self._view.message(f"{pipeline}: {text}")
+
+
+class PipelineView:
+    """The part of a shared view that belongs to one pipeline."""
+
+    def __init__(self, shared: SharedView, pipeline: str) -> None:
+        self._shared = shared
+        self._pipeline = pipeline
+
+    def batch(self, progress: FlowProgress) -> None:
+        """Show a batch."""
+        self._shared.batch(self._pipeline, progress)
+
+    def update(self, flows: Sequence[FlowProgress]) -> None:
+        """Show all flows."""
+        self._shared.update(self._pipeline, flows)
+
+    def message(self, text: str) -> None:
+        """Print a message."""
+        self._shared.message(self._pipeline, text)
+
+
+def _named(pipeline: str, progress: FlowProgress) -> FlowProgress:
+    return replace(progress, flow=f"{pipeline}.{progress.flow}")
 
 
 class CopyBar:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
+from typing import Any
 
 import click
 
 from ottla.cli.registry.copy import export_command, import_command
+from ottla.cli.registry.exporters import exporter
 from ottla.cli.registry.schemas import compat, schema, subject
 from ottla.cli.registry.settings import config, mode
 from ottla.cli.support import session
-from ottla.cli.support.options import bootstrap_option
-from ottla.cli.support.output import echo_err
-from ottla.cli.support.problems import Problem
+from ottla.cli.support.http_options import http_security, http_security_options
+from ottla.cli.support.http_service import run_http_service
+from ottla.cli.support.lazy_group import LazyGroup
+from ottla.cli.support.options import bootstrap_option, listen_address
 
 DEFAULT_LISTEN = "127.0.0.1:8081"
-LARGEST_PORT = 65_535
 
 
 @click.group(
+    cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nTo begin:  ottla registry serve\nand then:  ottla registry schema register orders-value "
     "--file order.avsc",
@@ -29,7 +30,7 @@ def registry() -> None:
     """Run a schema registry with Confluent's REST API; look at schemas and change them."""
 
 
-for _command in (subject, schema, compat, config, mode, import_command, export_command):
+for _command in (subject, schema, compat, config, mode, exporter, import_command, export_command):
     registry.add_command(_command)
 
 
@@ -55,6 +56,7 @@ for _command in (subject, schema, compat, config, mode, import_command, export_c
     help="Processes that parse and compare schemas.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log every request.")
+@http_security_options
 @bootstrap_option
 def serve(
     named: str | None,
@@ -64,6 +66,7 @@ def serve(
     workers: int,
     verbose: bool,
     bootstrap: str,
+    **security: Any,
 ) -> int:
     """Run a schema registry until Ctrl-C or SIGTERM.
 
@@ -73,10 +76,13 @@ def serve(
     \b
     ottla registry serve
     ottla registry serve --bootstrap broker1:9092 --listen 0.0.0.0:8081
+    ottla registry serve --tls-cert server.pem --auth basic --acls
     """
-    from ottla.registry.server import RegistryOptions
+    from ottla.registry.kafka_topic import WrongTopic
+    from ottla.registry.server import RegistryOptions, RegistryServer
 
-    host, port = _address(listen)
+    host, port = listen_address("--listen", listen, DEFAULT_LISTEN)
+    secured = http_security(**security)
     options = RegistryOptions(
         session.options_of(named or bootstrap),
         host=host,
@@ -84,40 +90,15 @@ def serve(
         topic=topic,
         workers=workers,
         advertised_url=advertise,
+        tls=secured.tls,
+        peer_tls=secured.peer_tls,
+        authentication=secured.authentication,
+        user_mechanism=secured.user_mechanism,
+        uses_acls=secured.uses_acls,
+        super_users=secured.super_users,
     )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     if verbose:
         logging.getLogger("ottla.http.access").setLevel(logging.DEBUG)
-    return session.run_service(lambda: _serve(options))
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > LARGEST_PORT:
-        raise click.UsageError(f"--listen: {listen!r} is not HOST:PORT, such as {DEFAULT_LISTEN}")
-    return host.strip("[]"), int(port)
-
-
-async def _serve(options: object) -> int:
-    from ottla.registry.kafka_topic import WrongTopic
-    from ottla.registry.server import RegistryOptions, RegistryServer
-
-    assert isinstance(options, RegistryOptions)
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
-    try:
-        async with RegistryServer(options) as server:
-            click.echo(f"ready: schema registry at {server.url}")
-            await stopped.wait()
-            echo_err("stopping")
-    except WrongTopic as error:
-        raise Problem(str(error)) from None
-    except OSError as error:
-        where = f"{options.host}:{options.port}"
-        raise Problem(
-            f"cannot listen at {where}: {error.strerror or error}", "choose another:  --listen HOST:PORT"
-        ) from None
-    return 0
+    return run_http_service(
+        "schema registry", (host, port), lambda: RegistryServer(options), refusals=(WrongTopic,)
+    )

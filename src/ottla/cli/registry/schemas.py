@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ottla.cli.registry.client import ask, path_of, url_option
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import confirm, format_option
 from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problems import Problem
@@ -19,17 +20,17 @@ INCOMPATIBLE = 3
 """What `compat check` exits with if a schema does not fit."""
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=LazyGroup, context_settings=HELP)
 def subject() -> None:
     """List, describe and delete subjects."""
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=LazyGroup, context_settings=HELP)
 def schema() -> None:
     """Register schemas, and look at them."""
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=LazyGroup, context_settings=HELP)
 def compat() -> None:
     """Check whether a schema fits those before it."""
 

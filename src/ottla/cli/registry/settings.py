@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ottla.cli.registry.client import ask, path_of, url_option
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import format_option, key_values
 from ottla.cli.support.output import echo_err, print_json
 
@@ -23,12 +24,12 @@ LEVELS = (
 FLAGS = frozenset({"normalize", "validateFields", "validateRules", "validateNewSchemas"})
 
 
-@click.group(context_settings=HELP, short_help="Look at compatibility levels; change them.")
+@click.group(cls=LazyGroup, context_settings=HELP, short_help="Look at compatibility levels; change them.")
 def config() -> None:
     """Look at and change the compatibility level, and what else is configured."""
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=LazyGroup, context_settings=HELP)
 def mode() -> None:
     """Look at and change who may write: READWRITE, READONLY, IMPORT."""
 

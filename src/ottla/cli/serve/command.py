@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla import __version__
-from ottla.cli.support.options import DEFAULT_BOOTSTRAP, is_terminal, key_values
+from ottla.cli.support.completing import broker_keys
+from ottla.cli.support.options import DEFAULT_BOOTSTRAP, is_terminal, key_values, listen_port
 from ottla.cli.support.problem_kinds import BAD_CONFIG
-from ottla.cli.support.problems import Problem
+from ottla.cli.support.problems import Problem, need_package
 from ottla.cli.support.start_problems import could_not_start
 from ottla.common.log_format import AUTO, FORMATS, resolve, set_up_logging
 
@@ -71,7 +72,10 @@ DEFAULT_DATA = "./ottla-data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DATA_KEYS = frozenset({"log.dirs", "log.dir"})
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT"
+LISTENER_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+LISTENER_KEYS = ("listeners", "advertised.listeners")
 MAX_BROKERS = 20
+BOOTSTRAP_KEY = "ottla.bootstrap.scram"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -79,15 +83,17 @@ MAX_BROKERS = 20
     "-d",
     "--data",
     metavar="DIR",
+    multiple=True,
     type=click.Path(file_okay=False),
-    help=f"The data directory.  [default: {DEFAULT_DATA}]",
+    help=f"The data directory; repeatable, one for each disk.  [default: {DEFAULT_DATA}]",
 )
 @click.option(
     "-l",
     "--listen",
     multiple=True,
     metavar="HOST:PORT",
-    help=f"The listen address; repeatable. Port 0 uses a free one.  [default: {DEFAULT_LISTEN}]",
+    help="The listen address, also NAME://HOST:PORT for a listener with TLS or SASL; repeatable. "
+    f"Port 0 uses a free one.  [default: {DEFAULT_LISTEN}]",
 )
 @click.option(
     "-a",
@@ -116,6 +122,7 @@ MAX_BROKERS = 20
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
+    shell_complete=broker_keys,
     help="A Kafka config key; overrides the file; repeatable.",
 )
 @click.option(
@@ -148,9 +155,15 @@ MAX_BROKERS = 20
     metavar="N",
     help="Run a cluster of N brokers here, with a ZooKeeper unless --zookeeper names one.",
 )
+@click.option(
+    "--add-scram",
+    multiple=True,
+    metavar="MECHANISM=[name=USER,password=PASSWORD]",
+    help="A SCRAM user that is added if it does not exist, such as the first administrator; repeatable.",
+)
 @click.option("--ephemeral", is_flag=True, help="Use a temporary data directory.")
 def serve(
-    data: str | None,
+    data: tuple[str, ...],
     listen: tuple[str, ...],
     advertise: tuple[str, ...],
     node_id: int | None,
@@ -161,6 +174,7 @@ def serve(
     metrics: str | None,
     zookeeper: str | None,
     brokers: int | None,
+    add_scram: tuple[str, ...],
     ephemeral: bool,
 ) -> int:
     """Run a broker until Ctrl-C or SIGTERM.
@@ -170,20 +184,25 @@ def serve(
     \b
     ottla serve
     ottla serve --data /srv/ottla --listen :9092 --advertise example.org:9092
+    ottla serve --data /disk1/ottla --data /disk2/ottla
     ottla serve --ephemeral --listen 127.0.0.1:0 --set num.partitions=6
     ottla serve -n 3
     ottla serve --node-id 2 --zookeeper zk1:2181,zk2:2181 -l :9092 -a two:9092
     """
-    if ephemeral and (data is not None or not DATA_KEYS.isdisjoint(settings)):
+    if ephemeral and (data or not DATA_KEYS.isdisjoint(settings)):
         raise click.UsageError("--ephemeral excludes --data and --set log.dirs")
+    if add_scram:
+        settings = {**settings, BOOTSTRAP_KEY: " ".join(add_scram)}
+    if brokers is not None or zookeeper is not None:
+        need_package("kazoo", "zookeeper")
     if brokers is not None:
-        if advertise or len(listen) > 1:
-            raise click.UsageError("-n excludes --advertise and a second --listen")
+        if advertise or len(listen) > 1 or len(data) > 1:
+            raise click.UsageError("-n excludes --advertise, a second --listen and a second --data")
         first_id = 1 if node_id is None else node_id
         return _serve_cluster(
             brokers,
             first_id,
-            data,
+            data[0] if data else None,
             listen,
             zookeeper,
             settings,
@@ -240,19 +259,23 @@ def _serve_cluster(
         from_file = read_properties(file) if file is not None else {}
     except ConfigError as error:
         raise misconfigured(error) from None
-    host, _, port = _checked("--listen", listen[0] if listen else DEFAULT_LISTEN).rpartition(":")
+    where = listen[0] if listen else DEFAULT_LISTEN
+    host, _, port = _checked("--listen", where).rpartition(":")
+    scheme = where.strip().partition("://")[0] + "://" if "://" in where else ""
+    set_to = {**from_file, **settings}
     plan = ClusterPlan(
         brokers,
         Path(data or DEFAULT_DATA),
-        host,
+        scheme + host,
         int(port),
         zookeeper,
         settings,
         file,
         log_level,
         resolve(log_format),
-        metrics or {**from_file, **settings}.get("ottla.metrics.listen", AUTO),
+        metrics or set_to.get("ottla.metrics.listen", AUTO),
         first_id,
+        {} if listen else {key: set_to[key] for key in LISTENER_KEYS if key in set_to},
     )
     return run_cluster(plan, ephemeral=ephemeral)
 
@@ -261,7 +284,7 @@ def raw_config(
     from_file: dict[str, str],
     settings: dict[str, str],
     *,
-    data: str | None = None,
+    data: tuple[str, ...] = (),
     listen: tuple[str, ...] = (),
     advertise: tuple[str, ...] = (),
     node_id: int | None = None,
@@ -271,8 +294,8 @@ def raw_config(
     """Return Kafka's keys and values for the options of one command line."""
     raw = {**from_file, **settings}
     named: dict[str, str] = {}
-    if data is not None:
-        named["log.dirs"] = data
+    if data:
+        named["log.dirs"] = ",".join(data)
     if node_id is not None:
         named["node.id"] = str(node_id)
     if zookeeper is not None:
@@ -282,7 +305,11 @@ def raw_config(
     if listen:
         named["listeners"] = _listeners("--listen", listen)
         protocols = raw.get("listener.security.protocol.map", DEFAULT_PROTOCOLS)
-        extra = [f",{_listener_name(index)}:PLAINTEXT" for index in range(1, len(listen))]
+        extra = [
+            f",{_listener_name(index)}:PLAINTEXT"
+            for index, text in enumerate(listen)
+            if index and "://" not in text
+        ]
         if extra:
             named["listener.security.protocol.map"] = protocols + "".join(extra)
     if advertise:
@@ -320,8 +347,10 @@ def _without_older_names(raw: dict[str, str], named: dict[str, str]) -> dict[str
 
 
 def _listeners(option: str, addresses: tuple[str, ...]) -> str:
+    names = [text.strip().partition("://")[0] if "://" in text else "" for text in addresses]
     return ",".join(
-        f"{_listener_name(index)}://{_checked(option, text)}" for index, text in enumerate(addresses)
+        f"{names[index] or _listener_name(index)}://{_checked(option, text)}"
+        for index, text in enumerate(addresses)
     )
 
 
@@ -330,10 +359,16 @@ def _listener_name(index: int) -> str:
 
 
 def _checked(option: str, text: str) -> str:
-    host, colon, port = text.strip().removeprefix("PLAINTEXT://").rpartition(":")
+    name, _, address = text.strip().rpartition("://")
+    host, colon, port = address.rpartition(":")
     if not colon:
         host, port = port, "9092"
-    valid_host = "/" not in host and (":" not in host or (host.startswith("[") and host.endswith("]")))
-    if not (port.isascii() and port.isdigit()) or int(port) > 65_535 or not valid_host:
+    valid_host = (
+        not name.strip(LISTENER_NAME)
+        and "/" not in host
+        and (":" not in host or (host.startswith("[") and host.endswith("]")))
+    )
+    if not (port.isascii() and port.isdigit()) or not valid_host:
         raise click.UsageError(f"{option}: {text!r} is not HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
+    listen_port(option, port)
     return f"{host}:{port}"

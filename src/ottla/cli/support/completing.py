@@ -1,4 +1,4 @@
-"""Shell completion of topics, groups and profiles; nothing if the broker does not answer quickly."""
+"""Shell completion of topics, groups, profiles and config keys; nothing if no broker answers quickly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from ottla.client.cluster import Cluster
+    from ottla.common.config.declaration import Config
 
 TIMEOUT_MS = 1_000
 
@@ -44,6 +47,50 @@ def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
     except Problem:
         return []
     return [name for name in names if name.startswith(incomplete)]
+
+
+def topic_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete `key=` of a topic's configs, with what each means."""
+    from ottla.common.config.topic import TopicConfig
+
+    return _keys(TopicConfig, incomplete, "=")
+
+
+def unset_topic_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a topic's config."""
+    from ottla.common.config.topic import TopicConfig
+
+    return _keys(TopicConfig, incomplete, "")
+
+
+def broker_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete `key=` of a broker's configs."""
+    from ottla.common.config.broker import BrokerConfig
+
+    return _keys(BrokerConfig, incomplete, "=")
+
+
+def config_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete `key=` of a topic's configs if a topic is named, else of a broker's."""
+    return (topic_keys if ctx.params.get("topic") else broker_keys)(ctx, param, incomplete)
+
+
+def client_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete `key=` of the options that every client has."""
+    from ottla.client.client_options import ClientOptions
+
+    names = (name.replace("_", ".") for name in ClientOptions.declared())
+    return sorted(f"{name}=" for name in names if name.startswith(incomplete))
+
+
+def _keys(declared: type[Config], incomplete: str, after: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(f"{name}{after}", help=" ".join(key.doc.split()))
+        for name, key in sorted(declared.KEYS.items())
+        if name.startswith(incomplete)
+    ]
 
 
 def _asked(

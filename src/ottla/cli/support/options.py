@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from ottla.cli.support.completing import profile_names
+from ottla.cli.support.completing import client_keys, profile_names
 from ottla.cli.support.problems import Problem
-from ottla.cli.support.profiles import BOOTSTRAP_KEY, PROFILE_VARIABLE, find_profile
+from ottla.cli.support.profiles import BOOTSTRAP_KEY, PROFILE_VARIABLE, SERVICE_KEYS, find_profile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -21,6 +21,9 @@ ACKS = ("all", "-1", "0", "1")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+LARGEST_PORT = 65_535
+REGISTRY_URL = "http://127.0.0.1:8081"
+REGISTRY_VARIABLE = "OTTLA_REGISTRY"
 TYPED_PROFILE = "ottla.typed_profile"
 SETTINGS = "ottla.settings"
 """Where a command's context keeps the client settings: of the profile, the file and `-X`."""
@@ -35,6 +38,7 @@ def bootstrap_option(command: Command) -> Command:
             multiple=True,
             metavar="KEY=VALUE",
             callback=_take_extra,
+            shell_complete=client_keys,
             expose_value=False,
             help="A client option in Kafka's spelling; repeatable.",
         ),
@@ -100,6 +104,7 @@ def _take_profile(ctx: click.Context, param: click.Parameter, name: str | None) 
         if not ctx.resilient_parsing:
             raise
         return
+    found = {key: value for key, value in found.items() if key not in SERVICE_KEYS}
     _settings(ctx).update({**found, **_settings(ctx)})
     if ctx.get_parameter_source("profile") is ParameterSource.COMMANDLINE:
         ctx.meta[TYPED_PROFILE] = name
@@ -215,6 +220,23 @@ def key_values(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...
             raise click.BadParameter(f"{key} is given twice", ctx, param)
         values[key] = value.strip()
     return values
+
+
+def listen_address(option: str, text: str, example: str = DEFAULT_BOOTSTRAP) -> tuple[str, int]:
+    """Return host and port of an address to listen on; raise UsageError if it is none."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()):
+        raise click.UsageError(f"{option}: {text!r} is not HOST:PORT, such as {example}")
+    return host.strip("[]"), listen_port(option, port)
+
+
+def listen_port(option: str, port: str) -> int:
+    """Return a port to listen on; raise UsageError if there is no such port."""
+    if int(port) > LARGEST_PORT:
+        raise click.UsageError(
+            f"{option}: there is no port {port}: they are 1 to {LARGEST_PORT}, and 0 is any free one"
+        )
+    return int(port)
 
 
 def is_terminal(stream: Any) -> bool:

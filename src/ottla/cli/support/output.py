@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ottla.cli.support.options import is_terminal
+from ottla.common.units import GIB, KIB, MIB
 
 
 def print_json(value: Any) -> None:
@@ -70,3 +71,11 @@ def echo_err(message: str) -> None:
 def count(number: int, noun: str) -> str:
     """Return `1 record`, `1,204 records`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size as people read it: `1.5 GiB`."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:,.1f} {name}"
+    return f"{size_bytes:.0f} B"

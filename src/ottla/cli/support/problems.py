@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -11,6 +12,9 @@ from typing import IO, Any
 import click
 
 from ottla.cli.support.problem_kinds import NO_PACKAGE, USAGE, Kind
+
+_RANGE = re.compile(r"(\S+) is not in the range (?:(\S+)<=)?x(?:<=(\S+)|>=(\S+))")
+"""How click says that a number is too small or too large."""
 
 
 class Problem(click.ClickException):
@@ -71,9 +75,26 @@ def missing_package(package: str, extra: str, *hints: str) -> Problem:
     )
 
 
+def _range_in_words(found: re.Match[str]) -> str:
+    value, low, high, only_low = found.groups()
+    low = low or only_low
+    if low is not None and high is not None:
+        return f"{value} is not between {low} and {high}"
+    return f"{value} is less than {low}" if low is not None else f"{value} is more than {high}"
+
+
+def need_package(package: str, extra: str) -> None:
+    """Raise Problem if a package is not installed: before anything is started or written."""
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        raise missing_package(package, extra)
+
+
 def show_usage(error: click.UsageError) -> None:
     """Print a usage error, and how to get help."""
-    message = error.format_message().rstrip(".")
+    message = _RANGE.sub(_range_in_words, error.format_message().rstrip("."))
+    message = re.sub(r"^No such command (.*)$", r"there is no command \1", message)
     what = message[0].lower() + message[1:] if message[:2].istitle() or message[:1].isupper() else message
     see = f"see:  {error.ctx.command_path} --help  ({USAGE.code})" if error.ctx is not None else USAGE.code
     show(what, (see,))

@@ -13,7 +13,7 @@
     sasl.password = "secret"
 
 The names are those of Kafka's clients. The file is ~/.config/ottla/profiles.toml, or what OTTLA_PROFILES
-names.
+names. A file with passwords must be readable by its owner only (mode 0600), or it is refused.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ from ottla.cli.support.problems import Problem
 PROFILE_VARIABLE = "OTTLA_PROFILE"
 FILE_VARIABLE = "OTTLA_PROFILES"
 BOOTSTRAP_KEY = "bootstrap.servers"
+REGISTRY_KEY, CONNECT_KEY = "schema.registry.url", "connect.url"
+SERVICE_KEYS = (REGISTRY_KEY, CONNECT_KEY)
+"""Keys about services beside the brokers: no option of a client, the console reads them."""
+
+READABLE_BY_OTHERS = 0o077
+SECRET_WORDS = ("password", "secret", "token", "jaas", "keystore.key")
 
 Profile = dict[str, str]
 
@@ -44,22 +50,59 @@ def profiles_file(environment: Mapping[str, str] | None = None) -> Path:
 
 def read_profiles(path: Path) -> tuple[dict[str, Profile], str | None]:
     """Return the profiles of a file by name, and the default one; nothing if there is no file."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}, None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"cannot read the profiles in {path}: {error}", kind=BAD_PROFILE) from None
     import tomllib
 
     try:
-        content = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        return {}, None
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise Problem(f"cannot read the profiles in {path}: {error}", kind=BAD_PROFILE) from None
     default = content.pop("default", None)
     strange = [name for name, value in content.items() if not isinstance(value, dict)]
     if strange:
         raise Problem(f"{path}: {strange[0]} is not a profile; they begin with [NAME]", kind=BAD_PROFILE)
     profiles = {name: dict(_flattened(value)) for name, value in content.items()}
+    _check_secret(path, profiles)
     if default is not None and default not in profiles:
         raise Problem(f"{path}: the default profile {default!r} does not exist", kind=BAD_PROFILE)
     return profiles, default
+
+
+def _check_secret(path: Path, profiles: Mapping[str, Profile]) -> None:
+    """Refuse a file with passwords that others can read."""
+    has_secrets = any(is_secret(key) for profile in profiles.values() for key in profile)
+    if has_secrets and path.stat().st_mode & READABLE_BY_OTHERS:
+        raise Problem(
+            f"{path} has passwords, and others can read it", f"run:  chmod 600 {path}", kind=BAD_PROFILE
+        )
+
+
+def write_profiles(path: Path, profiles: Mapping[str, Profile], default: str | None) -> None:
+    """Write all profiles, atomically; the file is readable by its owner only, like its folder if that is new.
+
+    Comments are not kept.
+    """
+    import json
+
+    lines = [] if default is None else [f"default = {json.dumps(default)}"]
+    for name, options in profiles.items():
+        lines += ["", f"[{json.dumps(name)}]", *(f"{key} = {json.dumps(options[key])}" for key in options)]
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write("\n".join(lines).lstrip() + "\n")
+    draft.replace(path)
+
+
+def is_secret(key: str) -> bool:
+    """Return whether the value of a client option must not be shown."""
+    return any(word in key for word in SECRET_WORDS)
 
 
 def find_profile(name: str | None) -> Profile:

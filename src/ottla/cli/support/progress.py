@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.cli.support.options import is_terminal
 
 SHOWN_EVERY_S = 0.1
+
+
+def is_pipe(stream: Any) -> bool:
+    """Return whether a standard stream leads to another program."""
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 class Update(Protocol):
@@ -26,9 +36,10 @@ def progress(
 ) -> Iterator[Update]:
     """Show progress on standard error if it is a terminal; yield the update function.
 
-    Without a total there is a count and a rate, with one a bar and the remaining time as well.
+    Without a total there is a count and a rate, with one a bar and the remaining time as well. If standard
+    output is a pipe there is none: what reads it may write to the same terminal.
     """
-    if quiet or not is_terminal(sys.stderr):
+    if quiet or not is_terminal(sys.stderr) or is_pipe(sys.stdout):
         yield lambda done, count=None: None
         return
     from rich.console import Console

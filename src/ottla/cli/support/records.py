@@ -4,6 +4,7 @@ Templates, as in kcat:
 
     %t topic   %p partition   %o offset   %T timestamp in ms   %h headers, name=value,name=value
     %k key     %v value (also %s)     %K %V (also %S) their sizes in bytes, -1 for null     %% a percent sign
+    %R size of the value as 4 bytes, big endian     %k{hex} %v{base64} and so on: the bytes in that spelling
     \n \r \t \\ \xHH as in C; nothing is added at the end
 
 JSON, one object per line; what `consume` writes, `produce` reads:
@@ -21,15 +22,17 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+import struct
+from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
 
 from ottla.client.consumer import ConsumerRecord
 
 Piece = Callable[[ConsumerRecord], bytes]
 Formatter = Callable[[ConsumerRecord], bytes]
 
-_TOKEN = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
+_TOKEN = re.compile(r"%(?:([kvs])\{(\w*)\}|(.?))|\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
 
@@ -47,6 +50,9 @@ class JsonText(bytes):
     """Bytes that are JSON: a value that was decoded with its schema."""
 
 
+_quoted: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _size(data: bytes | None) -> bytes:
     return b"%d" % (-1 if data is None else len(data))
 
@@ -62,11 +68,22 @@ _FIELDS: dict[str, Piece] = {
     "K": lambda record: _size(record.key),
     "V": lambda record: _size(record.value),
     "S": lambda record: _size(record.value),
+    "R": lambda record: struct.pack(">i", -1 if record.value is None else len(record.value)),
     "h": lambda record: b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
 }
 
 
-def template(text: str) -> Formatter:
+_QUICK: dict[Piece, tuple[bytes, int]] = {
+    _FIELDS[name]: (b"%b" if field in ("key", "value") else b"%d", ConsumerRecord._fields.index(field))
+    for name, field in (
+        *(("p", "partition"), ("o", "offset"), ("T", "timestamp")),
+        *(("k", "key"), ("v", "value"), ("s", "value")),
+    )
+}
+"""How bytes.__mod__ writes a field, and the field's place in a record."""
+
+
+def template(text: str) -> Template:
     """Return a function that writes a record by a template; ValueError says what is wrong with it."""
     pieces: list[bytes | Piece] = []
     at = 0
@@ -75,15 +92,67 @@ def template(text: str) -> Formatter:
         pieces.append(_piece(token))
         at = token.end()
     pieces.append(text[at:].encode())
+    return Template(pieces)
 
-    def write(record: ConsumerRecord) -> bytes:
-        return b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
 
-    return write
+class Template:
+    """Writes records by a template: one formatting operation each, if their fields need no conversion."""
+
+    def __init__(self, pieces: Sequence[bytes | Piece]) -> None:
+        self._pieces = [each for each in pieces if each != b""]
+        self.after_value = self._after_value()
+        """What follows the value of each record, if there is nothing else: such values can be joined."""
+        self.row = self._quick() or self._write
+
+    def __call__(self, record: ConsumerRecord) -> bytes:
+        """Return the record as the template has it."""
+        return self.row(record)
+
+    def _write(self, record: Any) -> bytes:
+        found = record if isinstance(record, ConsumerRecord) else ConsumerRecord._make(record)
+        return b"".join(piece if isinstance(piece, bytes) else piece(found) for piece in self._pieces)
+
+    def _after_value(self) -> bytes | None:
+        first, *rest = self._pieces or [b""]
+        if first not in (_FIELDS["v"], _FIELDS["s"]) or not all(isinstance(each, bytes) for each in rest):
+            return None
+        return b"".join(each for each in rest if isinstance(each, bytes))
+
+    def _quick(self) -> Callable[[Any], bytes] | None:
+        """Return a faster `_write`, if every field is one of a few."""
+        layout = b""
+        places: list[int] = []
+        for piece in self._pieces:
+            if isinstance(piece, bytes):
+                layout += piece.replace(b"%", b"%%")
+            elif piece in _QUICK:
+                spelling, place = _QUICK[piece]
+                layout += spelling
+                places.append(place)
+            else:
+                return None
+        if not places:
+            return None
+        if len(places) == 1:
+            place = places[0]
+            return lambda row: layout % (b"" if (field := row[place]) is None else field)
+        fields = itemgetter(*places)
+        return lambda row: layout % tuple([b"" if field is None else field for field in fields(row)])
+
+
+def row_formatter(write: Formatter) -> Callable[[Any], bytes]:
+    """Return a formatter of plain tuples with the fields of a ConsumerRecord."""
+    if isinstance(write, Template):
+        return write.row
+    if write is to_json:
+        return cast("Callable[[Any], bytes]", to_json)
+    return lambda row: write(ConsumerRecord._make(row))
 
 
 def _piece(token: re.Match[str]) -> bytes | Piece:
-    field, escape = token.groups()
+    spelled, spelling, field, escape = token.groups()
+    if spelled is not None:
+        return _spelled(spelled, spelling)
     if field == "%":
         return b"%"
     if field is not None:
@@ -97,18 +166,41 @@ def _piece(token: re.Match[str]) -> bytes | Piece:
     return _ESCAPES[escape]
 
 
+_SPELLINGS: dict[str, Callable[[bytes], bytes]] = {
+    "hex": lambda data: data.hex().encode(),
+    "base64": base64.b64encode,
+    "text": lambda data: data,
+}
+
+
+def _spelled(field: str, spelling: str) -> Piece:
+    if spelling not in _SPELLINGS:
+        raise ValueError(f"%{field}{{{spelling}}} stands for nothing; there are {', '.join(_SPELLINGS)}")
+    read, spell = _FIELDS[field], _SPELLINGS[spelling]
+    return lambda record: spell(read(record))
+
+
 def to_json(record: ConsumerRecord) -> bytes:
     """Return a record as one line of JSON."""
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": bytes_as_json(record.key),
-        "value": bytes_as_json(record.value),
-        "headers": [[name, bytes_as_json(value)] for name, value in record.headers],
-    }
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    topic, partition, offset, timestamp, _, key, value, headers, _ = record
+    written = f"[{','.join(f'[{_quoted(name)},{_json_of(each)}]' for name, each in headers)}]"
+    line = (
+        f'{{"topic":{_quoted(topic)},"partition":{partition},"offset":{offset},"timestamp":{timestamp},'
+        f'"key":{_json_of(key)},"value":{_json_of(value)},"headers":{written if headers else "[]"}}}\n'
+    )
+    return line.encode(errors="backslashreplace")
+
+
+def _json_of(data: bytes | None) -> str:
+    """Return bytes as JSON, as `bytes_as_json` does."""
+    if data is None:
+        return "null"
+    if type(data) is bytes:
+        try:
+            return _quoted(data.decode())
+        except UnicodeDecodeError:
+            pass
+    return json.dumps(bytes_as_json(data), ensure_ascii=False, separators=(",", ":"))
 
 
 def bytes_as_json(data: bytes | None) -> Any:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.cli.registry.client import DEFAULT_URL, URL_VARIABLE
+from ottla.cli.support.options import REGISTRY_URL, REGISTRY_VARIABLE
 from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.records import Formatter, JsonText, NewRecord
+from ottla.cli.support.table_input import Kinds, field_kinds
 from ottla.client.consumer import ConsumerRecord
 
 if TYPE_CHECKING:
@@ -78,11 +79,11 @@ def schema_options(*, writes: bool) -> Callable[[Command], Command]:
         return click.option(
             "--registry",
             metavar="URL",
-            envvar=URL_VARIABLE,
-            default=DEFAULT_URL,
+            envvar=REGISTRY_VARIABLE,
+            default=REGISTRY_URL,
             callback=_keep,
             expose_value=False,
-            help=f"The schema registry.  [default: ${URL_VARIABLE} or {DEFAULT_URL}]",
+            help=f"The schema registry.  [default: ${REGISTRY_VARIABLE} or {REGISTRY_URL}]",
         )(command)
 
     return decorate
@@ -102,7 +103,7 @@ def schema_settings() -> SchemaSettings:
 
     formats = {field: given(f"{field}_format") for field in ("key", "value")}
     schemas = {field: given(f"{field}_schema") for field in ("key", "value")}
-    return SchemaSettings(given("registry") or DEFAULT_URL, formats, schemas, given("framing") or "prefix")
+    return SchemaSettings(given("registry") or REGISTRY_URL, formats, schemas, given("framing") or "prefix")
 
 
 # Writing.
@@ -126,6 +127,29 @@ class Encoder:
                 data = _parsed(field, text)
                 found[field] = serializer.serialize_json(self._topic, field, data, headers)
         return record._replace(key=found["key"], value=found["value"], headers=tuple(headers))
+
+
+def value_kinds(topic: str, settings: SchemaSettings) -> Kinds:
+    """Return the types of the fields of the values, by their schema; nothing without one."""
+    from ottla.registry.serdes import RegistryClient, SerdeError
+
+    if "value" not in settings.fields:
+        return {}
+    kind, schema = settings.formats["value"], settings.schemas["value"]
+    try:
+        if schema is not None and Path(schema).is_file():
+            kind = SUFFIXES.get(Path(schema).suffix, "avro") if kind in (None, "registry") else kind
+            return field_kinds(TYPES[str(kind)], Path(schema).read_text(encoding="utf-8"))
+        client = RegistryClient(settings.url)
+        if schema is not None and schema.isdecimal():
+            found = client.by_id(int(schema))
+        else:
+            found = client.latest(schema or f"{topic}-value").schema
+        return field_kinds(found.schema_type, found.text)
+    except SerdeError as error:
+        raise Problem(str(error)) from None
+    except (OSError, ValueError) as error:
+        raise Problem(f"cannot read {schema}: {error}") from None
 
 
 def _parsed(field: str, text: bytes) -> Any:
@@ -187,7 +211,7 @@ def _decoded(deserializer: RegistryDeserializer, record: ConsumerRecord, field: 
         found = deserializer.deserialize_record(record.topic, field, data, record.headers)
         return JsonText(to_json_text(found))
     except RegistryUnavailable as error:
-        raise Problem(str(error), f"name another one with --registry URL or {URL_VARIABLE}") from None
+        raise Problem(str(error), f"name another one with --registry URL or {REGISTRY_VARIABLE}") from None
     except SerdeError as error:
         echo_err(f"{record.topic}-{record.partition} at offset {record.offset}, {field} not decoded: {error}")
         return data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import click
@@ -31,7 +31,6 @@ from ottla.cli.support.problems import Problem
 from ottla.cli.support.profiles import BOOTSTRAP_KEY
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
-from ottla.client.consumer import ConsumerOptions
 from ottla.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
@@ -42,7 +41,6 @@ from ottla.client.errors import (
     TimedOut,
     TlsFailed,
 )
-from ottla.client.producer import ProducerOptions
 from ottla.common.config.declaration import ConfigError
 from ottla.common.config.options import Options
 from ottla.common.near_names import did_you_mean
@@ -85,14 +83,17 @@ CLIENT_KINDS: dict[type[ClientError], Kind] = {
 }
 
 
-def options_of(bootstrap: str, *, patience_ms: int = TIMEOUT_MS) -> ClientOptions:
-    """Return the client options of this command; raise UsageError if they are invalid."""
+def options_of(
+    bootstrap: str, *, patience_ms: int = TIMEOUT_MS, more: Mapping[str, str] | None = None
+) -> ClientOptions:
+    """Return the client options of this command, or of `more`; raise UsageError if they are invalid."""
     try:
         parse_addresses(bootstrap)
     except ValueError as error:
         raise click.UsageError(f"{error} (in --bootstrap-server or {BOOTSTRAP_VARIABLE})") from None
     return settings_for(
         ClientOptions,
+        more,
         bootstrap_servers=bootstrap,
         client_id="ottla-cli",
         default_api_timeout_ms=patience_ms,
@@ -100,15 +101,17 @@ def options_of(bootstrap: str, *, patience_ms: int = TIMEOUT_MS) -> ClientOption
     )
 
 
-def settings_for(kind: type[AnyOptions], **defaults: object) -> AnyOptions:
+def settings_for(
+    kind: type[AnyOptions], settings: Mapping[str, str] | None = None, **defaults: object
+) -> AnyOptions:
     """Return those settings of this command (`-X`, the profile) that `kind` has, over some defaults."""
     fitting: dict[str, object] = {}
-    for key, value in client_settings().items():
+    for key, value in (client_settings() if settings is None else settings).items():
         if key == BOOTSTRAP_KEY:
             continue
         if _knows(kind, key):
             fitting[key] = value
-        elif not any(_knows(other, key) for other in (ProducerOptions, ConsumerOptions)):
+        elif not _is_of_other_client(key):
             fitting[key] = value  # no client has it: let it be rejected, with a similar name
     given = {key.replace(".", "_") for key in fitting}
     rest = {key: value for key, value in defaults.items() if key not in given}
@@ -123,6 +126,14 @@ def connection_settings() -> dict[str, str]:
     settings_for(ClientOptions)  # rejects invalid ones
     settings = client_settings()
     return {key: settings[key] for key in settings if key != BOOTSTRAP_KEY and _knows(ClientOptions, key)}
+
+
+def _is_of_other_client(key: str) -> bool:
+    """Return whether it is an option of a producer or a consumer, which this command may not have."""
+    from ottla.client.consumer import ConsumerOptions
+    from ottla.client.producer import ProducerOptions
+
+    return _knows(ProducerOptions, key) or _knows(ConsumerOptions, key)
 
 
 def _knows(kind: type[Options], key: str) -> bool:

@@ -8,6 +8,7 @@ import time
 import click
 
 from ottla.cli.support import session
+from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.not_authorized import visible
 from ottla.cli.support.options import bootstrap_option, format_option
 from ottla.cli.support.output import count, echo_err, print_json
@@ -118,7 +119,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
         return int(match[1]) * UNITS_MS[match[2]]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def txn() -> None:
     """List, describe and abort transactions; find hanging ones."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
+from ottla.client.admin.acls import Acl, AclQuery, Acls
 from ottla.client.admin.cluster_admin import (
     ClusterAdmin,
     ClusterInfo,
@@ -14,12 +15,21 @@ from ottla.client.admin.cluster_admin import (
     MoveInfo,
     Outcomes,
     PartitionDescription,
+    alter_replica_log_dirs,
     describe_log_dirs,
     describe_partitions,
 )
+from ottla.client.admin.delegation_tokens import DelegationTokenInfo, DelegationTokens
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
 from ottla.client.admin.groups import Groups, remove_members
 from ottla.client.admin.lag import Measured, measure
+from ottla.client.admin.quotas import EntityQuotas, alter_quotas, list_quotas
+from ottla.client.admin.scram_users import (
+    ITERATIONS,
+    describe_scram_users,
+    remove_scram_user,
+    set_scram_password,
+)
 from ottla.client.admin.topic_admin import TopicAdmin, delete_records
 from ottla.client.admin.transactions import (
     ListedTransaction,
@@ -155,6 +165,14 @@ class AsyncAdmin(TopicAdmin):
         """Return the log directories of these brokers, or of all, with the sizes of their replicas."""
         return await describe_log_dirs(self.cluster, node_ids)
 
+    async def alter_replica_log_dirs(
+        self, node_id: int, directories: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Begin to move replicas of a broker to other directories of it; return the error of each, or
+        None.
+        """
+        return await alter_replica_log_dirs(self.cluster, node_id, directories)
+
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Outcomes:
@@ -177,6 +195,84 @@ class AsyncAdmin(TopicAdmin):
         """Return the finalized features of the cluster and their levels."""
         await self.cluster.retrying(self.cluster.any_broker, what="the features were not told")
         return dict(self.cluster.features)
+
+    # Quotas.
+
+    async def list_quotas(
+        self,
+        entity: Mapping[str, str | None] | None = None,
+        *,
+        types: Iterable[str] = (),
+        strict: bool = False,
+    ) -> list[EntityQuotas]:
+        """Return the quotas of the entities with these names (None: the default) and types, or of all.
+
+        Entities that have more types match too, unless `strict`.
+        """
+        return await list_quotas(self.cluster, entity or {}, types, strict=strict)
+
+    async def alter_quotas(
+        self,
+        entity: Mapping[str, str | None],
+        *,
+        set_to: Mapping[str, float] | None = None,
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Set quotas of an entity such as `{"user": "alice", "client-id": None}`, and remove others."""
+        await alter_quotas(self.cluster, entity, set_to or {}, unset, validate_only=validate_only)
+
+    # Security.
+
+    async def describe_scram_users(self, users: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+        """Return the SCRAM mechanisms, with their iterations, of these users or of all."""
+        return await describe_scram_users(self.cluster, users)
+
+    async def set_scram_password(
+        self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-512", iterations: int = ITERATIONS
+    ) -> None:
+        """Create a SCRAM user, or set another password; the password itself is not sent."""
+        await set_scram_password(self.cluster, user, password, mechanism, iterations)
+
+    async def remove_scram_user(self, user: str, *, mechanism: str | None = None) -> None:
+        """Remove a SCRAM user, or its credential for one mechanism; raise ResourceNotFound if none exists."""
+        await remove_scram_user(self.cluster, user, mechanism)
+
+    async def create_acls(self, acls: Iterable[Acl]) -> list[KafkaError | None]:
+        """Create ACLs; return the error of each, in order."""
+        return await Acls(self.cluster).create(tuple(acls))
+
+    async def describe_acls(self, **wanted: Unpack[AclQuery]) -> list[Acl]:
+        """Return the ACLs that have all of these values, or all ACLs."""
+        return await Acls(self.cluster).describe(**wanted)
+
+    async def delete_acls(self, **wanted: Unpack[AclQuery]) -> list[Acl]:
+        """Delete the ACLs that have all of these values, or all ACLs; return them."""
+        return await Acls(self.cluster).delete(**wanted)
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+    ) -> DelegationTokenInfo:
+        """Create a delegation token, for this client's principal or for another owner."""
+        return await DelegationTokens(self.cluster).create(owner, renewers, max_lifetime_ms)
+
+    async def renew_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+        """Extend the validity of a delegation token; return when it ends, in milliseconds since 1970."""
+        return await DelegationTokens(self.cluster).renew(hmac, period_ms)
+
+    async def expire_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+        """End the validity of a delegation token after a time, or (None) now; return when it ends."""
+        return await DelegationTokens(self.cluster).expire(hmac, period_ms)
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None
+    ) -> list[DelegationTokenInfo]:
+        """Return the delegation tokens of these owners, or all that the client may see."""
+        return await DelegationTokens(self.cluster).describe(owners)
 
     # Transactions.
 

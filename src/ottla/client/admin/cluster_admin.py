@@ -11,6 +11,8 @@ from kio.schema.alter_partition_reassignments.v1 import (
     AlterPartitionReassignmentsResponse,
 )
 from kio.schema.alter_partition_reassignments.v1.request import ReassignablePartition, ReassignableTopic
+from kio.schema.alter_replica_log_dirs.v2 import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDir, AlterReplicaLogDirTopic
 from kio.schema.describe_cluster.v2 import DescribeClusterRequest, DescribeClusterResponse
 from kio.schema.describe_log_dirs.v4 import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic
@@ -109,6 +111,46 @@ async def _describe_log_dirs(
             for each in response.results
         ]
     return found
+
+
+async def alter_replica_log_dirs(
+    cluster: Cluster, node_id: int, directories: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, KafkaError | None]:
+    """Begin to move replicas of one broker to other directories of it; return the error of each, or None."""
+    return await cluster.retrying(
+        lambda: _alter_replica_log_dirs(cluster, node_id, directories), what="the replicas were not moved"
+    )
+
+
+async def _alter_replica_log_dirs(
+    cluster: Cluster, node_id: int, directories: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, KafkaError | None]:
+    grouped: dict[str, dict[str, list[i32]]] = {}
+    for at, path in directories.items():
+        grouped.setdefault(path, {}).setdefault(at.topic, []).append(i32(at.partition))
+    request = AlterReplicaLogDirsRequest(
+        dirs=tuple(
+            AlterReplicaLogDir(
+                path=path,
+                topics=tuple(
+                    AlterReplicaLogDirTopic(name=TopicName(name), partitions=tuple(indexes))
+                    for name, indexes in topics.items()
+                ),
+            )
+            for path, topics in grouped.items()
+        )
+    )
+    connection = await cluster.broker(node_id)
+    response = await connection.request(request, AlterReplicaLogDirsResponse)
+    return {
+        TopicPartition(topic.topic_name, each.partition_index): (
+            error_for(each.error_code, f"{topic.topic_name}-{each.partition_index}")
+            if each.error_code
+            else None
+        )
+        for topic in response.results
+        for each in topic.partitions
+    }
 
 
 async def describe_partitions(
@@ -229,11 +271,16 @@ class ClusterAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    async def describe(self) -> ClusterInfo:
-        """Return the brokers, the partitions and the ongoing reassignments."""
-        return await self.cluster.retrying(self._describe, what="the cluster was not described")
+    async def describe(self, *, without_controller: bool = False) -> ClusterInfo:
+        """Return the brokers, the partitions and the ongoing reassignments.
 
-    async def _describe(self) -> ClusterInfo:
+        `without_controller`: from any broker that answers, as it knows them; the controller may be dying.
+        """
+        return await self.cluster.retrying(
+            lambda: self._describe(without_controller), what="the cluster was not described"
+        )
+
+    async def _describe(self, without_controller: bool) -> ClusterInfo:
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=False, endpoint_type=BROKERS, include_fenced_brokers=True
         )
@@ -252,7 +299,7 @@ class ClusterAdmin:
             response.controller_id,
             brokers,
             dict(sorted(topics.items())),
-            await self.moves(),
+            await self.moves(without_controller=without_controller),
         )
 
     async def elect_leaders(
@@ -301,12 +348,17 @@ class ClusterAdmin:
             for each in topic.partitions
         }
 
-    async def moves(self) -> dict[TopicPartition, MoveInfo]:
-        """Return the ongoing reassignments."""
+    async def moves(self, *, without_controller: bool = False) -> dict[TopicPartition, MoveInfo]:
+        """Return the ongoing reassignments; `without_controller`: as any broker knows them."""
         request = ListPartitionReassignmentsRequest(timeout=self.cluster.broker_timeout, topics=None)
-        response = await self._ask_controller(
-            request, ListPartitionReassignmentsResponse, "the moves under way were not told"
-        )
+        if without_controller:
+            connection = await self.cluster.any_broker()
+            response = await connection.request(request, ListPartitionReassignmentsResponse)
+            raise_for(response.error_code, response.error_message)
+        else:
+            response = await self._ask_controller(
+                request, ListPartitionReassignmentsResponse, "the moves under way were not told"
+            )
         return {
             TopicPartition(topic.name, each.partition_index): MoveInfo(
                 tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResourceResult
 from kio.schema.incremental_alter_configs.v1 import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -22,12 +23,15 @@ from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, Alt
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ConnectionLost, raise_for
+from ottla.common.units import HOUR_MS, MINUTE_MS
 from ottla.protocol.types import i8
 from ottla.wire.connection import Connection
 
 _TOPIC, _BROKER = i8(2), i8(4)
 _SET, _DELETE = i8(0), i8(1)
 _TOPICS_PER_REQUEST = 500
+_SET_BY_HAND = (1, 2)
+_UNITS_MS = {"hours": HOUR_MS, "minutes": MINUTE_MS}
 
 Result = TypeVar("Result")
 
@@ -56,6 +60,8 @@ class ConfigEntry:
     is_read_only: bool
     is_sensitive: bool
     documentation: str | None
+    default: str | None = None
+    """What it would be without the value that was set for it; asked for together with the documentation."""
 
 
 class ConfigAdmin:
@@ -96,6 +102,26 @@ class ConfigAdmin:
                         found[result.resource_name] = entry.value
         return found
 
+    async def topics_overrides(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the configs that are set on the topics themselves; without values that are secret."""
+        found: dict[str, dict[str, str]] = {}
+        for first in range(0, len(topics), _TOPICS_PER_REQUEST):
+            request = DescribeConfigsRequest(
+                resources=tuple(
+                    DescribeConfigsResource(resource_type=_TOPIC, resource_name=name, configuration_keys=None)
+                    for name in topics[first : first + _TOPICS_PER_REQUEST]
+                )
+            )
+            response = await self._describe(self.cluster.any_broker, request)
+            for result in response.results:
+                raise_for(result.error_code, result.error_message)
+                found[result.resource_name] = {
+                    each.name: each.value
+                    for each in sorted(result.configs, key=lambda entry: entry.name)
+                    if each.value is not None and _source(each.config_source) is ConfigSource.TOPIC
+                }
+        return found
+
     async def alter_topic_configs(
         self,
         name: str,
@@ -125,7 +151,9 @@ class ConfigAdmin:
         resource = DescribeConfigsResource(
             resource_type=resource_type, resource_name=name, configuration_keys=None
         )
-        request = DescribeConfigsRequest(resources=(resource,), include_documentation=documentation)
+        request = DescribeConfigsRequest(
+            resources=(resource,), include_documentation=documentation, include_synonyms=documentation
+        )
         response = await self._describe(connect, request)
         result = response.results[0]
         raise_for(result.error_code, result.error_message)
@@ -137,6 +165,7 @@ class ConfigAdmin:
                 is_read_only=each.read_only,
                 is_sensitive=each.is_sensitive,
                 documentation=each.documentation,
+                default=_default(each),
             )
             for each in result.configs
         ]
@@ -190,6 +219,18 @@ class ConfigAdmin:
                 raise
 
         return await self.cluster.retrying(once, what=what)
+
+
+def _default(entry: DescribeConfigsResourceResult) -> str | None:
+    """Return the value of the strongest place below the one that was set by hand, in the unit of the key."""
+    below = [each for each in entry.synonyms if each.source not in _SET_BY_HAND]
+    if not below or below[0].value is None:
+        return None
+    name, value = below[0].name, below[0].value
+    unit_ms = _UNITS_MS.get(name.rpartition(".")[2])
+    if entry.name.endswith(".ms") and unit_ms is not None and value.isdigit():
+        return str(int(value) * unit_ms)
+    return value
 
 
 def _source(number: int) -> ConfigSource:

@@ -6,8 +6,9 @@ import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
+from ottla.client.admin.acls import Acl, AclQuery
 from ottla.client.admin.async_admin import AdminOptions, AsyncAdmin
 from ottla.client.admin.cluster_admin import (
     ClusterInfo,
@@ -17,8 +18,11 @@ from ottla.client.admin.cluster_admin import (
     PartitionDescription,
 )
 from ottla.client.admin.config_admin import ConfigEntry
+from ottla.client.admin.delegation_tokens import DelegationTokenInfo
 from ottla.client.admin.group_types import CommittedOffset, GroupDescription, ListedGroup, OffsetAndMetadata
 from ottla.client.admin.lag import Measured
+from ottla.client.admin.quotas import EntityQuotas
+from ottla.client.admin.scram_users import ITERATIONS
 from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.client.admin.transactions import (
     ListedTransaction,
@@ -148,6 +152,10 @@ class Admin:
             self._async.alter_topic_configs(name, set_to=set_to, unset=unset, validate_only=validate_only)
         )
 
+    def topics_overrides(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the configs that are set on the topics themselves; without values that are secret."""
+        return self._bridge.run(self._async.topics_overrides(topics))
+
     def alter_broker_configs(
         self,
         node_id: int | None = None,
@@ -249,6 +257,14 @@ class Admin:
         """Return the log directories of these brokers, or of all, with the sizes of their replicas."""
         return self._bridge.run(self._async.describe_log_dirs(node_ids))
 
+    def alter_replica_log_dirs(
+        self, node_id: int, directories: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Begin to move replicas of a broker to other directories of it; return the error of each, or
+        None.
+        """
+        return self._bridge.run(self._async.alter_replica_log_dirs(node_id, directories))
+
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Outcomes:
@@ -270,6 +286,90 @@ class Admin:
     def features(self) -> dict[str, int]:
         """Return the finalized features of the cluster and their levels."""
         return self._bridge.run(self._async.features())
+
+    # Quotas.
+
+    def list_quotas(
+        self,
+        entity: Mapping[str, str | None] | None = None,
+        *,
+        types: Iterable[str] = (),
+        strict: bool = False,
+    ) -> list[EntityQuotas]:
+        """Return the quotas of the entities with these names (None: the default) and types, or of all.
+
+        Entities that have more types match too, unless `strict`.
+        """
+        return self._bridge.run(self._async.list_quotas(entity, types=types, strict=strict))
+
+    def alter_quotas(
+        self,
+        entity: Mapping[str, str | None],
+        *,
+        set_to: Mapping[str, float] | None = None,
+        unset: Sequence[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Set quotas of an entity such as `{"user": "alice", "client-id": None}`, and remove others."""
+        self._bridge.run(
+            self._async.alter_quotas(entity, set_to=set_to, unset=unset, validate_only=validate_only)
+        )
+
+    # Security.
+
+    def describe_scram_users(self, users: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+        """Return the SCRAM mechanisms, with their iterations, of these users or of all."""
+        return self._bridge.run(self._async.describe_scram_users(users))
+
+    def set_scram_password(
+        self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-512", iterations: int = ITERATIONS
+    ) -> None:
+        """Create a SCRAM user, or set another password; the password itself is not sent."""
+        self._bridge.run(
+            self._async.set_scram_password(user, password, mechanism=mechanism, iterations=iterations)
+        )
+
+    def remove_scram_user(self, user: str, *, mechanism: str | None = None) -> None:
+        """Remove a SCRAM user, or its credential for one mechanism; raise ResourceNotFound if none exists."""
+        self._bridge.run(self._async.remove_scram_user(user, mechanism=mechanism))
+
+    def create_acls(self, acls: Iterable[Acl]) -> list[KafkaError | None]:
+        """Create ACLs; return the error of each, in order."""
+        return self._bridge.run(self._async.create_acls(acls))
+
+    def describe_acls(self, **wanted: Unpack[AclQuery]) -> list[Acl]:
+        """Return the ACLs that have all of these values, or all ACLs."""
+        return self._bridge.run(self._async.describe_acls(**wanted))
+
+    def delete_acls(self, **wanted: Unpack[AclQuery]) -> list[Acl]:
+        """Delete the ACLs that have all of these values, or all ACLs; return them."""
+        return self._bridge.run(self._async.delete_acls(**wanted))
+
+    def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+    ) -> DelegationTokenInfo:
+        """Create a delegation token, for this client's principal or for another owner."""
+        return self._bridge.run(
+            self._async.create_delegation_token(
+                owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms
+            )
+        )
+
+    def renew_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+        """Extend the validity of a delegation token; return when it ends, in milliseconds since 1970."""
+        return self._bridge.run(self._async.renew_delegation_token(hmac, period_ms))
+
+    def expire_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+        """End the validity of a delegation token after a time, or (None) now; return when it ends."""
+        return self._bridge.run(self._async.expire_delegation_token(hmac, period_ms))
+
+    def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationTokenInfo]:
+        """Return the delegation tokens of these owners, or all that the client may see."""
+        return self._bridge.run(self._async.describe_delegation_tokens(owners))
 
     # Transactions.
 

@@ -6,14 +6,14 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.core import ConsumerCore, Records
 from ottla.client.consumer.fetching.partition_state import Need
 from ottla.client.consumer.fetching.record import ConsumerRecord
-from ottla.client.consumer.membership.commits import CommitCallback
+from ottla.client.consumer.fetching.rows import Make, Rows, to_rows
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, call_here
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.errors import ClientClosed, TimedOut
@@ -23,6 +23,9 @@ from ottla.client.signatures import accepts
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.wire.backoff import within
+
+if TYPE_CHECKING:
+    from ottla.client.consumer.membership.commits import CommitCallback
 
 
 def no_record(timeout_ms: float) -> TimedOut:
@@ -182,6 +185,20 @@ class AsyncConsumer:
         taken = await core.take_batches(timeout_s, 2**62 if max_records is None else max_records)
         with core.assignment.lock:
             return to_table(taken, with_headers)
+
+    async def poll_rows(
+        self, make: Make, timeout_ms: float | None = 0, *, until: Mapping[TopicPartition, int] | None = None
+    ) -> list[Rows]:
+        """Return what `make` makes of each fetched record's tuple, by partition: fast, for whole topics.
+
+        The tuple has the fields of a ConsumerRecord. Records from the offsets of `until` on are left out.
+        Deserializers are not used.
+        """
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        core = self._core
+        taken = await core.take_batches(timeout_s, 2**62)
+        with core.assignment.lock:
+            return to_rows(taken, make, until or {})
 
     # Positions.
 

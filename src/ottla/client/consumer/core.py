@@ -16,7 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.assignment import Assignment
@@ -26,7 +26,6 @@ from ottla.client.consumer.fetching.leaders import Leaders
 from ottla.client.consumer.fetching.partition_state import Chunk, Need, PartitionState
 from ottla.client.consumer.fetching.positions import Positions
 from ottla.client.consumer.fetching.record import Batch, ConsumerRecord, Decoder
-from ottla.client.consumer.membership.group import LEAVE_TIMEOUT_S, Group
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse, call_here
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
@@ -34,6 +33,9 @@ from ottla.client.consumer.waiting import WaitingThreads, WakeupEvent
 from ottla.client.errors import ClientClosed
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.consumer.membership.group import Group
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +97,8 @@ class ConsumerCore:
     def _group(self, call: Caller) -> Group | None:
         if self.options.group_id is None:
             return None
+        from ottla.client.consumer.membership.group import Group  # not for readers without a group
+
         return Group(
             self.options.group_id,
             self.cluster,
@@ -131,7 +135,7 @@ class ConsumerCore:
             if self.group is not None:
                 if after_error and self._has_returned_records:
                     self.group.disable_commits()
-                await self.group.queue.finish(LEAVE_TIMEOUT_S)
+                await self.group.queue.finish(self.group.LEAVE_TIMEOUT_S)
                 await self.group.leave()
         finally:
             await self.stop()

@@ -95,6 +95,11 @@ class Accumulator:
         finally:
             self._lock.release()
 
+    def is_full(self, size_bytes: int) -> bool:
+        """Return whether so many bytes must wait for room."""
+        used = self.buffered_bytes
+        return bool(used) and (used + size_bytes > self._buffer_bytes or bool(self._waiting))
+
     def append_encoded(self, queue: PartitionQueue, encoded: bytearray, count: int) -> Batch:
         """Add an encoded batch, without counting it against the buffer."""
         with self._lock:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
 from ottla.client.metadata import PartitionInfo
-from ottla.client.producer.background_commits import BackgroundCommits
-from ottla.client.producer.batch import Callback, Delivery, RecordMetadata
+from ottla.client.producer.batch import Callback, Delivery, RecordMetadata, in_batches
 from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.record_preparer import HeadersGiven, Prepared
 from ottla.client.producer.sender import SenderStats
-from ottla.client.producer.transaction_calls import PreparedTransaction, State
-from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 from ottla.common.clock import Clock
+
+if TYPE_CHECKING:
+    from ottla.client.producer.background_commits import BackgroundCommits
+    from ottla.client.producer.transaction_calls import PreparedTransaction
+    from ottla.client.producer.transactions import Offsets
 
 RECORDS_PER_TURN = 128
 """After so many records of a batch, and after the first, check whether to yield to the sender."""
@@ -126,6 +128,30 @@ class AsyncProducer:
             await asyncio.sleep(0)  # the sender gets its turn, however tight the caller's loop
         return delivery
 
+    async def send_values(self, topic: str, values: Sequence[bytes], *, partition: int | None = None) -> None:
+        """Queue many values at once, without keys and headers; wait only while the buffer is full.
+
+        The same as `send` for each, but without an object for each: a failure is raised by the next `flush`
+        or `close`, and there is no delivery to await.
+        """
+        core = self._running or self._core
+        if values and not core.intake.takes_values(topic, partition, values):
+            await self.send(topic, values[0], partition=partition)  # the topic may be a new one
+            values = values[1:]
+            if values and not core.intake.takes_values(topic, partition, values):
+                for value in values:
+                    await self.send(topic, value, partition=partition)
+                return
+        for some, size_bytes in in_batches(values, self.options.batch_size):
+            core.check()
+            while (
+                batch := core.intake.take_values(topic, some, size_bytes, partition, core.sender.codec)
+            ) is None:
+                await next(iter(core.accumulator.unsettled)).settled()
+                core.check()
+            core.sender.notify(core.accumulator.queues[batch.partition])
+            await asyncio.sleep(0)  # the sender gets its turn
+
     async def send_and_wait(
         self, topic: str, value: Any = None, key: Any = None, **more: Any
     ) -> RecordMetadata:
@@ -207,7 +233,7 @@ class AsyncProducer:
             raise
 
     async def _abort_after(self, error: BaseException) -> None:
-        if self._transactions.is_open or self._transactions.state is State.FAILED:
+        if self._transactions.is_open or self._transactions.has_failed:
             try:
                 await self.abort_transaction()
             except Exception as late:

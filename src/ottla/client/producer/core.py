@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from inspect import iscoroutine
+from typing import TYPE_CHECKING
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed, ClientError, TimedOut, WrongTransactionState
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.background_commits import BackgroundCommits
 from ottla.client.producer.batch import Batch, Delivery
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.record_preparer import Prepared, RecordPreparer
@@ -39,6 +39,9 @@ def keep_for_reuse(size_bytes: int) -> None:
     """
     bytes(min(size_bytes, MAX_KEPT_BYTES))
 
+
+if TYPE_CHECKING:
+    from ottla.client.producer.background_commits import BackgroundCommits
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +80,7 @@ class ProducerCore:
         self.sender = Sender(
             self.cluster, options, self.accumulator, on_settled=self._settled, on_topic=self.intake.adopt
         )
-        self.transactions = (
-            None
-            if options.transactional_id is None
-            else BackgroundCommits(
-                self.cluster, options, self.sender, self.accumulator, self.deliver, self._opened
-            )
-        )
+        self.transactions = self._transactions(options)
         self._opening = asyncio.Lock()
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -92,6 +89,15 @@ class ProducerCore:
         self.needs_check = self.transactions is not None
         """Whether each record needs `check`: a transaction may not be open."""
         self._failed: deque[Batch] = deque(maxlen=REMEMBERED_FAILURES)
+
+    def _transactions(self, options: ProducerOptions) -> BackgroundCommits | None:
+        if options.transactional_id is None:
+            return None
+        from ottla.client.producer.background_commits import BackgroundCommits  # most producers have none
+
+        return BackgroundCommits(
+            self.cluster, options, self.sender, self.accumulator, self.deliver, self._opened
+        )
 
     async def start(self) -> None:
         """Connect if a broker is up, and start to send in the background."""

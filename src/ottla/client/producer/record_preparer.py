@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.metadata import TopicInfo
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.batch import Callback, Delivery, size_of
+from ottla.client.producer.batch import Batch, Callback, Delivery, size_of
 from ottla.client.producer.interceptors import Interceptors, ProducerRecord
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.partition_queue import PartitionQueue
@@ -29,6 +29,7 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import MessageTooLarge, UnknownTopicOrPartition
 from ottla.protocol.records.record_encoder import MAX_OVERHEAD_BYTES, NewRecord
 from ottla.protocol.records.records import INT64_MAX, Headers
+from ottla.protocol.records.value_encoder import encode_value_batch
 
 # A topic that a producer writes to: its partitions, and which of them the next record goes to.
 
@@ -87,6 +88,11 @@ class Topic:
             batch = queue.open
             if (batch.size_bytes + size_bytes <= self._batch_bytes) if batch is not None else queue.in_flight:
                 return queue
+        return self.next_queue()
+
+    def next_queue(self) -> PartitionQueue:
+        """Return another partition than that of the last record without a key, if there is one."""
+        queue = self._current
         candidates = self._available or self._partitions
         if queue is not None and len(candidates) > 1:
             candidates = [each for each in candidates if each != queue.partition.partition]
@@ -156,6 +162,26 @@ class RecordPreparer:
         queue = target.queue_for(key, partition, size_bytes)
         record = (self._clock.wall_ms(), key, value, ())
         return self._accumulator.append(queue, record, size_bytes, callback)
+
+    def takes_values(self, topic: str, partition: int | None, values: Sequence[bytes]) -> bool:
+        """Return whether values need nothing but to be encoded, so that `take_values` may have them."""
+        options, target = self._options, self.topics.get(topic)
+        if target is None or not self._takes_bytes or options.transactional_id is not None:
+            return False
+        if not (target.has(partition) if partition is not None else options.partitioner == STICKY):
+            return False
+        return max(map(len, values)) + MAX_OVERHEAD_BYTES <= self._max_bytes
+
+    def take_values(
+        self, topic: str, values: Sequence[bytes], size_bytes: int, partition: int | None, codec: int
+    ) -> Batch | None:
+        """Queue values as one batch, encoded; None if the buffer is full."""
+        if self._accumulator.is_full(size_bytes):
+            return None
+        target = self.topics[topic]
+        queue = target.next_queue() if partition is None else target.queue_for(None, partition, size_bytes)
+        encoded = encode_value_batch(values, self._clock.wall_ms(), codec)
+        return self._accumulator.append_encoded(queue, encoded, len(values))
 
     def knows(self, topic: str, partition: int | None) -> bool:
         """Return whether records can be offered for a topic, and for this partition if one is named."""

@@ -249,6 +249,7 @@ class Sender:
             self._settle(batch, result)
             return
         error = broker_error(batch.partition, result.error_code, result.error_message)
+        error.record_errors = result.record_errors
         if result.error_code in STALE_METADATA:
             self._leaders.follow(batch.partition, result.current_leader, endpoints)
         if decision is RetryDecision.FAILED or batch.is_settled:

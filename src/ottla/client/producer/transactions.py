@@ -67,6 +67,11 @@ class Transactions:
         return self.state is State.OPEN
 
     @property
+    def has_failed(self) -> bool:
+        """Whether the transaction can only be aborted."""
+        return self.state is State.FAILED
+
+    @property
     def is_fenced(self) -> bool:
         """Whether the producer is fenced for good."""
         return self.state is State.FENCED

@@ -6,10 +6,12 @@ of the whole cluster, the broker's own file and command line (`raw`), the defaul
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from ottla.common.config.authorization_keys import AuthorizationKeys
 from ottla.common.config.controller_keys import ControllerKeys
 from ottla.common.config.coordinator_keys import (
     ClassicGroupKeys,
@@ -27,10 +29,16 @@ from ottla.common.config.declaration import (
     Synonym,
     Update,
 )
+from ottla.common.config.listener_keys import PREFIX as LISTENER_PREFIX
+from ottla.common.config.listener_keys import ListenerConfig, listener_key, listener_of
 from ottla.common.config.log_keys import AppendKeys, CleanerKeys, SegmentKeys
 from ottla.common.config.metrics_keys import MetricsKeys, check_metrics
 from ottla.common.config.network_keys import NetworkKeys
+from ottla.common.config.quota_keys import QuotaKeys
 from ottla.common.config.replication_keys import ReplicationKeys, check_replication
+from ottla.common.config.schema_keys import SchemaKeys
+from ottla.common.config.security_check import check_security
+from ottla.common.config.security_keys import OAuthKeys, SaslKeys, TlsKeys
 from ottla.common.config.transaction_keys import TransactionKeys
 from ottla.common.config.types import BOOLEAN, INT, STRING, at_least
 from ottla.common.config.unimplemented import (
@@ -126,6 +134,7 @@ class ServerKeys(Config):
 class BrokerConfig(
     ServerKeys,
     NetworkKeys,
+    QuotaKeys,
     ReplicationKeys,
     SegmentKeys,
     AppendKeys,
@@ -135,8 +144,13 @@ class BrokerConfig(
     ConsumerGroupKeys,
     TransactionKeys,
     ControllerKeys,
+    AuthorizationKeys,
     ZooKeeperKeys,
     MetricsKeys,
+    SchemaKeys,
+    TlsKeys,
+    SaslKeys,
+    OAuthKeys,
 ):
     """All of a broker's values. Raises ConfigError for keys and values that will not do."""
 
@@ -149,6 +163,8 @@ class BrokerConfig(
     """Everything that was set, by source, the strongest first."""
     listener_list: tuple[Listener, ...]
     """`listeners` and `advertised.listeners`, parsed."""
+    overrides: Mapping[str, Any]
+    """The values of single listeners, by their whole names (listener_keys.py)."""
 
     def __init__(
         self,
@@ -167,7 +183,13 @@ class BrokerConfig(
         values = {key.attribute: key.default for key in self.KEYS.values()}
         for _, texts in reversed(layers):
             values |= self.parse(texts)
-        vars(self).update(values, layers=layers)
+        overrides = {
+            name: values[self.key(name).attribute]
+            for _, texts in layers
+            for name in texts
+            if name.startswith(LISTENER_PREFIX)
+        }
+        vars(self).update(values, layers=layers, overrides=overrides)
         vars(self).update(listener_list=self._parse_listeners())
         self._check_together()
 
@@ -175,14 +197,42 @@ class BrokerConfig(
         """Return the same static configuration under other dynamic settings."""
         return BrokerConfig(self.layers[-1][1], dynamic, dynamic_default)
 
+    @classmethod
+    def key(cls, name: str) -> Key[Any]:
+        """Return the key called `name`, also one of a listener."""
+        return listener_key(name, cls.KEYS) or super().key(name)
+
+    def for_listener(self, name: str) -> ListenerConfig:
+        """Return the configuration of one listener."""
+        return ListenerConfig(self, self.overrides, name)
+
+    @property
+    def inter_broker_listener(self) -> Listener:
+        """The listener on which brokers reach each other."""
+        name, protocol = self.inter_broker_listener_name, self.security_inter_broker_protocol
+        if name is not None:
+            return next(each for each in self.listener_list if each.name == name.upper())
+        if protocol is not None:
+            return next(each for each in self.listener_list if each.security_protocol == protocol)
+        return self.listener_list[0]
+
     @property
     def data_directory(self) -> str:
-        """The directory of all data: that of `log.dirs`, else of `log.dir`."""
-        return self.log_dirs[0] if self.log_dirs else self.log_dir
+        """The first data directory: of `log.dirs`, else of `log.dir`. A single broker's metadata is in it."""
+        return self.data_directories[0]
+
+    @property
+    def data_directories(self) -> tuple[str, ...]:
+        """All data directories: those of `log.dirs`, else that of `log.dir`."""
+        return self.log_dirs or tuple(each.strip() for each in self.log_dir.split(",") if each.strip())
 
     def describe(self) -> list[ConfigEntry]:
         """Return what DescribeConfigs tells about this broker."""
-        return [self._entry(key, tuple(self.synonyms(self._family(key)))) for key in self.KEYS.values()]
+        of_listeners = [self.key(name) for name in self.overrides]
+        return [
+            self._entry(key, tuple(self.synonyms(self._family(key))))
+            for key in (*self.KEYS.values(), *of_listeners)
+        ]
 
     def describe_cluster_defaults(self) -> list[ConfigEntry]:
         """Return what DescribeConfigs tells about the whole cluster: its dynamic settings, if any."""
@@ -190,7 +240,7 @@ class BrokerConfig(
         return [
             self._entry(key, (Synonym(name, key.shown(text), source),))
             for name, text in texts.items()
-            if (key := self.KEYS.get(name)) is not None
+            if (key := self.KEYS.get(name)) is not None  # keys of listeners are set broker by broker
         ]
 
     def synonyms(self, keys: tuple[Key[Any], ...]) -> Iterator[Synonym]:
@@ -228,12 +278,11 @@ class BrokerConfig(
 
     def _check_together(self) -> None:
         """Check what no key can check alone."""
-        if len(self.log_dirs or ()) > 1:
-            raise ConfigError(
-                "log.dirs", "several log directories are not implemented by Ottla yet; name one"
-            )
-        if self.log_dirs == () or not self.data_directory:
+        if self.log_dirs == () or not self.data_directories:
             raise ConfigError("log.dirs", "names no directory")
+        paths = [os.path.abspath(each) for each in self.data_directories]
+        if len(set(paths)) != len(paths):
+            raise ConfigError("log.dirs", "names a directory twice")
         if self.log_cleaner_dedupe_buffer_size // max(1, self.log_cleaner_threads) <= MIB:
             raise ConfigError("log.cleaner.dedupe.buffer.size", "must be more than 1 MiB per cleaner thread")
         if self.log_cleaner_min_compaction_lag_ms > self.log_cleaner_max_compaction_lag_ms:
@@ -243,6 +292,12 @@ class BrokerConfig(
         check_group_limits(self)
         check_replication(self)
         check_metrics(self, self.listener_list)
+        for name in self.overrides:
+            if listener_of(name) not in (known := [each.name for each in self.listener_list]):
+                raise ConfigError(
+                    name, f"no listener is called {listener_of(name)}; there is {', '.join(known)}"
+                )
+        check_security(self)
 
     @classmethod
     def _elsewhere(cls, name: str) -> str | None:

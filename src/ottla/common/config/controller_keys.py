@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.common.config.declaration import Config, Importance, Key
+from ottla.common.config.declaration import Config, Importance, Key, Update
 from ottla.common.config.types import BOOLEAN, INT, LONG, at_least
 
 HIGH = Importance.HIGH
@@ -33,6 +33,30 @@ class ControllerKeys(Config):
         "The percentage of a broker's preferred partitions that others may lead before it is rebalanced.",
         check=at_least(0),
         importance=HIGH,
+    )
+    ottla_broker_maintenance = Key(
+        "ottla.broker.maintenance",
+        BOOLEAN,
+        False,
+        "Whether the broker is in maintenance: it leads nothing that others can lead, and gets no new "
+        "replicas. Set it with `ottla cluster maintenance start`.",
+        update=Update.PER_BROKER,
+    )
+    ottla_auto_balance_enable = Key(
+        "ottla.auto.balance.enable",
+        BOOLEAN,
+        False,
+        "Whether the controller moves replicas by itself until each topic is spread evenly over brokers and "
+        "racks: a few at a time, and only while all brokers are alive and all replicas in sync.",
+        update=Update.CLUSTER_WIDE,
+    )
+    ottla_auto_balance_moves = Key(
+        "ottla.auto.balance.moves",
+        INT,
+        5,
+        "How many partitions the controller moves at a time with `ottla.auto.balance.enable`.",
+        check=at_least(1),
+        update=Update.CLUSTER_WIDE,
     )
     controlled_shutdown_enable = Key(
         "controlled.shutdown.enable",

@@ -104,6 +104,10 @@ class Key(Generic[T]):
     """The topic key that this broker key is the default of."""
     kafka_default: str | None = None
     """Kafka's default, where ours differs."""
+    per_listener: bool = False
+    """Whether one listener can have a value of its own: `listener.name.NAME.KEY`."""
+    per_mechanism: bool = False
+    """Whether one mechanism of a listener can: `listener.name.NAME.MECHANISM.KEY`."""
     aliases: tuple[str, ...] = ()
     """Other names for a client's option, written with underscores; a dot in a name counts as one."""
 

@@ -7,6 +7,7 @@ collects such metrics.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -38,8 +39,9 @@ class _Overrides(Config):
         """Return what DescribeConfigs tells about the resource."""
         return [self._entry(key) for key in self.KEYS.values()]
 
+    @abstractmethod
     def _defaults(self, key: Key[Any]) -> tuple[Synonym, ...]:
-        return (Synonym(key.name, key.write(key.default), ConfigSource.DEFAULT_CONFIG),)
+        """Return what a key falls back to."""
 
     def _entry(self, key: Key[Any]) -> ConfigEntry:
         text = self.overrides.get(key.name)
@@ -151,3 +153,6 @@ class ClientMetricsConfig(_Overrides):
     def __init__(self, overrides: Mapping[str, str]) -> None:
         defaults = {key.attribute: key.default for key in self.KEYS.values()}
         vars(self).update(defaults, overrides=dict(overrides), **self.parse(overrides))
+
+    def _defaults(self, key: Key[Any]) -> tuple[Synonym, ...]:
+        return ()  # as in Kafka: a subscription has no level above it

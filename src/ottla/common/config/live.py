@@ -41,8 +41,12 @@ DYNAMIC_KEYS: tuple[Key[Any], ...] = tuple(
 class _Subscription:
     attributes: tuple[str, ...]
     subscriber: Subscriber
+    of_listeners: bool = False
+    """Whether a listener can have a value of its own for one of the keys."""
 
     def concerns(self, old: BrokerConfig, new: BrokerConfig) -> bool:
+        if self.of_listeners and old.overrides != new.overrides:
+            return True
         return any(getattr(old, name) != getattr(new, name) for name in self.attributes)
 
 
@@ -60,12 +64,14 @@ class LiveConfig:
     def subscribe_to(self, keys: Iterable[Key[Any]], subscriber: Subscriber) -> None:
         """Call `subscriber` with the configuration now, and again whenever one of `keys` changes."""
         attributes = []
+        of_listeners = False
         for key in keys:
             if key.update is Update.READ_ONLY:
                 raise ValueError(f"{key.name} is read-only: there are no changes to subscribe to")
             attributes.append(key.attribute)
+            of_listeners = of_listeners or key.per_listener or key.per_mechanism
         subscriber(self.current)
-        self._subscriptions.append(_Subscription(tuple(attributes), subscriber))
+        self._subscriptions.append(_Subscription(tuple(attributes), subscriber, of_listeners))
 
     def update(self, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]) -> None:
         """Put the dynamic settings of this broker and of the cluster into force.

@@ -277,7 +277,8 @@ class SegmentKeys(Config):
         "log.dirs",
         LIST,
         None,
-        "The directory of all data; if unset, that of `log.dir`. Only one is implemented yet.",
+        "The directories of the data, with commas, one for each disk; if unset, that of `log.dir`. New "
+        "replicas are placed by free space; a disk that fails takes its own replicas offline.",
         importance=HIGH,
     )
     log_preallocate = Key(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.common.config.declaration import Config, ConfigError, Key, Update
-from ottla.common.config.types import INT, LONG, STRING, Check, at_least
+from ottla.common.config.types import INT, LONG, STRING, Check, at_least, between
 from ottla.common.listeners import Listener
 
 CLUSTER_WIDE = Update.CLUSTER_WIDE
@@ -54,6 +54,14 @@ class MetricsKeys(Config):
         500,
         "How many consumer groups have metrics of their own.",
         check=at_least(0),
+        update=CLUSTER_WIDE,
+    )
+    ottla_disk_free_warning_percent = Key(
+        "ottla.disk.free.warning.percent",
+        INT,
+        10,
+        "With less free disk space than this, `ottla cluster health` warns, long before the disk is full.",
+        check=between(0, 100),
         update=CLUSTER_WIDE,
     )
     ottla_slow_request_ms = Key(

@@ -36,8 +36,8 @@ class NetworkKeys(Config):
         "listener.security.protocol.map",
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "The security protocol of every listener name: `NAME:PROTOCOL`, several with commas. Only "
-        "PLAINTEXT is implemented yet.",
+        "The security protocol of every listener name: `NAME:PROTOCOL`, several with commas; a protocol is "
+        "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
         importance=Importance.LOW,
     )
     socket_send_buffer_bytes = Key(
@@ -96,6 +96,17 @@ class NetworkKeys(Config):
         "How many connections of clients may be open at once from one address.",
         check=at_least(0),
         update=CLUSTER_WIDE,
+    )
+    max_connection_creation_rate = Key(
+        "max.connection.creation.rate",
+        INT,
+        MAX_INT,
+        "How many connections per second are accepted on all listeners together; more wait for their turn. "
+        "`listener.name.NAME.max.connection.creation.rate` limits one listener. Where there are several "
+        "listeners, only its own limit counts for the one between brokers.",
+        check=at_least(1),
+        update=CLUSTER_WIDE,
+        per_listener=True,
     )
     connections_max_idle_ms = Key(
         "connections.max.idle.ms",

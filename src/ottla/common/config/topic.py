@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import Config, ConfigEntry, ConfigError, ConfigSource, Key, Synonym
 from ottla.common.config.replication_keys import THROTTLED_REPLICAS
-from ottla.common.config.types import BOOLEAN, LIST, LONG, Check, at_least, only
+from ottla.common.config.schema_keys import STRATEGIES, TOPIC_NAME
+from ottla.common.config.types import BOOLEAN, LIST, LONG, STRING, Check, at_least, one_of, only
 from ottla.common.config.unimplemented import UNIMPLEMENTED_TOPIC_KEYS
 from ottla.common.units import HOUR_MS, MINUTE_MS
 
@@ -76,6 +77,39 @@ def _never(name: str, doc: str) -> TopicKey[bool]:
     return TopicKey(name, BOOLEAN, False, doc, check=only(False, "there is no remote storage"))
 
 
+def _validates(field: str) -> TopicKey[bool]:
+    """Return the topic key that has the schema ids of all keys or values checked."""
+    return TopicKey(
+        f"confluent.{field}.schema.validation",
+        BOOLEAN,
+        False,
+        f"Whether the {field} of each record must name a schema that is registered for its subject. A "
+        f"missing {field} is accepted. Needs `confluent.schema.registry.url`.",
+    )
+
+
+def _strategy(field: str) -> TopicKey[str]:
+    """Return the topic key that says which subject the schema must belong to."""
+    return TopicKey(
+        f"confluent.{field}.subject.name.strategy",
+        STRING,
+        TOPIC_NAME,
+        f"The subject that the schema of a {field} must be registered under: the same as its serializer's.",
+        check=one_of(*STRATEGIES),
+    )
+
+
+def _decodes(field: str) -> TopicKey[bool]:
+    """Return the topic key that has all keys or values decoded."""
+    return TopicKey(
+        f"ottla.{field}.schema.decoding",
+        BOOLEAN,
+        False,
+        f"Whether the {field} of each record must also decode with its schema, which Ottla's registry "
+        f"tries. Counts if `confluent.{field}.schema.validation` is true.",
+    )
+
+
 class TopicConfig(Config):
     """All of a topic's values. Raises ConfigError for keys and values that will not do."""
 
@@ -88,6 +122,10 @@ class TopicConfig(Config):
     compression_lz4_level = _same_as(BrokerConfig.compression_lz4_level)
     compression_type = _same_as(BrokerConfig.compression_type)
     compression_zstd_level = _same_as(BrokerConfig.compression_zstd_level)
+    confluent_key_schema_validation = _validates("key")
+    confluent_key_subject_name_strategy = _strategy("key")
+    confluent_value_schema_validation = _validates("value")
+    confluent_value_subject_name_strategy = _strategy("value")
     delete_retention_ms = _same_as(BrokerConfig.log_cleaner_delete_retention_ms)
     file_delete_delay_ms = _same_as(BrokerConfig.log_segment_delete_delay_ms)
     flush_messages = _same_as(BrokerConfig.log_flush_interval_messages)
@@ -123,6 +161,8 @@ class TopicConfig(Config):
     min_cleanable_dirty_ratio = _same_as(BrokerConfig.log_cleaner_min_cleanable_ratio)
     min_compaction_lag_ms = _same_as(BrokerConfig.log_cleaner_min_compaction_lag_ms)
     min_insync_replicas = _same_as(BrokerConfig.min_insync_replicas)
+    ottla_key_schema_decoding = _decodes("key")
+    ottla_value_schema_decoding = _decodes("value")
     preallocate = _same_as(BrokerConfig.log_preallocate)
     remote_log_copy_disable = _never("remote.log.copy.disable", "Whether segments are not copied there.")
     remote_log_delete_on_disable = _never(
@@ -172,6 +212,14 @@ class TopicConfig(Config):
                 f"is {config.min_compaction_lag_ms}, more than max.compaction.lag.ms"
                 f" ({config.max_compaction_lag_ms})",
             )
+        for field in ("key", "value"):
+            if not broker.confluent_schema_registry_url and getattr(
+                config, f"confluent_{field}_schema_validation"
+            ):
+                raise ConfigError(
+                    f"confluent.{field}.schema.validation",
+                    "needs confluent.schema.registry.url, which the brokers do not have",
+                )
         return config
 
     def describe(self) -> list[ConfigEntry]:

@@ -2,7 +2,7 @@
 
 Each is refused with that reason rather than ignored: whoever sets a key expects it to do something. Those in
 `KAFKA_DEFAULTS` may be given at Kafka's default, as files made for Kafka and its tools do.
-Kafka 3.9 to 4.1; a key leaves this list when it is declared in common/config/*_keys.py.
+Kafka 3.9 to 4.3; a key leaves this list when it is declared in common/config/*_keys.py.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ _GENERAL = """
 """
 
 _NETWORK = """
-    connection.failed.authentication.delay.ms control.plane.listener.name controller.listener.names
-    early.start.listeners max.connection.creation.rate
+    control.plane.listener.name controller.listener.names
+    early.start.listeners
     max.connections.per.ip.overrides num.network.threads socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms socket.listen.backlog.size
 """
 
 _LOG = """
-    log.dir.failure.timeout.ms log.cleaner.io.buffer.size log.initial.task.delay.ms
-    log.message.downconversion.enable log.message.format.version
+    cordoned.log.dirs log.cleaner.io.buffer.size log.dir.failure.timeout.ms
+    log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms num.recovery.threads.per.data.dir
-    num.replica.alter.log.dirs.threads
-    producer.id.expiration.check.interval.ms
+    num.replica.alter.log.dirs.threads producer.id.expiration.check.interval.ms
 """
 
 _REPLICATION = """
@@ -45,20 +44,28 @@ _REPLICATION = """
 """
 
 _GROUPS = """
-    group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
-    group.coordinator.background.threads group.coordinator.new.enable group.coordinator.threads
-    group.share.assignors group.share.delivery.count.limit group.share.enable
-    group.share.heartbeat.interval.ms group.share.max.groups group.share.max.heartbeat.interval.ms
+    group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
+    group.consumer.min.assignment.interval.ms group.consumer.regex.refresh.interval.ms
+    group.coordinator.append.linger.ms group.coordinator.background.threads
+    group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable group.coordinator.threads
+    group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
+    group.share.enable group.share.heartbeat.interval.ms group.share.max.assignment.interval.ms
+    group.share.max.delivery.count.limit group.share.max.groups
+    group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
     group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
-    group.share.max.share.sessions group.share.max.size group.share.min.heartbeat.interval.ms
-    group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
-    group.share.partition.max.record.locks group.share.record.lock.duration.ms
-    group.share.session.timeout.ms group.streams.heartbeat.interval.ms
+    group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
+    group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
+    group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
+    group.share.min.session.timeout.ms group.share.partition.max.record.locks
+    group.share.record.lock.duration.ms group.share.session.timeout.ms
+    group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+    group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
     group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
     group.streams.max.size group.streams.max.standby.replicas
-    group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-    group.streams.num.standby.replicas group.streams.session.timeout.ms offsets.load.buffer.size
-    share.coordinator.append.linger.ms share.coordinator.cold.partition.snapshot.interval.ms
+    group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
+    group.streams.min.session.timeout.ms group.streams.num.standby.replicas
+    group.streams.session.timeout.ms offsets.load.buffer.size share.coordinator.append.linger.ms
+    share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
     share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
     share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
     share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
@@ -68,22 +75,32 @@ _GROUPS = """
 """
 
 _TRANSACTIONS = """
+    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     transaction.state.log.load.buffer.size
 """
 
 _SECURITY = """
-    authorizer.class.name connections.max.reauth.ms delegation.token.expiry.check.interval.ms
-    delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
-    delegation.token.secret.key allow.everyone.if.no.acl.found principal.builder.class
-    security.inter.broker.protocol security.providers super.users
+    delegation.token.master.key principal.builder.class security.providers
+    sasl.client.callback.handler.class sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    sasl.login.class sasl.login.connect.timeout.ms
+    sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
+    sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwt.retriever.class
+    sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+    ssl.engine.factory.class ssl.keymanager.algorithm
+    ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
 """
 
 _QUOTAS_AND_METRICS = """
     alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter
-    client.quota.callback.class controller.quota.window.num controller.quota.window.size.seconds
+    client.quota.callback.class
     kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters metrics.num.samples
-    metrics.recording.level metrics.sample.window.ms quota.window.num quota.window.size.seconds
+    metrics.recording.level metrics.sample.window.ms
     replication.quota.window.num replication.quota.window.size.seconds telemetry.max.bytes
 """
 
@@ -123,15 +140,13 @@ UNIMPLEMENTED_BROKER_KEYS: Final = frozenset(
 UNIMPLEMENTED_PREFIXES: Final = (
     "config.providers",
     "controller.quorum.",
-    "listener.name.",
     "password.encoder.",
     "remote.fetch.",
     "remote.list.",
     "remote.log.",
     "rlmm.config.",
     "rsm.config.",
-    "sasl.",
-    "ssl.",
+    "sasl.oauthbearer.assertion.",
 )
 """Families of broker keys of which Ottla implements none."""
 
@@ -144,11 +159,8 @@ KAFKA_DEFAULTS: Final = MappingProxyType(
         "broker.heartbeat.interval.ms": "2000",
         "broker.id.generation.enable": "true",
         "broker.session.timeout.ms": "9000",
-        "connection.failed.authentication.delay.ms": "100",
         "controlled.shutdown.max.retries": "3",
         "controlled.shutdown.retry.backoff.ms": "5000",
-        "controller.quota.window.num": "11",
-        "controller.quota.window.size.seconds": "1",
         "controller.socket.timeout.ms": "30000",
         "delete.records.purgatory.purge.interval.requests": "1",
         "fetch.purgatory.purge.interval.requests": "1000",
@@ -156,7 +168,6 @@ KAFKA_DEFAULTS: Final = MappingProxyType(
         "log.dir.failure.timeout.ms": "30000",
         "log.initial.task.delay.ms": "30000",
         "log.message.downconversion.enable": "true",
-        "max.connection.creation.rate": "2147483647",
         "metrics.num.samples": "2",
         "metrics.recording.level": "INFO",
         "metrics.sample.window.ms": "30000",
@@ -167,8 +178,6 @@ KAFKA_DEFAULTS: Final = MappingProxyType(
         "offsets.load.buffer.size": "5242880",
         "producer.id.expiration.check.interval.ms": "600000",
         "producer.purgatory.purge.interval.requests": "1000",
-        "quota.window.num": "11",
-        "quota.window.size.seconds": "1",
         "replica.alter.log.dirs.io.max.bytes.per.second": "9223372036854775807",
         "replica.socket.receive.buffer.bytes": "65536",
         "replication.quota.window.num": "11",
@@ -177,9 +186,16 @@ KAFKA_DEFAULTS: Final = MappingProxyType(
         "reserved.broker.max.id": "1000",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
         "sasl.kerberos.min.time.before.relogin": "60000",
-        "sasl.kerberos.principal.to.local.rules": "DEFAULT",
         "sasl.kerberos.ticket.renew.jitter": "0.05",
         "sasl.kerberos.ticket.renew.window.factor": "0.8",
+        "sasl.login.refresh.buffer.seconds": "300",
+        "sasl.login.refresh.min.period.seconds": "60",
+        "sasl.login.refresh.window.factor": "0.8",
+        "sasl.login.refresh.window.jitter": "0.05",
+        "sasl.login.retry.backoff.max.ms": "10000",
+        "sasl.login.retry.backoff.ms": "100",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "10000",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "100",
         "socket.connection.setup.timeout.max.ms": "30000",
         "socket.connection.setup.timeout.ms": "10000",
         "socket.listen.backlog.size": "50",

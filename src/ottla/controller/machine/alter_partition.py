@@ -87,6 +87,8 @@ def _check(image: ClusterImage, node_id: int, change: IsrChange, partition: Part
     for node, epoch in change.new_isr:
         if node != node_id and node not in partition.isr:
             _check_newcomer(image, node)
+            if node in partition.failed:
+                raise IneligibleReplica(f"the log directory of broker {node} with this replica is offline")
         _check_epoch(image, node, epoch)
 
 

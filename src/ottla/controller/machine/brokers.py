@@ -15,15 +15,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
+from uuid import UUID
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.machine.election import (
-    ELECTION_KEYS,
     NO_LEADER,
     NO_RESTART,
+    RESOLVE_KEYS,
     ElectionInputsByTopic,
     RestartInfo,
     needs_no_change,
@@ -34,7 +36,7 @@ from ottla.controller.machine.reassignment import moved_to
 from ottla.controller.machine.requests import Decision
 from ottla.controller.machine.topics import default_min_insync
 from ottla.metadata.entities import partition_changed
-from ottla.metadata.image import BrokerImage, ClusterImage, PartitionImage
+from ottla.metadata.image import MAINTENANCE_KEY, BrokerImage, ClusterImage, PartitionImage
 from ottla.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -47,7 +49,7 @@ from ottla.metadata.records import (
     PartitionChanged,
     ProducerIdsAllocated,
 )
-from ottla.metadata.registration import BrokerRegistration, SessionInfo
+from ottla.metadata.registration import BrokerRegistration, SessionInfo, ungroup_replicas
 from ottla.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 
 
@@ -78,7 +80,9 @@ FACTORS = {
 
 def extend_internal_topics(image: ClusterImage, config: BrokerConfig) -> Iterator[MetadataRecord]:
     """Yield the reassignments that give internal topics the configured number of replicas."""
-    staying = [each.node_id for each in image.brokers.values() if each.can_lead]
+    avoided = image.in_maintenance
+    brokers = [each for each in image.brokers.values() if each.can_lead]
+    staying = [each.node_id for each in brokers if each.node_id not in avoided]
     for name, key in FACTORS.items():
         topic = image.topics.get(name)
         if topic is None or key not in config.KEYS:
@@ -119,28 +123,53 @@ def sync_sessions(
     """
     live = {each.node_id: each for each in sessions if each.registration.endpoints}
     brokers = list(_broker_records(image, live))
+    failed = FailedReplicas(live)
     if not brokers:
-        return Decision(tuple(resolve_partitions(image, config)), (None,))
+        return Decision(tuple(resolve_partitions(image, config, failed=failed)), (None,))
     after = image.apply(brokers)
-    settled: list[MetadataRecord] = [*resolve_partitions(after, config, _restart_info(image, brokers, live))]
+    restarts = _restart_info(image, brokers, live)
+    settled: list[MetadataRecord] = [*resolve_partitions(after, config, restarts, failed)]
     if after.brokers.keys() > image.brokers.keys():
         settled += extend_internal_topics(after.apply(settled), config)
     return Decision((*brokers, *settled), (None,))
+
+
+class FailedReplicas:
+    """The replicas that live brokers report to be in log directories that are offline."""
+
+    def __init__(self, live: Mapping[int, SessionInfo]) -> None:
+        self._live = live
+        self._nodes: dict[tuple[UUID, int], set[int]] = {}
+        for node_id, session in live.items():
+            for replica in ungroup_replicas(session.registration.offline_replicas):
+                self._nodes.setdefault(replica, set()).add(node_id)
+
+    def update(self, topic_id: UUID, partition: PartitionImage) -> PartitionImage:
+        """Return the partition with the replicas that failed; of a dead broker nothing new is known."""
+        reported = self._nodes.get((topic_id, partition.index)) if self._nodes else None
+        if reported is None and not partition.failed:
+            return partition
+        kept = {each for each in partition.failed if each not in self._live}
+        failed = tuple(each for each in partition.replicas if each in kept or each in (reported or ()))
+        return partition if failed == partition.failed else replace(partition, failed=failed)
 
 
 def resolve_partitions(
     image: ClusterImage,
     config: BrokerConfig,
     restarts: RestartInfo = NO_RESTART,
+    failed: FailedReplicas | None = None,
 ) -> Iterator[PartitionChanged]:
     """Yield the changes to partitions that follow from the brokers of the image."""
     inputs_by_topic = ElectionInputsByTopic(image, config)
     for topic in image.topics.values():
         inputs = inputs_by_topic.of(topic.name)
         for partition in topic.partitions:
-            if needs_no_change(partition, inputs, restarts):
+            wanted = partition if failed is None else failed.update(topic.topic_id, partition)
+            mine = restarts.at(topic.topic_id, partition.index)
+            if wanted is partition and needs_no_change(partition, inputs, mine):
                 continue
-            settled = resolve_partition(partition, without_offline(partition, inputs), inputs, restarts)
+            settled = resolve_partition(partition, without_offline(wanted, inputs), inputs, mine)
             if settled is not partition:
                 yield partition_changed(topic.topic_id, settled)
 
@@ -152,7 +181,7 @@ def with_elections(image: ClusterImage, decision: Decision[R], config: BrokerCon
     same change they must lose their eligibility.
     """
     keys = {each.key for each in decision.records if isinstance(each, ConfigChanged)}
-    if keys.isdisjoint(ELECTION_KEYS):
+    if keys.isdisjoint(RESOLVE_KEYS):
         return decision
     after = image.apply(decision.records)
     config = config.with_dynamic(after.broker_overrides(config.node_id), after.broker_overrides())
@@ -166,7 +195,10 @@ def unregister_broker(image: ClusterImage, node_id: int) -> Decision[None]:
         return Decision((), (BrokerIdNotRegistered(f"there is no broker {node_id}"),))
     if not broker.fenced:
         return Decision((), (InvalidRequest(f"broker {node_id} is alive; stop it first"),))
-    return Decision((BrokerUnregistered(node_id),), (None,))
+    records: list[MetadataRecord] = [BrokerUnregistered(node_id)]
+    if node_id in image.in_maintenance:  # the next broker with this id is not
+        records.append(ConfigChanged(ConfigResource.BROKER, str(node_id), MAINTENANCE_KEY, None))
+    return Decision(tuple(records), (None,))
 
 
 def partitions_awaiting_directory(image: ClusterImage) -> dict[int, list[TopicPartition]]:
@@ -208,6 +240,7 @@ def _broker_records(image: ClusterImage, live: Mapping[int, SessionInfo]) -> Ite
             registration.endpoints,
             shutting_down=registration.wants_shutdown,
             directory_id=registration.directory_id or (before.directory_id if before is not None else ""),
+            other_directories=registration.other_directories,
         )
         if before == wanted or (before is not None and before.epoch > wanted.epoch):
             continue
@@ -222,6 +255,7 @@ def _restart_info(
 ) -> RestartInfo:
     """Return what happened to the brokers that return as new incarnations."""
     renewed, lost, doubtful, replaced = set(), set(), set(), {}
+    missing: dict[tuple[UUID, int], dict[int, str]] = {}
     for each in changes:
         node_id, before = each.node_id, image.brokers.get(each.node_id)
         if isinstance(each, BrokerChanged) or (before is not None and before.epoch == each.broker_epoch):
@@ -230,17 +264,21 @@ def _restart_info(
         former = _former_directory(before, registration)
         if former is not None:
             replaced[node_id] = former
+        elif before is not None and registration.lost_replicas:
+            gone = ",".join(sorted(before.directories - registration.directories))
+            for replica in ungroup_replicas(registration.lost_replicas):
+                missing.setdefault(replica, {})[node_id] = gone
         if former is not None or registration.after_unclean_stop:
             renewed.add(node_id)
         if former is not None or (registration.after_unclean_stop and registration.may_have_lost_records):
             lost.add(node_id)
             if former is None and registration.seems_whole:
                 doubtful.add(node_id)
-    return RestartInfo(frozenset(renewed), frozenset(lost), frozenset(doubtful), replaced)
+    return RestartInfo(frozenset(renewed), frozenset(lost), frozenset(doubtful), replaced, missing)
 
 
 def _former_directory(before: BrokerImage | None, registration: BrokerRegistration) -> str | None:
-    """Return the id of the log directory that a broker had before; None if it is the same.
+    """Return the ids of the log directories that a broker had before; None if it still has one of them.
 
     Nothing is known of a broker that was unregistered: "" stands for its directory, unless it reports that
     nothing was lost, which a new directory cannot. Metadata from before directory ids were recorded is
@@ -248,7 +286,5 @@ def _former_directory(before: BrokerImage | None, registration: BrokerRegistrati
     """
     if before is None:
         return "" if registration.after_unclean_stop and registration.may_have_lost_records else None
-    is_other = (
-        before.directory_id and registration.directory_id and before.directory_id != registration.directory_id
-    )
-    return before.directory_id if is_other else None
+    known, now = before.directories, registration.directories
+    return ",".join(sorted(known)) if known and now and known.isdisjoint(now) else None

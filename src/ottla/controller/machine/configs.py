@@ -205,5 +205,7 @@ class _Resource:
         try:
             return work()
         except ConfigError as error:
-            is_broker = self._type == ConfigResource.BROKER
-            raise (InvalidRequest if is_broker else InvalidConfig)(str(error)) from error
+            is_request = self._type == ConfigResource.BROKER or (
+                self._type == ConfigResource.CLIENT_METRICS and error.key != "match"
+            )
+            raise (InvalidRequest if is_request else InvalidConfig)(str(error)) from error

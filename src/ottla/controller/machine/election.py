@@ -14,8 +14,12 @@ A replica that returned with another log directory is empty or outdated: its dis
 mounted. It is in none of these lists until it has caught up with a leader. If it was the last leader, the
 partition has no leader until it returns with its former directory, or an operator decides (decision 0078).
 
+A replica whose log directory is offline is treated as one whose broker is (`failed`, decision 0210).
+
 A leader epoch begins whenever the leader changes, or its process was killed and restarted: it has lost its
 high watermark, and possibly the end of its log.
+
+A broker in maintenance stays in sync, but leads only what no other in-sync replica can.
 
 The preferred leader of a partition is its first replica; if all of them lead, the load is balanced. After a
 failover others lead; when the broker is back and in sync, the controller returns its partitions every few
@@ -28,13 +32,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from uuid import UUID
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import TopicPartition
 from ottla.controller.machine.requests import Decision
 from ottla.metadata.entities import partition_changed
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.image import MAINTENANCE_KEY, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import MetadataRecord
 from ottla.protocol.errors import (
     ElectionNotNeeded,
@@ -48,6 +53,7 @@ from ottla.protocol.errors import (
 NO_LEADER = -1
 Nodes = tuple[int, ...]
 NO_BROKERS: frozenset[int] = frozenset()
+NO_IDS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +64,17 @@ class ElectionInputs:
     staying: frozenset[int]
     min_insync_replicas: int = 1
     unclean: bool = False
-    directories: Mapping[int, str] = field(default_factory=dict)
-    """The id of each broker's log directory, if it is known."""
+    avoided: frozenset[int] = NO_BROKERS
+    """Brokers in maintenance: they lead only what no other in-sync replica can."""
+    directories: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """The ids of each broker's log directories, if they are known."""
+
+    def without_failed(self, partition: PartitionImage) -> ElectionInputs:
+        """Return the inputs for a partition: a replica on a failed disk is as dead as its broker would be."""
+        if not partition.failed:
+            return self
+        failed = frozenset(partition.failed)
+        return replace(self, alive=self.alive - failed, staying=self.staying - failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +83,25 @@ class RestartInfo:
     complete.
 
     `replaced` are those with another log directory than before, with the id of the former one. They are in
-    `renewed` and `lost`, too.
+    `renewed` and `lost`, too. Of brokers with several directories, some of which are others than before,
+    `missing` has the replicas that were in those: partition, broker, ids of the former directories.
     """
 
     renewed: frozenset[int] = NO_BROKERS
     lost: frozenset[int] = NO_BROKERS
     doubtful: frozenset[int] = NO_BROKERS
     replaced: Mapping[int, str] = field(default_factory=dict)
+    missing: Mapping[tuple[UUID, int], Mapping[int, str]] = field(default_factory=dict)
+
+    def at(self, topic_id: UUID, index: int) -> RestartInfo:
+        """Return what happened to the replicas of one partition."""
+        missing = self.missing.get((topic_id, index)) if self.missing else None
+        if missing is None:
+            return self
+        nodes = missing.keys()
+        return RestartInfo(
+            self.renewed | nodes, self.lost | nodes, self.doubtful - nodes, {**self.replaced, **missing}
+        )
 
 
 NO_RESTART = RestartInfo()
@@ -91,6 +118,7 @@ def resolve_partition(
     `wanted` is `old` with another ISR, other replicas or another leader. An unchanged partition is returned
     as `old`.
     """
+    inputs = inputs.without_failed(wanted)
     wanted = finish_reassignment(without_lost(wanted, restarts.lost), inputs)
     eligible = _eligible(old, wanted, inputs, restarts.lost)
     doubted = _candidates_after_disk_failure(old, wanted, inputs, restarts)
@@ -116,6 +144,7 @@ def resolve_partition(
         lost_directories=tuple(
             (each, lost_now[each]) for each in wanted.replicas if each in lost_now and each not in isr
         ),
+        failed=_only(wanted.failed, wanted.replicas),
     )
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
 
@@ -125,12 +154,14 @@ def needs_no_change(partition: PartitionImage, inputs: ElectionInputs, restarts:
     isr = partition.isr
     return (
         partition.leader in isr
+        and partition.leader not in inputs.avoided
         and not partition.elr
         and not partition.last_known_elr
         and not partition.is_reassigning
         and inputs.staying.issuperset(isr)
         and restarts.renewed.isdisjoint(isr)
         and not partition.lost_directories
+        and not partition.failed
         and (not restarts.replaced or restarts.replaced.keys().isdisjoint(partition.replicas))
     )
 
@@ -144,6 +175,7 @@ def without_lost(partition: PartitionImage, lost: frozenset[int]) -> PartitionIm
 
 def without_offline(partition: PartitionImage, inputs: ElectionInputs) -> PartitionImage:
     """Return the partition whose ISR is alive, and not shutting down if any member is not."""
+    inputs = inputs.without_failed(partition)
     if inputs.staying.issuperset(partition.isr):
         return partition
     alive = tuple(each for each in partition.isr if each in inputs.alive)
@@ -188,7 +220,7 @@ def lost_directories(
     return {
         node_id: directory_id
         for node_id, directory_id in lost.items()
-        if not directory_id or inputs.directories.get(node_id) != directory_id
+        if not directory_id or not inputs.directories.get(node_id, NO_IDS).issuperset(directory_id.split(","))
     }
 
 
@@ -219,12 +251,14 @@ def _elect(
     isr = wanted.isr
     order = (wanted.leader, *wanted.target, *wanted.replicas)
     in_sync = [each for each in order if each in isr and each in inputs.alive]
-    leader = _first(each for each in in_sync if each in inputs.staying)
+    staying = [each for each in in_sync if each in inputs.staying]
+    leader = _first(each for each in staying if each not in inputs.avoided)
     if leader is None:
-        leader = _first(in_sync)
+        leader = _first(staying or in_sync)
     if leader is not None:
         return leader, isr, elr
     candidates = [each for each in order if each in inputs.staying and each in wanted.replicas]
+    candidates.sort(key=lambda each: each in inputs.avoided)  # stable
     leader = _first(each for each in candidates if each in elr)
     if leader is not None:
         may_commit_alone = min_in_sync(wanted, inputs) <= 1
@@ -252,6 +286,8 @@ def _without(nodes: Nodes, gone: frozenset[int] | set[int]) -> Nodes:
 
 ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 """The topic configs that affect elections."""
+RESOLVE_KEYS = (*ELECTION_KEYS, MAINTENANCE_KEY)
+"""All configs that affect elections."""
 
 
 class ElectionInputsByTopic:
@@ -262,7 +298,8 @@ class ElectionInputsByTopic:
         self._config = config
         self._alive = frozenset(each.node_id for each in image.brokers.values() if not each.fenced)
         self._staying = frozenset(each.node_id for each in image.brokers.values() if each.can_lead)
-        self._directories = {each.node_id: each.directory_id for each in image.brokers.values()}
+        self._avoided = image.in_maintenance
+        self._directories = {each.node_id: each.directories for each in image.brokers.values()}
         self._known: dict[tuple[str | None, ...], ElectionInputs] = {}
 
     def of(self, topic: str) -> ElectionInputs:
@@ -280,6 +317,7 @@ class ElectionInputsByTopic:
                 self._staying,
                 asked.min_insync_replicas,
                 asked.unclean_leader_election_enable,
+                self._avoided,
                 self._directories,
             )
         return known
@@ -339,12 +377,15 @@ def balance_leaders(image: ClusterImage, config: BrokerConfig) -> Decision[int]:
 
 
 def _elected(partition: PartitionImage, kind: int, inputs: ElectionInputs) -> PartitionImage:
+    inputs = inputs.without_failed(partition)
     if kind == ElectionType.PREFERRED:
         preferred = preferred_leader(partition)
         if partition.leader == preferred:
             raise ElectionNotNeeded(f"broker {preferred}, the preferred leader, leads")
         if preferred not in partition.isr or preferred not in inputs.staying:
             raise PreferredLeaderNotAvailable(f"broker {preferred} is not there, or not in sync")
+        if preferred in inputs.avoided:
+            raise PreferredLeaderNotAvailable(f"broker {preferred} is in maintenance")
         return resolve_partition(partition, replace(partition, leader=preferred), inputs)
     if kind != ElectionType.UNCLEAN:
         raise InvalidRequest(f"there is no election of type {kind}")

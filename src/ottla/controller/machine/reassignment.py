@@ -19,6 +19,7 @@ from ottla.controller.machine.election import (
     resolve_partition,
 )
 from ottla.controller.machine.requests import Decision
+from ottla.controller.machine.topics import maintenance_text
 from ottla.metadata.entities import partition_changed
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import MetadataRecord
@@ -103,6 +104,9 @@ def _check_target(
     if unknown := [each for each in target if each not in image.brokers]:
         raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}")
     current = original(partition)
+    added = set(target) - {*partition.replicas}
+    if avoided := image.in_maintenance & added:
+        raise InvalidReplicaAssignment(maintenance_text(min(avoided)))
     if not may_change_factor and len(target) != len(current):
         raise InvalidReplicationFactor(
             f"the assignment {list(target)} has {len(target)} replicas, the partition {len(current)}"

@@ -13,7 +13,7 @@ neighbour. Brokers that are offline lead nothing, and follow only if there are n
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from uuid import UUID
@@ -47,12 +47,22 @@ from ottla.protocol.errors import (
 
 
 def assign_replicas(
-    brokers: Iterable[BrokerImage], partitions: range, replication_factor: int, start: int
+    brokers: Iterable[BrokerImage],
+    partitions: range,
+    replication_factor: int,
+    start: int,
+    avoided: Collection[int] = (),
 ) -> list[tuple[int, ...]]:
-    """Return the replicas, leader first, of each partition; `start` is the ring position of partition 0."""
+    """Return the replicas, leader first, of each partition; `start` is the ring position of partition 0.
+
+    The `avoided` brokers are in maintenance: they are used only if there are not enough others.
+    """
     known = list(brokers)
-    ring = _ring(each for each in known if each.can_lead)
-    absent = _ring(each for each in known if not each.can_lead)
+    leading = [each for each in known if each.can_lead]
+    ring = _ring(each for each in leading if each.node_id not in avoided) or _ring(leading)
+    placed = {each.node_id for each in ring}
+    absent = _ring(each for each in leading if each.node_id not in placed)
+    absent += _ring(each for each in known if not each.can_lead)
     if replication_factor > len(known):
         raise InvalidReplicationFactor(
             f"{replication_factor} replicas need as many brokers, and there are {len(known)}"
@@ -79,10 +89,11 @@ def _replicas(
     if count > 1:
         shift = ring_position // size
         others = [ring[(ring_position + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)]
+        ranks = {each.node_id: 1 + (not each.can_lead) for each in absent}
         others += absent
         for _ in range(count - 1):
-            # The first of those on the least used rack.
-            chosen = min(others, key=lambda each: (not each.can_lead, racks[each.rack]))
+            # The first of those on the least used rack; those in maintenance and those that are away last.
+            chosen = min(others, key=lambda each: (ranks.get(each.node_id, 0), racks[each.rack]))
             others.remove(chosen)
             replicas.append(chosen.node_id)
             racks[chosen.rack] += 1
@@ -252,18 +263,21 @@ def _replicas_of_new(
         )
     if count < 1:
         raise InvalidPartitions(f"a topic has at least 1 partition, or -1 for the default, not {count}")
-    return assign_replicas(image.brokers.values(), range(count), factor, topic_id.int)
+    avoided = image.in_maintenance
+    return assign_replicas(image.brokers.values(), range(count), factor, topic_id.int, avoided)
 
 
 def _replicas_of_added(image: ClusterImage, topic: TopicImage, wanted: NewPartitions) -> Sequence[Replicas]:
     current = len(topic.partitions)
     if wanted.count <= current:
         raise InvalidPartitions(
-            f"topic {topic.name!r} has {current} partitions; {wanted.count} would not be more"
+            f"topic {topic.name!r} has {current} partitions; partitions can only be added, "
+            f"so {wanted.count} is too few"
         )
     added = range(current, wanted.count)
     if wanted.assignments is None:
-        return assign_replicas(image.brokers.values(), added, topic.replication_factor, topic.topic_id.int)
+        factor, start = topic.replication_factor, topic.topic_id.int
+        return assign_replicas(image.brokers.values(), added, factor, start, image.in_maintenance)
     if len(wanted.assignments) != len(added):
         raise InvalidReplicaAssignment(
             f"{len(added)} partitions are added and {len(wanted.assignments)} assignments are given"
@@ -282,6 +296,8 @@ def _check_assignments(image: ClusterImage, assignments: Sequence[Replicas], rep
             raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}")
         if not any(image.brokers[each].can_lead for each in replicas):
             raise InvalidReplicaAssignment(f"of the brokers {list(replicas)} none is there to lead")
+        if avoided := image.in_maintenance.intersection(replicas):
+            raise InvalidReplicaAssignment(maintenance_text(min(avoided)))
         if len(replicas) != replication_factor:
             raise InvalidReplicaAssignment(
                 f"the assignment {list(replicas)} has {len(replicas)} replicas, others {replication_factor}"
@@ -297,7 +313,13 @@ def _new_partitions(
 def _new_partition(image: ClusterImage, index: int, replicas: Replicas) -> PartitionImage:
     """Return a partition that is led by its first live replica."""
     isr = tuple(each for each in replicas if image.brokers[each].can_lead)
-    return PartitionImage(index, isr[0], 0, replicas, isr, 0)
+    leader = next((each for each in isr if each not in image.in_maintenance), isr[0])
+    return PartitionImage(index, leader, 0, replicas, isr, 0)
+
+
+def maintenance_text(node_id: int) -> str:
+    """Return why a replica cannot be put on a broker in maintenance."""
+    return f"broker {node_id} is in maintenance; to end it: ottla cluster maintenance stop {node_id}"
 
 
 def default_min_insync(configs: Mapping[str, str], replicas: int, config: BrokerConfig) -> dict[str, str]:

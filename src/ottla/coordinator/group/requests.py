@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.coordinator.group.records import OffsetValue
-from ottla.protocol.errors import KafkaError, UnstableOffsetCommit
+from ottla.protocol.errors import KafkaError
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of protocols, each with the member's metadata for it, the preferred one first."""
@@ -139,8 +139,8 @@ class FetchRequest:
     """Whether to refuse offsets that an open transaction may change any moment (OffsetFetch v7)."""
 
 
-FetchedOffset = OffsetValue | UnstableOffsetCommit | None
-"""An offset; None where nothing was ever committed."""
+FetchedOffset = OffsetValue | KafkaError | None
+"""An offset, or why it cannot be told; None where nothing was ever committed."""
 FetchedOffsets = tuple[tuple[str, tuple[tuple[int, FetchedOffset], ...]], ...]
 """Offsets by topic and partition."""
 

@@ -211,6 +211,7 @@ class ZooKeeperClient:
         self._on_connected = on_connected
         self._on_session_over = on_session_over
         self._connected = asyncio.Event()
+        self._silent_since_s = 0.0
         self._refused: asyncio.Future[None] | None = None
         """During `open`: fails if ZooKeeper rejects our credentials."""
         self._kazoo: Any = None
@@ -224,11 +225,19 @@ class ZooKeeperClient:
         identity = self._kazoo.client_id
         return 0 if identity is None else int(identity[0])
 
+    @property
+    def silent_ms(self) -> int:
+        """Return for how long there has been no connection; 0 if there is one."""
+        if self._connected.is_set() or self._loop is None:
+            return 0
+        return max(1, int((self._loop.time() - self._silent_since_s) * 1000))
+
     async def open(self) -> None:
         """Connect; raise StoreUnavailable after a timeout, NotAuthenticated if our credentials are
         rejected.
         """
         self._loop = asyncio.get_running_loop()
+        self._silent_since_s = self._loop.time()
         if "sasl_options" in self._settings.options:
             install_strict_digest_md5()
         try:
@@ -340,6 +349,10 @@ class ZooKeeperClient:
         except NodeExists:
             pass
 
+    async def sync(self, path: str) -> None:
+        """Wait until the server that we are connected to has all that the leader has."""
+        await self.retrying(lambda kazoo: kazoo.sync_async(path))
+
     async def put(self, path: str, data: bytes) -> None:
         """Set the data of a node, regardless of its version."""
         await self.retrying(lambda kazoo: kazoo.set_async(path, data))
@@ -424,12 +437,24 @@ class ZooKeeperClient:
             return
         was_connected = self._connected.is_set()
         self._connected.clear()
+        if was_connected and self._loop is not None:
+            self._silent_since_s = self._loop.time()
+            self._loop.call_later(self._settings.session_timeout_ms / 1000, self._accept_any_state)
         if self._refused is not None:
             return  # not open yet: there was no session to lose
         if was_connected:
             logger.warning("ZooKeeper at %s: connection lost", self._settings.connect)
         if state == KazooState.LOST:
             self._on_session_over()
+
+    def _accept_any_state(self) -> None:
+        """After a session timeout without a connection, connect to servers with an older state too.
+
+        A server refuses clients that have seen a newer transaction than it has; without this, a broker would
+        never learn that ZooKeeper was restored from an older snapshot. Readers check versions (log.py).
+        """
+        if self._kazoo is not None and not self._connected.is_set():
+            self._kazoo.last_zxid = 0
 
     def _handle_failure(self, error: Exception) -> None:
         """Handle that kazoo has given up."""

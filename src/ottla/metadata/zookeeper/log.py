@@ -33,13 +33,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from crc32c import crc32c
-
 from ottla.common.ids import new_uuid, uuid_text
 from ottla.metadata.records import MetadataError, MetadataRecord, decode_records, encode_records
-from ottla.metadata.store import ControllerFenced, MetadataEntry, StoreUnavailable, VersionConflict
+from ottla.metadata.store import (
+    ControllerFenced,
+    MetadataEntry,
+    StoreRolledBack,
+    StoreUnavailable,
+    VersionConflict,
+)
 from ottla.metadata.zookeeper.client import ZooKeeperClient
 from ottla.metadata.zookeeper.types import Check, Create, NoNode, Operation, Put, RolledBack
+from ottla.protocol.records.checksum import crc32c
 
 DEFLATE_ABOVE_BYTES = 4096
 PART_BYTES = 512 * 1024
@@ -207,11 +212,37 @@ class ZooKeeperLog:
             raise ControllerFenced(f"controller epoch {controller_epoch} is over") from error
         await self._delete_obsolete(version, first_entry)
 
+    async def replace(self, version: int, records: Iterable[MetadataRecord], controller_epoch: int) -> None:
+        """Replace the whole log by one snapshot, which must be newer; the next controller has a newer epoch.
+
+        For a cluster that is rebuilt, while no broker runs.
+        """
+        await self.prepare()
+        head, epoch = await self._client.get(HEAD), await self._client.get(EPOCH)
+        pointer = await self._client.get(SNAPSHOT)
+        if _number(head.data, HEAD) >= version:
+            raise VersionConflict(f"the log is at version {_number(head.data, HEAD)}, not before {version}")
+        newest_epoch = max(controller_epoch, _number(epoch.data, EPOCH))
+        snapshot_id = uuid_text(new_uuid())
+        payload = pack(encode_records(records), newest_epoch, snapshot_id)
+        name = f"snapshot-{version:010}-{snapshot_id}"
+        await self._client.ensure(f"{PARTS}/{name}", payload.node)
+        await self._write_parts(name, payload)
+        target = json.dumps(_Snapshot(version, name, version + 1)._asdict()).encode()
+        await self._client.transact(
+            [
+                Put(EPOCH, b"%d" % newest_epoch, epoch.version),
+                Put(HEAD, b"%d" % version, head.version),
+                Put(SNAPSHOT, target, pointer.version),
+            ]
+        )
+        await self._delete_obsolete(version, version + 1)
+
     # How
 
     async def _read(self, after_version: int) -> list[MetadataEntry]:
-        newest = await self.version()
-        if after_version >= newest:
+        newest = await self._version_since(after_version)
+        if after_version == newest:
             return []
         start, entries = after_version, []
         snapshot = _snapshot((await self._client.get(SNAPSHOT)).data)
@@ -223,6 +254,18 @@ class ZooKeeperLog:
             start = snapshot.version
         entries += await _gather_bounded(range(start + 1, newest + 1), self._entry_of)
         return entries
+
+    async def _version_since(self, known: int) -> int:
+        """Return the version of the newest entry; raise StoreRolledBack if it is below `known`."""
+        try:
+            if (newest := await self.version()) >= known:
+                return newest
+            await self._client.sync(HEAD)  # or this server is only behind the others
+            if (newest := await self.version()) >= known:
+                return newest
+        except NoNode:
+            newest = 0
+        raise StoreRolledBack(known, newest)
 
     async def _entry_of(self, version: int) -> MetadataEntry:
         return await self._entry(_entry_path(version), None, version)

@@ -3,6 +3,7 @@
     client.py     the connection (kazoo)
     sessions.py   sessions and the controller election
     log.py        the metadata log
+    ensemble.py   the servers and their roles
 
 Everything is stored below `/ottla` in the chroot of `zookeeper.connect`, so that several clusters, and even a
 Kafka, can share one ZooKeeper. This module connects the three parts: connection events are passed to them,
@@ -20,8 +21,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ottla.metadata.records import MetadataError, MetadataRecord
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
-from ottla.metadata.store import NO_REGISTRATION, MetadataEntry, Session
+from ottla.metadata.store import NO_REGISTRATION, MetadataEntry, Session, StoreContact, StoreServer
 from ottla.metadata.zookeeper.client import ZooKeeperClient
+from ottla.metadata.zookeeper.ensemble import ask_servers
 from ottla.metadata.zookeeper.log import ZooKeeperLog
 from ottla.metadata.zookeeper.sessions import ZooKeeperSessions
 from ottla.metadata.zookeeper.types import ZooKeeperSettings
@@ -39,6 +41,7 @@ class ZooKeeperStore:
     """One broker's connection to ZooKeeper."""
 
     def __init__(self, settings: ZooKeeperSettings) -> None:
+        self._settings = settings
         self._client = ZooKeeperClient(settings, self._on_connected, self._on_session_over)
         self._log = ZooKeeperLog(self._client)
         self._sessions = ZooKeeperSessions(self._client, settings.session_timeout_ms)
@@ -117,10 +120,28 @@ class ZooKeeperStore:
         """Replace the entries up to `version` by a snapshot."""
         await self._log.compact(version, records, controller_epoch)
 
+    async def replace_log(
+        self, version: int, records: Iterable[MetadataRecord], *, controller_epoch: int
+    ) -> None:
+        """Replace the whole log, for a cluster that is rebuilt; raise MetadataError if a broker is alive."""
+        if alive := [each.node_id for each in await self.sessions()]:
+            raise MetadataError(f"broker {alive[0]} is alive: stop all brokers first")
+        await self._log.replace(version, records, controller_epoch)
+
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
         """Call `watcher(version)` on the loop after appends; return a function that stops it."""
         self._log_watchers.append(watcher)
         return lambda: self._log_watchers.remove(watcher)
+
+    # Health
+
+    def contact(self) -> StoreContact:
+        """Return whether ZooKeeper answers this broker."""
+        return StoreContact("zookeeper", self._client.silent_ms, self._settings.session_timeout_ms)
+
+    async def ensemble(self) -> list[StoreServer]:
+        """Ask every server of `zookeeper.connect` for its role."""
+        return await ask_servers(self._settings)
 
     # What ZooKeeper tells
 

@@ -23,14 +23,13 @@ from collections.abc import Iterator
 from struct import Struct, error
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
+from ottla.protocol.records.checksum import crc32c
 
 HEADER_BYTES = 61
 LOG_OVERHEAD = 12

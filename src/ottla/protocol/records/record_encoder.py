@@ -7,11 +7,18 @@ without gaps, several times faster.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.protocol.errors import InvalidRecord
 from ottla.protocol.primitives import encode_varint
-from ottla.protocol.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, TRANSACTIONAL_BIT, crc_of
+from ottla.protocol.records.batch import (
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    Buffer,
+    crc_of,
+)
 from ottla.protocol.records.compression import compress
 from ottla.protocol.records.records import INT64_MAX, INT64_MIN, Headers
 
@@ -76,7 +83,30 @@ def encode_new_batch(
     transactional: bool = False,
 ) -> bytearray:
     """Return the batch of one or more records."""
-    pieces = [compress(codec, encode_records(records))] if codec else _pieces(records)
+    return frame_batch(
+        [compress(codec, encode_records(records))] if codec else _pieces(records),
+        len(records),
+        (records[0][0], max([record[0] for record in records])),
+        codec=codec,
+        identity=(producer_id, producer_epoch, base_sequence),
+        transactional=transactional,
+    )
+
+
+def frame_batch(
+    pieces: Iterable[Buffer],
+    count: int,
+    times: tuple[int, int],
+    *,
+    codec: int = 0,
+    identity: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+) -> bytearray:
+    """Return the batch of `count` encoded records, compressed if there is a codec.
+
+    `times` has the timestamp of the first record and the latest one; `identity` the producer id, epoch and
+    base sequence.
+    """
     batch = bytearray().join((_ROOM_FOR_HEADER, *pieces))
     HEADER.pack_into(
         batch,
@@ -87,13 +117,10 @@ def encode_new_batch(
         2,
         0,
         codec | (TRANSACTIONAL_BIT if transactional else 0),
-        len(records) - 1,
-        records[0][0],
-        max([record[0] for record in records]),
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+        count - 1,
+        *times,
+        *identity,
+        count,
     )
     batch[17:21] = crc_of(batch).to_bytes(4, "big")
     return batch

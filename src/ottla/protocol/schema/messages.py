@@ -16,8 +16,8 @@ from typing import Any
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 
+from ottla.protocol.api_keys import FIRST_OWN_KEY
 from ottla.protocol.errors import UnsupportedVersion
-from ottla.protocol.own_messages import OWN_REQUESTS, OWN_RESPONSES
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema.decoding import compile_decoder
 from ottla.protocol.schema.encoding import compile_encoder
@@ -36,8 +36,8 @@ Encoder = Callable[[Any], bytes]
 
 def request_class(api_key: int, version: int) -> EntityType:
     """Return the class of a request, kio's or ours; UnsupportedVersion if there is none."""
-    if (api_key, version) in OWN_REQUESTS:
-        return OWN_REQUESTS[api_key, version]
+    if api_key >= FIRST_OWN_KEY:
+        return _own_class("OWN_REQUESTS", api_key, version)
     try:
         return load_request_schema(api_key, version)
     except KioIndexError:
@@ -46,12 +46,22 @@ def request_class(api_key: int, version: int) -> EntityType:
 
 def response_class(api_key: int, version: int) -> EntityType:
     """Return the class of a response, kio's or ours; UnsupportedVersion if there is none."""
-    if (api_key, version) in OWN_RESPONSES:
-        return OWN_RESPONSES[api_key, version]
+    if api_key >= FIRST_OWN_KEY:
+        return _own_class("OWN_RESPONSES", api_key, version)
     try:
         return load_response_schema(api_key, version)
     except KioIndexError:
         raise UnsupportedVersion(f"there is no API {api_key} in version {version}") from None
+
+
+def _own_class(table: str, api_key: int, version: int) -> EntityType:
+    """Return the class of a message of ours; a client seldom needs one, and they take time to import."""
+    from ottla.protocol import own_messages
+
+    found: dict[tuple[int, int], EntityType] = getattr(own_messages, table)
+    if (api_key, version) not in found:
+        raise UnsupportedVersion(f"there is no API {api_key} in version {version}")
+    return found[api_key, version]
 
 
 @cache

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser as sre  # type: ignore[attr-defined]
+from importlib import import_module
 from typing import Any
 
 from ottla.registry.formats.json_text import Json
 from ottla.registry.formats.limits import InvalidSchema
+
+# Python's own parser of patterns has no type stubs: imported by name, so that no check depends on its cache.
+op: Any = import_module("re._constants")
+sre: Any = import_module("re._parser")
 
 MAX_PATTERN_LENGTH = 10_000
 MAX_STATES = 300

@@ -16,12 +16,18 @@ from ottla.http.app import HttpApp, Request, Response, Scope
 from ottla.http.errors import HttpError
 from ottla.http.limits import HttpLimits
 from ottla.http.routing import Routes
+from ottla.registry.exporters.records import ExporterState
+from ottla.registry.keys.state import KeyState
+from ottla.registry.rest.associations import AssociationRoutes
+from ottla.registry.rest.exporters import ExporterRoutes
+from ottla.registry.rest.keys import KeyRoutes
 from ottla.registry.rest.metrics import RegistryMetrics
 from ottla.registry.rest.requests import V1_JSON
 from ottla.registry.rest.schemas import SchemaRoutes
 from ottla.registry.rest.settings import SettingRoutes
 from ottla.registry.rest.subjects import SubjectRoutes
 from ottla.registry.service import Registry
+from ottla.registry.state_store import StateStore
 from ottla.registry.subjects import normalize_context
 
 ID_PATH = "/schemas/ids/"
@@ -29,13 +35,22 @@ MAX_KEPT = 10_000
 
 
 def make_app(
-    registry: Registry, cluster_id: Callable[[], str | None], limits: HttpLimits | None = None
+    registry: Registry,
+    cluster_id: Callable[[], str | None],
+    limits: HttpLimits | None = None,
+    keys: StateStore[KeyState] | None = None,
+    exporters: StateStore[ExporterState] | None = None,
 ) -> HttpApp:
-    """Return the application."""
+    """Return the application; without `keys`, it has no DEK registry; without `exporters`, it has none."""
     routes = Routes()
     SchemaRoutes(registry).add_to(routes)
     SubjectRoutes(registry).add_to(routes)
     SettingRoutes(registry, cluster_id).add_to(routes)
+    AssociationRoutes(registry).add_to(routes)
+    if keys is not None:
+        KeyRoutes(keys).add_to(routes)
+    if exporters is not None:
+        ExporterRoutes(exporters).add_to(routes)
     kept = KeptAnswers(registry)
     metrics = RegistryMetrics(registry, lambda: kept.served)
     metrics.add_to(routes)

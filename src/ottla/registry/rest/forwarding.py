@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from urllib.error import HTTPError, URLError
 from urllib.request import Request as UrlRequest
@@ -26,17 +27,23 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def changes(request: Request) -> bool:
-    """Tell whether a request may change schemas, configs or modes."""
+    """Tell whether a request may change schemas, configs, modes or keys."""
     if request.method in ("PUT", "DELETE"):
         return True
-    return request.method == "POST" and request.segments[:1] == ["subjects"] and len(request.segments) > 2
+    if request.method != "POST":
+        return False
+    first = request.segments[:1]
+    return first in (["dek-registry"], ["associations"]) or (
+        first == ["subjects"] and len(request.segments) > 2
+    )
 
 
 class Forwarder:
     """Answers requests here, or has the elected process answer them."""
 
-    def __init__(self, election: Election) -> None:
+    def __init__(self, election: Election, tls: ssl.SSLContext | None = None) -> None:
         self._election = election
+        self._tls = tls
 
     async def __call__(self, request: Request, handler: Handler) -> Response:
         """Answer a request."""
@@ -50,7 +57,7 @@ class Forwarder:
             if FORWARDED in request.headers:
                 raise errors.no_leader()  # each takes the other for the elected one: soon they do not
             try:
-                return await asyncio.to_thread(_forward, url, request)
+                return await asyncio.to_thread(_forward, url, request, self._tls)
             except ConnectionRefusedError:  # it has gone, and another will be elected
                 if asyncio.get_running_loop().time() > deadline:
                     raise errors.forwarding_failed(_FAILED.format(url)) from None
@@ -68,13 +75,13 @@ class Forwarder:
         return self._election.leader_url
 
 
-def _forward(url: str, request: Request) -> Response:
+def _forward(url: str, request: Request, tls: ssl.SSLContext | None) -> Response:
     headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
     headers[FORWARDED] = "true"
     data = request.body if request.method != "DELETE" else None
     outgoing = UrlRequest(url + request.target, data, headers, method=request.method)
     try:
-        with urlopen(outgoing, timeout=TIMEOUT_S) as answer:
+        with urlopen(outgoing, timeout=TIMEOUT_S, context=tls) as answer:
             return Response(answer.read(), answer.status, answer.headers.get("content-type", V1_JSON))
     except HTTPError as error:
         with error:

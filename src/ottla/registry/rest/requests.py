@@ -79,8 +79,12 @@ def text(value: Any, where: str) -> str | None:
 
 
 def register_request(request: Request) -> RegisterRequest:
-    """Return the schema that a request carries; fields that are not known are ignored."""
-    body = body_of(request)
+    """Return the schema that a request carries."""
+    return read_register_request(body_of(request))
+
+
+def read_register_request(body: dict[str, Any]) -> RegisterRequest:
+    """Return the schema in a JSON object; fields that are not known are ignored."""
     references = body.get("references") or []
     if not isinstance(references, list):
         raise malformed("references is not an array")

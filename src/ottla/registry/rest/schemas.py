@@ -5,9 +5,11 @@ from __future__ import annotations
 from ottla.http.app import Request, Response
 from ottla.http.routing import Routes
 from ottla.registry import errors
-from ottla.registry.contracts import has_rule_type
+from ottla.registry.contracts import has_rule_type, malformed
+from ottla.registry.decoding import split
 from ottla.registry.entities import Json, StoredSchema, parse_guid
 from ottla.registry.formats import SCHEMA_TYPES
+from ottla.registry.rest.access import check_readable
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, id_of, page
 from ottla.registry.rest.tags import shown_tags
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
@@ -36,6 +38,18 @@ class SchemaRoutes:
             ("/schemas/guids/{guid}/ids", self.ids_by_guid),
         ):
             routes.add("GET", path, handler)
+        routes.add("POST", "/schemas/ids/{id}/decode", self.decode)
+
+    async def decode(self, request: Request) -> Response:
+        """Tell which records do not decode with a schema; ours, for brokers that validate."""
+        state, found = await self._find(request)
+        try:
+            for _ in split(request.body):
+                pass
+        except ValueError as error:
+            raise malformed(str(error)) from None
+        invalid = await self._registry.decode(state, found, request.body)
+        return answer(request, {"invalid": [{"index": index, "message": why} for index, why in invalid]})
 
     async def types(self, request: Request) -> Response:
         """Return the formats."""
@@ -50,6 +64,7 @@ class SchemaRoutes:
             subject = None if given is None else resolve_alias(state, normalize_subject(given))
             found = state.by_id_anywhere(schema_id, subject)
             if found is not None:
+                _check(request, state, found)
                 return state, found
         raise errors.schema_not_found(schema_id)
 
@@ -82,7 +97,9 @@ class SchemaRoutes:
         found = state.by_id_anywhere(schema_id, subject)
         if found is None:
             raise errors.schema_not_found()
-        return state.uses_of(context_of(found.subject), schema_id, deleted=request.flag("deleted"))
+        _check(request, state, found)
+        uses = state.uses_of(context_of(found.subject), schema_id, deleted=request.flag("deleted"))
+        return [each for each in uses if request.may_read(each.subject)]
 
     async def subjects(self, request: Request) -> Response:
         """Return the subjects that have a schema."""
@@ -104,6 +121,7 @@ class SchemaRoutes:
                 context, schema_id = ids[0]
                 found = state.by_id(schema_id, None if context == "." else f":{context}:")
                 assert found is not None
+                _check(request, state, found)
                 shown = found.as_json(with_id=False, with_place=False)
                 shown["schema"] = await formatted(self._registry, state, found, request)
                 return answer(request, shown)
@@ -114,7 +132,12 @@ class SchemaRoutes:
         state = await self._registry.fresh()
         md5 = parse_guid(request.params["guid"])
         ids = state.ids_by_guid(md5) if md5 is not None else []
-        return answer(request, [{"context": context, "id": each} for context, each in ids])
+        shown = [
+            {"context": context, "id": each}
+            for context, each in ids
+            if any(request.may_read(use.subject) for use in state.uses_of(context, each, deleted=True))
+        ]
+        return answer(request, shown)
 
     async def list_schemas(self, request: Request) -> Response:
         """Return schemas by prefix, latest only, with deleted ones, with rules of a type, with aliases."""
@@ -125,7 +148,7 @@ class SchemaRoutes:
         aliases = _aliases(state, prefix) if request.flag("aliases") else {}
         names = {*subjects_with_prefix(state, prefix), *(each for each in aliases if each in state.subjects)}
         found: list[Json] = []
-        for subject in sorted(names):
+        for subject in sorted(filter(request.may_read, names)):
             versions = state.versions(subject, deleted=deleted)
             for each in versions[-1:] if latest_only else versions:
                 if rule_type and not has_rule_type(each.definition.rule_set, rule_type):
@@ -135,6 +158,12 @@ class SchemaRoutes:
                     shown["aliases"] = aliases[subject]
                 found.append(shown)
         return answer(request, page(request, found, MAX_SCHEMAS))
+
+
+def _check(request: Request, state: RegistryState, found: StoredSchema) -> None:
+    """Refuse a schema if the user may read none of the subjects that have it."""
+    uses = state.uses_of(context_of(found.subject), found.id, deleted=True)
+    check_readable(request, (each.subject for each in uses))
 
 
 def _aliases(state: RegistryState, prefix: str) -> dict[str, list[str]]:

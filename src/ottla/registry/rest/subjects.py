@@ -7,6 +7,7 @@ from ottla.http.routing import Routes
 from ottla.registry import decisions, errors
 from ottla.registry.entities import Json, StoredSchema
 from ottla.registry.registration import RegisterRequest
+from ottla.registry.rest.access import check_readable
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, body_of, page, register_request, version_of
 from ottla.registry.rest.tags import read_tags, shown_tags, tagged
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
@@ -57,7 +58,7 @@ class SubjectRoutes:
             return is_deleted if deleted_only else deleted or not is_deleted
 
         prefix = request.query.get("subjectPrefix", WILDCARD)
-        names = sorted(filter(is_shown, subjects_with_prefix(state, prefix)))
+        names = sorted(filter(is_shown, filter(request.may_read, subjects_with_prefix(state, prefix))))
         return answer(request, page(request, names))
 
     async def list_versions(self, request: Request) -> Response:
@@ -88,6 +89,7 @@ class SubjectRoutes:
             if not state.has_subjects(subject, deleted=deleted):
                 raise errors.subject_not_found(subject)
             raise errors.version_not_found(version)
+        check_readable_elsewhere(request, subject, found)
         return state, found
 
     async def get_version(self, request: Request) -> Response:
@@ -123,6 +125,7 @@ class SubjectRoutes:
             normalize=request.flag("normalize"),
             deleted=request.flag("deleted"),
         )
+        check_readable_elsewhere(request, self._subject(request), found)
         shown = found.as_json()
         shown["schema"] = await formatted(self._registry, self._registry.state, found, request)
         return answer(request, shown)
@@ -147,6 +150,8 @@ class SubjectRoutes:
         """Register a schema as the next version of a subject."""
         wanted, body = register_request(request), body_of(request)
         add, remove = read_tags(body.get("schemaTagsToAdd")), read_tags(body.get("schemaTagsToRemove"))
+        if body.get("propagateSchemaTags") is True:
+            wanted = await self._registry.with_earlier_tags(self._subject(request), wanted)
         if add or remove:
             wanted = await self._registry.with_tags(self._subject(request), wanted, add, remove)
         return await self._register(request, wanted)
@@ -160,7 +165,10 @@ class SubjectRoutes:
             normalize=request.flag("normalize"),
             force=request.flag("force"),
         )
-        return answer(request, _registered(found, wanted))
+        shown = _registered(found, wanted)
+        if request.query.get("format", "").strip():
+            shown["schema"] = await formatted(self._registry, self._registry.state, found, request)
+        return answer(request, shown)
 
     async def delete_version(self, request: Request) -> Response:
         """Delete one version; the answer is its number."""
@@ -201,3 +209,9 @@ def _registered(schema: StoredSchema, wanted: RegisterRequest) -> Json:
     if schema.definition.schema_type == PROTOBUF and wanted.schema != schema.schema:
         del shown["schema"]
     return {"id": shown.pop("id"), "version": shown.pop("version"), **shown}
+
+
+def check_readable_elsewhere(request: Request, subject: str, found: StoredSchema) -> None:
+    """Refuse a version that was found in another context, which the user may not read."""
+    if found.subject != subject:
+        check_readable(request, [found.subject])

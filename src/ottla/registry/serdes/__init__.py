@@ -4,6 +4,7 @@ registry_client   asks a registry over HTTP, and remembers
 framing           where a record names its schema
 strategies        which subject a schema belongs to
 codecs            data into bytes and back: avro_codec, json_codec, protobuf_codec
+rules             what data contracts demand beyond types
 serializers, deserializers    what producers and consumers take
 """
 
@@ -21,6 +22,7 @@ from ottla.registry.serdes.errors import (
     UnknownSchema,
 )
 from ottla.registry.serdes.registry_client import RegistryClient, Schema, SchemaReference
+from ottla.registry.serdes.rules import DeadLetters, RuleFailed
 from ottla.registry.serdes.serializers import (
     AvroSerializer,
     JsonSchemaSerializer,
@@ -32,6 +34,7 @@ from ottla.registry.serdes.strategies import record_name, topic_name, topic_reco
 __all__ = [
     "AvroDeserializer",
     "AvroSerializer",
+    "DeadLetters",
     "JsonSchemaDeserializer",
     "JsonSchemaSerializer",
     "NotFramed",
@@ -42,6 +45,7 @@ __all__ = [
     "RegistryRefused",
     "RegistrySerializer",
     "RegistryUnavailable",
+    "RuleFailed",
     "Schema",
     "SchemaReference",
     "SerdeError",

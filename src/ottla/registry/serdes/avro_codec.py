@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
@@ -14,6 +14,8 @@ from ottla.registry.serdes.codecs import AVRO, CodecOptions
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import Frame
 from ottla.registry.serdes.plain_json import avro_from_json
+from ottla.registry.serdes.rules.field_walks import AvroWalk
+from ottla.registry.serdes.rules.fields import Visit
 
 
 class AvroCodec:
@@ -22,11 +24,14 @@ class AvroCodec:
     def __init__(self, text: str, references: Mapping[str, str], options: CodecOptions) -> None:
         parsed = parse(AVRO, text, references, validate=False)
         self.record_name = parsed.name
+        self._parsed = parsed
         self._schema = _resolved(parsed)
         self._is_bytes = parsed.canonical == '"bytes"'
         self._reader: Any = None
+        self._walk: AvroWalk | None = None
         if options.reader_schema is not None:
-            self._reader = _resolved(parse(AVRO, options.reader_schema, references, validate=False))
+            self._parsed = parse(AVRO, options.reader_schema, references, validate=False)
+            self._reader = _resolved(self._parsed)
 
     def encode(self, data: Any) -> tuple[bytes, bytes]:
         """Write data; bytes of the schema `bytes` are written as they are, as Confluent does."""
@@ -55,6 +60,12 @@ class AvroCodec:
         if stream.read(1):
             raise SerdeError(f"bytes are left after the Avro data of the schema {self.record_name}")
         return found
+
+    def transform(self, data: Any, visit: Visit, by_path: Mapping[str, Iterable[str]]) -> Any:
+        """Visit the fields of data as it was decoded, or is to be encoded."""
+        if self._walk is None:
+            self._walk = AvroWalk(json.loads(self._parsed.formatted("resolved")))
+        return self._walk(data, visit, by_path)
 
 
 def _resolved(parsed: ParsedSchema) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from ottla.registry.formats import InvalidSchema
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import Frame
 from ottla.registry.serdes.registry_client import RegistryClient, Schema
+from ottla.registry.serdes.rules.fields import Visit
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
@@ -41,14 +42,17 @@ class Codec(Protocol):
     def decode(self, frame: Frame) -> Any:
         """Return the data that was written with this schema."""
 
+    def transform(self, data: Any, visit: Visit, by_path: Mapping[str, Iterable[str]]) -> Any:
+        """Return data with what `visit` returns for each field; see rules/fields.py."""
+
 
 def codec_of(registry: RegistryClient, schema: Schema, options: CodecOptions) -> Codec:
     """Return what reads and writes with a schema; raise SerdeError if it cannot be used."""
     try:
         if schema.schema_type == PROTOBUF:
-            from ottla.registry.serdes.protobuf_codec import ProtobufCodec
+            from ottla.registry.serdes.protobuf_codec import ProtobufCodec, file_of
 
-            return ProtobufCodec(registry, schema, options)
+            return ProtobufCodec(file_of(registry, schema), options)
         references = {name: each.text for name, each in registry.referenced(schema).items()}
         return text_codec(schema, references, options)
     except ImportError as error:

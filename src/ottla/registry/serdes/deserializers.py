@@ -1,20 +1,46 @@
 """Deserializers for consumers: what a record's bytes mean, by the schema that they name.
 
 Consumer(bootstrap, topics=["orders"], value_deserializer=AvroDeserializer("http://127.0.0.1:8081"))
+
+With `use_latest_version`, records are read as the latest version of their subject: the migration rules of the
+versions in between run first, then the rules of the latest version. Without it, those of the version that
+wrote the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ottla.registry.serdes.codecs import AVRO, JSON, PROTOBUF, Codec, CodecOptions, codec_of
 from ottla.registry.serdes.errors import SerdeError
-from ottla.registry.serdes.framing import VALUE, read_frame
-from ottla.registry.serdes.registry_client import RegistryClient
-from ottla.registry.serdes.rules import check_no_rules
+from ottla.registry.serdes.framing import VALUE, Frame, read_frame
+from ottla.registry.serdes.registry_client import RegistryClient, Schema
+from ottla.registry.serdes.rules import DeadLetters, RuleEngine
+from ottla.registry.serdes.rules.engine import ENCODING, MIGRATION, READ, Subject
+from ottla.registry.serdes.rules.migrations import Migration, migrations
+from ottla.registry.serdes.strategies import SubjectName, strategy_of
 
 MAX_CODECS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """How records of one schema are read."""
+
+    codec: Codec
+    schema: Schema
+    """The schema whose rules run: the writer's, or the latest."""
+    written: Schema
+    steps: Sequence[Migration] = ()
+    target: Codec | None = None
+    """What migrated data becomes; None if there are no steps."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether more has to be done than decoding."""
+        return bool(self.schema.rule_set or self.written.rule_set or self.steps)
 
 
 class RegistryDeserializer:
@@ -34,13 +60,18 @@ class RegistryDeserializer:
         message_type: Any = None,
         as_dict: bool = False,
         validate: bool = True,
+        use_latest_version: bool = False,
+        subject_name: str | SubjectName = "topic",
         ignore_rules: bool = False,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         """Take a registry or its URL; see the class for the rest."""
         self.registry = RegistryClient(registry) if isinstance(registry, str) else registry
         self._options = CodecOptions(reader_schema, message_type, as_dict, validate)
-        self._ignores_rules = ignore_rules
-        self._codecs: dict[int | str, Codec] = {}
+        self._uses_latest = use_latest_version
+        self._subject_name = strategy_of(subject_name)
+        self._rules = None if ignore_rules else RuleEngine(dead_letters)
+        self._readers: dict[tuple[int | str, str], _Reader] = {}
 
     def __call__(self, data: bytes) -> Any:
         """Return what a value means that names its schema in front."""
@@ -52,11 +83,62 @@ class RegistryDeserializer:
         """Return what the key or value of a record means; raise SerdeError, which says why not."""
         if data is None:
             return None
+        headers = tuple(headers)
         frame = read_frame(field, data, headers)
-        codec = self._codecs.get(frame.schema)
-        return (codec or self._load(frame.schema)).decode(frame)
+        if not self._uses_latest:
+            reader = self._readers.get((frame.schema, "")) or self._load(frame.schema)
+        else:
+            reader = self._load_latest(topic, field, frame.schema)
+        if self._rules is None or not reader.has_rules:
+            return reader.codec.decode(frame)
+        return self._obey(self._rules, reader, frame, Subject(topic, field, "", data, headers))
 
-    def _load(self, name: int | str) -> Codec:
+    def _obey(self, rules: RuleEngine, reader: _Reader, frame: Frame, place: Subject) -> Any:
+        """Decode a record, and run its rules."""
+        place = replace(place, name=self._subject_name(place.topic, place.field, reader.codec.record_name))
+        payload = frame.data
+        encoded = rules.run(READ, reader.written.rule_set, place, payload, phase=ENCODING)
+        if encoded is not payload:
+            whole = frame.payload is None
+            frame = frame._replace(**{"rest" if whole else "payload": encoded})
+        found = reader.codec.decode(frame)
+        if reader.target is not None:
+            found = _plain(found)
+            for mode, rule_set in reader.steps:
+                found = rules.run(mode, rule_set, place, found, phase=MIGRATION)
+            found = _as_read(reader.target, found)
+        codec = reader.target or reader.codec
+        return rules.run(
+            READ, reader.schema.rule_set, place, found, transform=codec.transform, tags=reader.schema.tags
+        )
+
+    def _load(self, name: int | str) -> _Reader:
+        schema = self._schema(name)
+        return self._keep((name, ""), _Reader(codec_of(self.registry, schema, self._options), schema, schema))
+
+    def _load_latest(self, topic: str, field: str, name: int | str) -> _Reader:
+        """Return how a record is read as the latest version of its subject."""
+        written = self._schema(name)
+        own = self._readers.get((name, "own"))
+        if own is None:
+            own = self._keep((name, "own"), _Reader(self._codec(written, None), written, written))
+        subject = self._subject_name(topic, field, own.codec.record_name)
+        latest = self.registry.latest(subject, "serialized" if written.schema_type == PROTOBUF else None)
+        key = (name, f"{subject} {latest.schema_id}")
+        found = self._readers.get(key)
+        if found is not None:
+            return found
+        steps = migrations(self.registry, subject, written, latest) if self._rules is not None else []
+        if steps:
+            target = self._codec(latest.schema, None)
+            return self._keep(key, _Reader(own.codec, latest.schema, written, steps, target))
+        codec = self._codec(written, latest.schema.text if written.schema_type == AVRO else None)
+        return self._keep(key, _Reader(codec, latest.schema, written))
+
+    def _codec(self, schema: Schema, reader_schema: str | None) -> Codec:
+        return codec_of(self.registry, schema, replace(self._options, reader_schema=reader_schema))
+
+    def _schema(self, name: int | str) -> Schema:
         is_protobuf = self.schema_type == PROTOBUF
         schema = self.registry.by_id(name, "serialized" if is_protobuf else None)
         if schema.schema_type == PROTOBUF and not is_protobuf:
@@ -66,13 +148,27 @@ class RegistryDeserializer:
                 f"its schema {name} is of type {schema.schema_type}, not {self.schema_type}: "
                 "RegistryDeserializer reads all types"
             )
-        if not self._ignores_rules:
-            check_no_rules(schema.rule_set, "READ")
-        codec = codec_of(self.registry, schema, self._options)
-        if len(self._codecs) >= MAX_CODECS:
-            self._codecs.clear()
-        self._codecs[name] = codec
-        return codec
+        return schema
+
+    def _keep(self, key: tuple[int | str, str], reader: _Reader) -> _Reader:
+        if len(self._readers) >= MAX_CODECS:
+            self._readers.clear()
+        self._readers[key] = reader
+        return reader
+
+
+def _plain(found: Any) -> Any:
+    if not hasattr(found, "DESCRIPTOR"):
+        return found
+    from ottla.registry.serdes.protobuf_codec import as_dict
+
+    return as_dict(found)
+
+
+def _as_read(codec: Codec, found: Any) -> Any:
+    """Return migrated data in the form that the target's codec gives it."""
+    as_read = getattr(codec, "as_read", None)
+    return found if as_read is None else as_read(found)
 
 
 class AvroDeserializer(RegistryDeserializer):

@@ -1,28 +1,33 @@
 """Writes and reads the name of a schema in a record: in front of the data, or in a header.
 
-    prefix   byte 0, int32 schema id, [message indexes], data
-    header   `__key_schema_id` or `__value_schema_id`: byte 1, 16 bytes GUID, [message indexes]
-
-Only Protobuf has message indexes: the path to a message in its file, as zigzag varints, the number of indexes
-first; [0] is written as one zero. Either name may be in either place; a header goes first.
+The layout is in ottla.protocol.schema_frame, which brokers use as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla.protocol import schema_frame
+from ottla.protocol.schema_frame import HEADERS, KEY, VALUE, MalformedFrame, id_bytes, read_name
 from ottla.registry.serdes.errors import NotFramed
 
-KEY, VALUE = "key", "value"
+__all__ = [
+    "HEADER",
+    "HEADERS",
+    "KEY",
+    "PREFIX",
+    "VALUE",
+    "Frame",
+    "guid_bytes",
+    "id_bytes",
+    "index_bytes",
+    "read_frame",
+    "read_indexes",
+]
+
 PREFIX, HEADER = "prefix", "header"
-HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
-MAX_INDEXES = 100
-MAX_VARINT_BYTES = 5
-_ID = Struct(">bI")
-_GUID_BYTES = 17
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -43,11 +48,6 @@ class Frame(NamedTuple):
         return self.rest if self.payload is None else self.payload
 
 
-def id_bytes(schema_id: int) -> bytes:
-    """Return the five bytes that stand in front of the data."""
-    return _ID.pack(0, schema_id)
-
-
 def guid_bytes(guid: str) -> bytes:
     """Return the value of the header."""
     return b"\1" + UUID(guid).bytes
@@ -65,14 +65,13 @@ def read_frame(field: str, data: bytes, headers: Headers) -> Frame:
 
 
 def _split(data: bytes, what: str) -> tuple[int | str, bytes]:
-    if data[:1] == b"\0" and len(data) >= _ID.size:
-        return _ID.unpack_from(data)[1], data[_ID.size :]
-    if data[:1] == b"\1" and len(data) >= _GUID_BYTES:
-        return str(UUID(bytes=data[1:_GUID_BYTES])), data[_GUID_BYTES:]
-    raise NotFramed(
-        f"{what} does not start with byte 0 and a schema id: it was written without a schema registry. "
-        "Read it without a deserializer of the registry"
-    )
+    found = read_name(data)
+    if found is None:
+        raise NotFramed(
+            f"{what} does not start with byte 0 and a schema id: it was written without a schema registry. "
+            "Read it without a deserializer of the registry"
+        )
+    return found[0], data[found[1] :]
 
 
 def index_bytes(indexes: Sequence[int]) -> bytes:
@@ -84,14 +83,10 @@ def index_bytes(indexes: Sequence[int]) -> bytes:
 
 def read_indexes(data: bytes) -> tuple[list[int], int]:
     """Return message indexes and where they end; raise NotFramed."""
-    count, position = _read_varint(data, 0)
-    if not 0 <= count <= MAX_INDEXES:
-        raise NotFramed(f"a Protobuf record names {count} message indexes")
-    indexes = []
-    for _ in range(count):
-        index, position = _read_varint(data, position)
-        indexes.append(index)
-    return indexes or [0], position
+    try:
+        return schema_frame.read_indexes(data)
+    except MalformedFrame as error:
+        raise NotFramed(str(error)) from None
 
 
 def _varint(number: int) -> bytes:
@@ -101,12 +96,3 @@ def _varint(number: int) -> bytes:
         number >>= 7
     found.append(number)
     return bytes(found)
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for count, byte in enumerate(data[position : position + MAX_VARINT_BYTES]):
-        value |= (byte & 0x7F) << (7 * count)
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + count + 1
-    raise NotFramed("a Protobuf record ends within its message indexes")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.registry.formats import parse
 from ottla.registry.serdes.codecs import JSON, CodecOptions
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import Frame
+from ottla.registry.serdes.rules.field_walks import JsonWalk
+from ottla.registry.serdes.rules.fields import Visit
 
 
 class JsonCodec:
@@ -19,6 +21,7 @@ class JsonCodec:
         self.record_name = parse(JSON, text, references, validate=False).name
         written = options.reader_schema if options.reader_schema is not None else text
         self._validator = _validator(written, references) if options.validate else None
+        self._walk = JsonWalk(written, references)
 
     def encode(self, data: Any) -> tuple[bytes, bytes]:
         """Check data and write it."""
@@ -40,6 +43,10 @@ class JsonCodec:
             raise SerdeError(f"it is not JSON: {error}") from None
         self._check(found)
         return found
+
+    def transform(self, data: Any, visit: Visit, by_path: Mapping[str, Iterable[str]]) -> Any:
+        """Visit the fields of data."""
+        return self._walk(data, visit, by_path)
 
     def _check(self, data: Any) -> None:
         if self._validator is None:

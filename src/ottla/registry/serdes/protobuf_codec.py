@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, cast
 
@@ -21,6 +21,8 @@ from ottla.registry.serdes.codecs import PROTOBUF, CodecOptions
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import Frame, index_bytes, read_indexes
 from ottla.registry.serdes.registry_client import RegistryClient, Schema
+from ottla.registry.serdes.rules.field_walks import walk_message
+from ottla.registry.serdes.rules.fields import Visit
 
 SERIALIZED = "serialized"
 GOOGLE = "google/protobuf/"
@@ -31,14 +33,14 @@ WRAPPERS = "google/protobuf/wrappers.proto"
 def file_of(registry: RegistryClient, schema: Schema) -> Any:
     """Return the descriptor of a schema's file."""
     references = registry.referenced(schema, SERIALIZED)
-    return _load(schema.text, {name: each.text for name, each in references.items()})
+    return load_file(schema.text, {name: each.text for name, each in references.items()})
 
 
 class ProtobufCodec:
     """Messages of one .proto file."""
 
-    def __init__(self, registry: RegistryClient, schema: Schema, options: CodecOptions) -> None:
-        self._file = file_of(registry, schema)
+    def __init__(self, file: Any, options: CodecOptions) -> None:
+        self._file = file
         self._options = options
         self._classes: dict[tuple[int, ...], Any] = {}
 
@@ -49,9 +51,7 @@ class ProtobufCodec:
 
     def encode(self, data: Any) -> tuple[bytes, bytes]:
         """Write a message, or a dict with the fields of one."""
-        if isinstance(data, Message):
-            return message_bytes(data)
-        return message_bytes(message_from(message_factory.GetMessageClass(self._written()), data))
+        return message_bytes(self.message(data))
 
     def from_json(self, data: Any) -> Any:
         """Return data as it is: a dict with the fields of a message."""
@@ -68,6 +68,21 @@ class ProtobufCodec:
         except DecodeError as error:
             raise SerdeError(f"it is not a message {found.DESCRIPTOR.full_name}: {error}") from None
         return as_dict(found) if self._options.as_dict else found
+
+    def as_read(self, data: Mapping[str, Any]) -> Any:
+        """Return data after a migration, as a record of this schema is read."""
+        found = message_of_dict(message_factory.GetMessageClass(self._written()), data)
+        return as_dict(found) if self._options.as_dict else found
+
+    def transform(self, data: Any, visit: Visit, by_path: Mapping[str, Iterable[str]]) -> Any:
+        """Visit the fields of a message, or of a dict with its fields."""
+        return walk_message(self.message(data), visit, by_path)
+
+    def message(self, data: Any) -> Message:
+        """Return data as a message of the kind that is written."""
+        if isinstance(data, Message):
+            return data
+        return message_from(message_factory.GetMessageClass(self._written()), data)
 
     def _class_of(self, indexes: list[int]) -> Any:
         wanted = self._options.message_type
@@ -104,6 +119,62 @@ def message_from(kind: Any, data: Any) -> Message:
     except (json_format.ParseError, TypeError, AttributeError) as error:
         raise SerdeError(f"it does not fit the message {found.DESCRIPTOR.full_name}: {error}") from None
     return cast("Message", found)
+
+
+def message_of_dict(kind: Any, data: Mapping[str, Any]) -> Message:
+    """Return a message with the fields of a dict, whose values have the types that `as_dict` gives them."""
+    found = kind()
+    _fill(found, data)
+    return cast("Message", found)
+
+
+def _fill(message: Any, data: Mapping[str, Any]) -> None:
+    for name, value in data.items():
+        field = message.DESCRIPTOR.fields_by_name.get(name)
+        if field is None:
+            raise SerdeError(f"the message {message.DESCRIPTOR.full_name} has no field {name}")
+        if value is None:
+            continue
+        inner = field.message_type
+        if inner is not None and inner.GetOptions().map_entry:
+            for key, each in value.items():
+                _fill_entry(getattr(message, name), inner.fields_by_name["value"], key, each)
+        elif field.is_repeated:
+            for each in value:
+                if inner is None:
+                    getattr(message, name).append(_number(field, each))
+                else:
+                    _fill_message(getattr(message, name).add(), each)
+        elif inner is None:
+            setattr(message, name, _number(field, value))
+        else:
+            _fill_message(getattr(message, name), value)
+
+
+def _fill_entry(entries: Any, field: Any, key: Any, value: Any) -> None:
+    if field.message_type is None:
+        entries[key] = _number(field, value)
+    else:
+        _fill_message(entries[key], value)
+
+
+def _fill_message(message: Any, value: Any) -> None:
+    if message.DESCRIPTOR.full_name == "google.protobuf.Timestamp" and not isinstance(value, str):
+        message.FromDatetime(value)
+    elif message.DESCRIPTOR.file.name == WRAPPERS:
+        message.value = value
+    elif message.DESCRIPTOR.full_name.startswith("google.protobuf."):
+        json_format.ParseDict(value, message)
+    else:
+        message.SetInParent()
+        _fill(message, value)
+
+
+def _number(field: Any, value: Any) -> Any:
+    """Return the number of an enum's value."""
+    if field.enum_type is not None and isinstance(value, str):
+        return field.enum_type.values_by_name[value].number
+    return value
 
 
 def message_bytes(message: Message) -> tuple[bytes, bytes]:
@@ -189,7 +260,7 @@ def _message_at(file: Any, indexes: list[int]) -> Any:
     return found
 
 
-def _load(text: str, references: Mapping[str, str]) -> Any:
+def load_file(text: str, references: Mapping[str, str]) -> Any:
     """Return the file of a schema in a pool of its own, with all that it imports."""
     pool = DescriptorPool()
     files = {name: _descriptor(each, references) for name, each in references.items()}

@@ -7,33 +7,28 @@ records must not become a flood of requests.
 
 from __future__ import annotations
 
-import base64
-import json
 import ssl
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, unquote, urlencode, urlsplit
-from urllib.request import (
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
 
 from ottla.common.clock import Clock, SystemClock
+from ottla.http.json_client import (
+    BearerToken,
+    HttpRefused,
+    HttpUnavailable,
+    JsonClient,
+    NotJson,
+    path_of,
+    without_user,
+)
 from ottla.registry.serdes.errors import RegistryRefused, RegistryUnavailable, SerdeError, UnknownSchema
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 UNKNOWN_TTL_S = 10.0
 MAX_CACHED = 10_000
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _UNKNOWN_CODES = (404, 40401, 40402, 40403)
 _HINTS = {
     40403: "register it first, or set auto_register=True",
@@ -59,6 +54,7 @@ class Schema:
     schema_type: str = "AVRO"
     references: tuple[SchemaReference, ...] = ()
     rule_set: Mapping[str, Any] | None = field(default=None, compare=False)
+    metadata: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """Return the body of a request to register it."""
@@ -70,7 +66,16 @@ class Schema:
                 {"name": each.name, "subject": each.subject, "version": each.version}
                 for each in self.references
             ]
+        if self.metadata is not None:
+            body["metadata"] = self.metadata
+        if self.rule_set is not None:
+            body["ruleSet"] = self.rule_set
         return body
+
+    @property
+    def tags(self) -> Mapping[str, Sequence[str]]:
+        """The tags that its metadata gives to paths."""
+        return (self.metadata or {}).get("tags") or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +122,34 @@ class RegistryClient:
         url: str | Sequence[str],
         *,
         basic_auth: tuple[str, str] | None = None,
-        bearer_token: str | Callable[[], str] | None = None,
+        bearer_token: BearerToken | None = None,
         ssl_context: ssl.SSLContext | None = None,
         timeout_s: float = 10.0,
         latest_ttl_s: float = 300.0,
         clock: Clock | None = None,
     ) -> None:
         """Take one URL or several, separated by commas; the first that answers is asked from then on."""
-        given = url.split(",") if isinstance(url, str) else list(url)
-        self._urls = [_plain(each.strip()) for each in given if each.strip()]
-        if not self._urls:
+        given = [each.strip() for each in (url.split(",") if isinstance(url, str) else url) if each.strip()]
+        if not given:
             raise SerdeError("give the URL of a schema registry, such as http://127.0.0.1:8081")
-        self._auth = basic_auth or _user_of(given[0])
-        self._token = bearer_token
-        self._opener = _opener(ssl_context)
-        self._timeout_s = timeout_s
+        self._clients = [
+            JsonClient(
+                _checked(each),
+                basic_auth=basic_auth or without_user(given[0])[1],
+                bearer_token=bearer_token,
+                ssl_context=ssl_context,
+                media_type=MEDIA_TYPE,
+                timeout_s=timeout_s,
+            )
+            for each in given
+        ]
         self._latest_ttl_s = latest_ttl_s
         self._cache = _Cache(clock or SystemClock())
 
     @property
     def urls(self) -> list[str]:
         """The registries, the one that is asked first in front."""
-        return list(self._urls)
+        return [each.url for each in self._clients]
 
     def by_id(self, schema: int | str, schema_format: str | None = None) -> Schema:
         """Return a schema by its id or GUID; raise UnknownSchema."""
@@ -150,12 +161,12 @@ class RegistryClient:
             return found  # type: ignore[no-any-return]
         kind = "guids" if isinstance(schema, str) else "ids"
         try:
-            answer = self._ask("GET", _path("schemas", kind, schema, format=schema_format))
+            answer = self._ask("GET", path_of("schemas", kind, schema, format=schema_format))
         except RegistryRefused as error:
             if error.code not in _UNKNOWN_CODES:
                 raise
             unknown = UnknownSchema(
-                f"the registry {self._urls[0]} has no schema with the {kind[:-1]} {schema}: the record was "
+                f"the registry {self.urls[0]} has no schema with the {kind[:-1]} {schema}: the record was "
                 "written with another registry, or the schema was deleted for good"
             )
             raise self._cache.put(key, unknown, UNKNOWN_TTL_S) from None
@@ -166,7 +177,7 @@ class RegistryClient:
         key = ("latest", subject, schema_format)
         found = self._cache.get(key)
         if found is None:
-            path = _path("subjects", subject, "versions", "latest", format=schema_format)
+            path = path_of("subjects", subject, "versions", "latest", format=schema_format)
             found = self._cache.put(key, _registered(self._ask("GET", path)), self._latest_ttl_s)
         return found  # type: ignore[no-any-return]
 
@@ -175,7 +186,7 @@ class RegistryClient:
         key = ("version", subject, version, schema_format)
         found = self._cache.get(key)
         if found is None:
-            path = _path("subjects", subject, "versions", version, format=schema_format, deleted="true")
+            path = path_of("subjects", subject, "versions", version, format=schema_format, deleted="true")
             found = self._cache.put(key, _registered(self._ask("GET", path)))
         return found  # type: ignore[no-any-return]
 
@@ -184,17 +195,24 @@ class RegistryClient:
         key = ("register", subject, schema, normalize)
         found = self._cache.get(key)
         if found is None:
-            path = _path("subjects", subject, "versions", normalize="true" if normalize else None)
+            path = path_of("subjects", subject, "versions", normalize="true" if normalize else None)
             answer = self._ask("POST", path, schema.as_json())
             found = self._cache.put(key, _registered(answer, schema))
         return found  # type: ignore[no-any-return]
 
-    def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> Registered:
+    def lookup(
+        self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
+    ) -> Registered:
         """Return the names of a schema that is registered already; raise RegistryRefused if it is not."""
-        key = ("lookup", subject, schema, normalize)
+        key = ("lookup", subject, schema, normalize, deleted)
         found = self._cache.get(key)
         if found is None:
-            path = _path("subjects", subject, normalize="true" if normalize else None)
+            path = path_of(
+                "subjects",
+                subject,
+                normalize="true" if normalize else None,
+                deleted="true" if deleted else None,
+            )
             answer = self._ask("POST", path, schema.as_json())
             found = self._cache.put(key, _registered(answer, schema))
         return found  # type: ignore[no-any-return]
@@ -217,71 +235,32 @@ class RegistryClient:
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         reasons = []
-        for url in list(self._urls):
+        for client in list(self._clients):
             try:
-                answer = self._send(url, method, path, body)
+                answer = self._send(client, method, path, body)
             except RegistryUnavailable as error:
                 reasons.append(str(error))
                 continue
-            if self._urls[0] != url:
-                self._urls = [url, *(each for each in self._urls if each != url)]
+            if self._clients[0] is not client:
+                self._clients = [client, *(each for each in self._clients if each is not client)]
             return answer
         raise RegistryUnavailable("; ".join(reasons) + ". Start one (ottla registry serve) or try again")
 
-    def _send(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(url + path, data, {"accept": MEDIA_TYPE, **self._credentials()}, method=method)
-        if data is not None:
-            request.add_header("content-type", MEDIA_TYPE)
+    def _send(self, client: JsonClient, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         try:
-            with self._opener.open(request, timeout=self._timeout_s) as response:
-                return json.loads(response.read(MAX_ANSWER_BYTES))
-        except HTTPError as error:
-            with error:
-                raise _refused(url, error) from None
-        except (URLError, OSError, HTTPException) as error:
-            raise RegistryUnavailable(f"no registry at {url}: {getattr(error, 'reason', error)}") from None
-        except ValueError:
-            raise RegistryUnavailable(f"what answers at {url} is not a schema registry") from None
-
-    def _credentials(self) -> dict[str, str]:
-        if self._token is not None:
-            token = self._token if isinstance(self._token, str) else self._token()
-            return {"authorization": f"Bearer {token}"}
-        if self._auth is not None:
-            return {"authorization": "Basic " + base64.b64encode(":".join(self._auth).encode()).decode()}
-        return {}
+            return client.ask(method, path, body)
+        except HttpRefused as error:
+            raise _refused(client.url, error) from None
+        except HttpUnavailable as error:
+            raise RegistryUnavailable(f"no registry at {client.url}: {error}") from None
+        except NotJson:
+            raise RegistryUnavailable(f"what answers at {client.url} is not a schema registry") from None
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Refuses redirects: they would carry the credentials to another host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Return nothing, which makes the redirect an error."""
-
-
-def _opener(ssl_context: ssl.SSLContext | None) -> OpenerDirector:
-    if ssl_context is None:
-        return build_opener(ProxyHandler(), _NoRedirects())
-    return build_opener(ProxyHandler(), _NoRedirects(), HTTPSHandler(context=ssl_context))
-
-
-def _plain(url: str) -> str:
+def _checked(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise SerdeError(f"the URL of a registry begins with http:// or https://, unlike {url!r}")
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
-
-
-def _user_of(url: str) -> tuple[str, str] | None:
-    parts = urlsplit(url.strip())
-    return (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-
-
-def _path(*segments: object, **query: str | None) -> str:
-    path = "".join(f"/{quote(str(each), safe='')}" for each in segments)
-    given = {name: value for name, value in query.items() if value is not None}
-    return path + (f"?{urlencode(given)}" if given else "")
+    return url
 
 
 def _schema_of(answer: Mapping[str, Any]) -> Schema:
@@ -289,7 +268,13 @@ def _schema_of(answer: Mapping[str, Any]) -> Schema:
         SchemaReference(each["name"], each["subject"], each["version"])
         for each in answer.get("references") or ()
     )
-    return Schema(answer["schema"], answer.get("schemaType") or "AVRO", references, answer.get("ruleSet"))
+    return Schema(
+        answer["schema"],
+        answer.get("schemaType") or "AVRO",
+        references,
+        answer.get("ruleSet"),
+        answer.get("metadata"),
+    )
 
 
 def _registered(answer: Mapping[str, Any], schema: Schema | None = None) -> Registered:
@@ -297,14 +282,13 @@ def _registered(answer: Mapping[str, Any], schema: Schema | None = None) -> Regi
     return Registered(answer["id"], answer.get("guid"), answer.get("version"), stored)
 
 
-def _refused(url: str, error: HTTPError) -> SerdeError:
+def _refused(url: str, error: HttpRefused) -> SerdeError:
     try:
-        body = json.loads(error.read(MAX_ANSWER_BYTES))
-        code, message = int(body["error_code"]), str(body.get("message", f"HTTP {error.code}"))
+        code, message = int(error.body["error_code"]), str(error.body.get("message", f"HTTP {error.status}"))
     except (ValueError, KeyError, TypeError):
-        if error.code in (401, 403):
-            return RegistryRefused(error.code, f"{url} refuses the user", "give basic_auth or bearer_token")
-        return RegistryUnavailable(f"what answers at {url} is not a schema registry (HTTP {error.code})")
-    if error.code >= 500:
+        if error.status in (401, 403):
+            return RegistryRefused(error.status, f"{url} refuses the user", "give basic_auth or bearer_token")
+        return RegistryUnavailable(f"what answers at {url} is not a schema registry (HTTP {error.status})")
+    if error.status >= 500:
         return RegistryUnavailable(f"the registry {url} cannot answer: {message} ({code})")
     return RegistryRefused(code, message, _HINTS.get(code, ""))

@@ -9,15 +9,17 @@ looked up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ottla.registry.serdes.codecs import AVRO, JSON, PROTOBUF, Codec, CodecOptions, codec_of
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import HEADER, HEADERS, KEY, PREFIX, VALUE, guid_bytes, id_bytes
 from ottla.registry.serdes.registry_client import Registered, RegistryClient, Schema, SchemaReference
-from ottla.registry.serdes.rules import check_no_rules
-from ottla.registry.serdes.strategies import STRATEGIES, SubjectName
+from ottla.registry.serdes.rules import DeadLetters, RuleEngine
+from ottla.registry.serdes.rules.engine import ENCODING, WRITE, Subject
+from ottla.registry.serdes.rules.fields import Visit
+from ottla.registry.serdes.strategies import SubjectName, strategy_of
 
 MAX_CODECS = 1_000
 
@@ -47,6 +49,7 @@ class RegistrySerializer:
         message_type: Any = None,
         validate: bool = True,
         ignore_rules: bool = False,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         """Take a registry or its URL, and a schema as text; see the class for the rest."""
         if framing not in (PREFIX, HEADER):
@@ -54,13 +57,13 @@ class RegistrySerializer:
         self.registry = RegistryClient(registry) if isinstance(registry, str) else registry
         kind = self.schema_type or schema_type or AVRO
         self._schema = None if schema is None else Schema(schema, kind, tuple(references))
-        self._subject_name = _strategy(subject_name)
+        self._subject_name = strategy_of(subject_name)
         self._auto_register = auto_register
         self._normalize = normalize
         self._uses_latest = use_latest_version
         self._schema_id = use_schema_id
         self._in_header = framing == HEADER
-        self._ignores_rules = ignore_rules
+        self._rules = None if ignore_rules else RuleEngine(dead_letters)
         self._options = CodecOptions(message_type=message_type, validate=validate)
         self._codecs: dict[Any, Codec] = {}
 
@@ -88,8 +91,15 @@ class RegistrySerializer:
         if data is None:
             return None
         try:
-            codec, registered = self._chosen(topic, field, data)
-            indexes, payload = codec.encode(codec.from_json(data) if is_json else data)
+            codec, registered, subject = self._chosen(topic, field, data)
+            data = codec.from_json(data) if is_json else data
+            has_rules = registered.schema.rule_set is not None and self._rules is not None
+            if has_rules:
+                place = Subject(topic, field, subject, data, headers)
+                data = self._obey(registered.schema, place, codec, data)
+            indexes, payload = codec.encode(data)
+            if has_rules:
+                payload = self._obey_encoding(registered.schema, place, payload)
         except SerdeError as error:
             error.args = (f"the {field} for {topic} cannot be serialized: {error}", *error.args[1:])
             raise
@@ -100,26 +110,37 @@ class RegistrySerializer:
         headers.append((HEADERS[field], guid_bytes(registered.guid) + indexes))
         return payload
 
+    def _obey(self, schema: Schema, place: Subject, codec: Codec, data: Any) -> Any:
+        assert self._rules is not None
+        return self._rules.run(
+            WRITE, schema.rule_set, place, data, transform=codec.transform, tags=schema.tags
+        )
+
+    def _obey_encoding(self, schema: Schema, place: Subject, payload: bytes) -> bytes:
+        assert self._rules is not None
+        return bytes(self._rules.run(WRITE, schema.rule_set, place, payload, phase=ENCODING))
+
     def prepare(self, topic: str, field: str = VALUE) -> None:
         """Register or fetch the schema for a topic, so that no record has to wait for it."""
         self._chosen(topic, field, None)
 
-    def _chosen(self, topic: str, field: str, data: Any) -> tuple[Codec, Registered]:
-        """Return how to write a record, and the names of the schema."""
+    def _chosen(self, topic: str, field: str, data: Any) -> tuple[Codec, Registered, str]:
+        """Return how to write a record, the names of the schema, and its subject."""
         if self._schema_id is not None:
             schema = self.registry.by_id(self._schema_id)
             registered = Registered(self._schema_id, None, None, schema)
             if self._in_header:
                 raise SerdeError("use_schema_id names no GUID: use framing='prefix'")
-            return self._codec(schema), registered
+            codec = self._codec(schema)
+            return codec, registered, self._subject_name(topic, field, codec.record_name)
         given = self._schema
         own = self._codec(given) if given is not None else None
         subject = self._subject_name(topic, field, own.record_name if own is not None else None)
         if given is None or own is None or self._uses_latest:
             latest = self.registry.latest(subject)
             self._check(latest.schema)
-            return self._codec(latest.schema), latest
-        return own, self._registered(subject, given)
+            return self._codec(latest.schema), latest, subject
+        return own, self._registered(subject, given), subject
 
     def _registered(self, subject: str, schema: Schema) -> Registered:
         call = self.registry.register if self._auto_register else self.registry.lookup
@@ -131,8 +152,6 @@ class RegistrySerializer:
     def _check(self, schema: Schema) -> None:
         if self.schema_type is not None and schema.schema_type != self.schema_type:
             raise SerdeError(f"the schema is of type {schema.schema_type}, not {self.schema_type}")
-        if not self._ignores_rules:
-            check_no_rules(schema.rule_set, "WRITE")
 
     def _codec(self, schema: Schema) -> Codec:
         codec = self._codecs.get(schema)
@@ -160,7 +179,7 @@ class ProtobufSerializer(RegistrySerializer):
 
     schema_type = PROTOBUF
 
-    def _chosen(self, topic: str, field: str, data: Any) -> tuple[Codec, Registered]:
+    def _chosen(self, topic: str, field: str, data: Any) -> tuple[Codec, Registered, str]:
         if self._schema is not None or self._schema_id is not None:
             return super()._chosen(topic, field, data)
         kind = self._options.message_type if data is None or isinstance(data, dict) else type(data)
@@ -173,8 +192,8 @@ class ProtobufSerializer(RegistrySerializer):
         if self._uses_latest:
             latest = self.registry.latest(subject)
             self._check(latest.schema)
-            return codec, latest
-        return codec, self._registered(subject, self._schema_of(kind))
+            return codec, latest, subject
+        return codec, self._registered(subject, self._schema_of(kind)), subject
 
     def _schema_of(self, kind: Any) -> Schema:
         from ottla.registry.serdes.protobuf_codec import schema_of
@@ -206,17 +225,16 @@ class _MessageCodec:
         """Return data as it is: a dict with the fields of a message."""
         return data
 
+    def transform(self, data: Any, visit: Visit, by_path: Mapping[str, Iterable[str]]) -> Any:
+        """Visit the fields of a message."""
+        from ottla.registry.serdes.protobuf_codec import message_from
+        from ottla.registry.serdes.rules.field_walks import walk_message
+
+        return walk_message(message_from(self._kind, data), visit, by_path)
+
     def decode(self, frame: Any) -> Any:
         """Refuse: this codec only writes."""
         raise TypeError("a serializer cannot decode: use ProtobufDeserializer")
-
-
-def _strategy(name: str | SubjectName) -> SubjectName:
-    if not isinstance(name, str):
-        return name
-    if name not in STRATEGIES:
-        raise ValueError(f"subject_name is a function or one of {', '.join(STRATEGIES)}, not {name!r}")
-    return STRATEGIES[name]
 
 
 __all__ = [

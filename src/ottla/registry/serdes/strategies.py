@@ -39,3 +39,12 @@ STRATEGIES: dict[str, SubjectName] = {
     "record": record_name,
     "topic-record": topic_record_name,
 }
+
+
+def strategy_of(name: str | SubjectName) -> SubjectName:
+    """Return a strategy by its name; a function is one already."""
+    if not isinstance(name, str):
+        return name
+    if name not in STRATEGIES:
+        raise ValueError(f"subject_name is a function or one of {', '.join(STRATEGIES)}, not {name!r}")
+    return STRATEGIES[name]

@@ -27,6 +27,11 @@ APPEND, UPDATE, COMPLETE = OUTPUT_MODES = ("append", "update", "complete")
 PARQUET, TOPIC, POSTGRES = "parquet", "ottla", "postgres"
 """Formats that the runner knows: files in its storage, a topic, a PostgreSQL table."""
 
+UPSERT = "upsert"
+"""The option `mode` of a topic: it is a table, with the newest row of each key."""
+TABLE_OPTIONS = ("key", "mode", "deleted", "sequence_by")
+"""Options of a topic that are not for the sink."""
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -45,6 +50,11 @@ class Dataset:
     def topic(self) -> str | None:
         """The topic it is stored in, if it is one topic."""
         return self.options.get("topic", self.name if self.kind != Kind.SINK else None)
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether it is a topic with the newest row of each key."""
+        return self.format == TOPIC and self.options.get("mode", "").lower() == UPSERT
 
 
 @dataclass(frozen=True)

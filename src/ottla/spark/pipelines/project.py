@@ -24,6 +24,12 @@ class Project:
     folder: Path
     files: tuple[Path, ...]
     spec: Spec
+    path: Path | None = None
+    """What the user named: a file or a folder. None for a pipeline that a command builds."""
+
+    def again(self) -> Project:
+        """Return the pipeline as it is on disk now."""
+        return self if self.path is None else open_project(self.path, name=self.name)
 
 
 def open_project(path: Path, *, name: str = "") -> Project:
@@ -43,12 +49,12 @@ def open_project(path: Path, *, name: str = "") -> Project:
                 f"{path} has no .py or .sql files",
                 f"create a pipeline there: ottla pipeline init {path.name}",
             )
-        return Project(_clean(name or path.name), path, files, Spec())
+        return Project(_clean(name or path.name), path, files, Spec(), path)
     if path.name in SPEC_NAMES or path.suffix in (".yml", ".yaml"):
         return _from_spec(path, name)
     if path.suffix not in SOURCES:
         raise PipelineProblem(f"{path.name} is neither a .py nor a .sql file, nor a {SPEC_NAMES[0]}")
-    return Project(_clean(name or path.stem), path.parent, (path,), Spec())
+    return Project(_clean(name or path.stem), path.parent, (path,), Spec(), path)
 
 
 def _spec_in(folder: Path) -> Path | None:
@@ -70,7 +76,7 @@ def _from_spec(file: Path, name: str) -> Project:
             "libraries name the files by globs",
             place=Place(str(file)),
         )
-    return Project(_clean(name or spec.name or folder.name), folder, tuple(files), spec)
+    return Project(_clean(name or spec.name or folder.name), folder, tuple(files), spec, file)
 
 
 def _matching(folder: Path, pattern: str, spec_file: Path) -> Iterable[Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock, get_ident
 from typing import Any, Protocol
 
 
@@ -30,15 +31,45 @@ class Lookup(Protocol):
 
 
 _depth = 0
+_one_at_a_time = RLock()
+"""Pipelines of one driver resolve their flows one after another: the patches are of the whole process."""
 
 
 @contextmanager
 def reading_through(lookup: Lookup) -> Iterator[None]:
-    """Patch the readers within the block; nested calls share the outermost patch."""
+    """Patch the readers within the block, for this thread; nested calls share the outermost patch."""
+    with _one_at_a_time:
+        if _depth:
+            yield
+        else:
+            with _patched(OfThisThread(lookup)):
+                yield
+
+
+class OfThisThread:
+    """A lookup for the thread that has made it; other threads find nothing."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._thread = get_ident()
+
+    @property
+    def topic_options(self) -> Mapping[str, str]:
+        """Options of every read of a topic."""
+        return self._lookup.topic_options if get_ident() == self._thread else {}
+
+    def read(self, name: str, *, is_stream: bool) -> Any:
+        """Return the dataset of that name, or None."""
+        return self._lookup.read(name, is_stream=is_stream) if get_ident() == self._thread else None
+
+    def read_in_sql(self, text: str) -> list[str]:
+        """Create views of the datasets that a query reads; return their names."""
+        return self._lookup.read_in_sql(text) if get_ident() == self._thread else []
+
+
+@contextmanager
+def _patched(lookup: Lookup) -> Iterator[None]:
     global _depth
-    if _depth:
-        yield
-        return
     from pyspark.sql import DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 

@@ -7,7 +7,9 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
@@ -20,8 +22,24 @@ REASON, SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET = (
 )
 """Headers of a dead letter."""
 
+NOT_JSON = "not JSON of"
+"""In the message about an invalid value."""
 _CORRUPT = "__ottla_corrupt"
 _PARSED = "__ottla_parsed"
+
+
+_dead_letter_topics: ContextVar[list[str | None] | None] = ContextVar("ottla_dead_letters", default=None)
+
+
+@contextmanager
+def noting_dead_letters() -> Iterator[list[str | None]]:
+    """Note the topics of the dead letters that are declared in the block; None is the topic of the sink."""
+    noted: list[str | None] = []
+    token = _dead_letter_topics.set(noted)
+    try:
+        yield noted
+    finally:
+        _dead_letter_topics.reset(token)
 
 
 class Parsed(NamedTuple):
@@ -40,9 +58,9 @@ def parse_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Parsed
     """
     from pyspark.sql import functions as sql
 
-    fields = _struct(schema)
+    fields = struct_of(schema)
     text = sql.col("value").cast("string")
-    with_corrupt = _struct(schema).add(_CORRUPT, "string")
+    with_corrupt = struct_of(schema).add(_CORRUPT, "string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = records.where(sql.col("value").isNotNull()).withColumn(
         _PARSED, sql.from_json(text, with_corrupt, options)
@@ -51,7 +69,7 @@ def parse_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Parsed
     columns = [sql.col(f"{_PARSED}.`{field.name}`").alias(field.name) for field in fields.fields]
     good = parsed.where(~is_bad).select(*columns, *keep)
     reason = sql.concat(
-        sql.lit(f"the value is not JSON of {fields.simpleString()[7:-1]}: "), sql.substring(text, 1, 200)
+        sql.lit(f"the value is {NOT_JSON} {fields.simpleString()[7:-1]}: "), sql.substring(text, 1, 200)
     )
     bad = parsed.where(is_bad).withColumn("error", reason).drop(_PARSED)
     return Parsed(good, bad)
@@ -64,6 +82,9 @@ def dead_letters(bad: Any, topic: str | None = None) -> Any:
     topic from a column, so that valid rows and dead letters share one exactly-once query.
     """
     from pyspark.sql import functions as sql
+
+    if (noted := _dead_letter_topics.get()) is not None:
+        noted.append(topic)
 
     def header(name: str, column: Any) -> Any:
         return sql.struct(sql.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
@@ -86,7 +107,7 @@ def as_records(rows: Any, *, key: str | Sequence[str] | None = None, topic: str 
     """
     from pyspark.sql import functions as sql
 
-    columns = [_key(key).alias("key"), sql.to_json(sql.struct("*")).cast("binary").alias("value")]
+    columns = [key_of(key).alias("key"), sql.to_json(sql.struct("*")).cast("binary").alias("value")]
     if topic:
         no_headers = sql.array().cast("array<struct<key:string,value:binary>>")
         columns += [no_headers.alias("headers"), sql.lit(topic).alias("topic")]
@@ -106,20 +127,36 @@ def as_changelog(
     if deleted is not None:
         condition = sql.expr(deleted) if isinstance(deleted, str) else deleted
         value = sql.when(~sql.coalesce(condition, sql.lit(False)), value)
-    columns = [_key(key).alias("key"), value.alias("value")]
+    columns = [key_of(key).alias("key"), value.alias("value")]
     return rows.select(*columns, *([sql.lit(topic).alias("topic")] if topic else []))
 
 
 def strict_json(records: Any, schema: Any, *, keep: Sequence[str] = ()) -> Any:
-    """Parse JSON values into rows; an invalid value fails the query."""
+    """Parse JSON values into rows; an invalid value fails the query, with its topic, partition and offset."""
     from pyspark.sql import functions as sql
 
-    parsed = sql.from_json(sql.col("value").cast("string"), _struct(schema), {"mode": "FAILFAST"})
-    return (
-        records.where(sql.col("value").isNotNull())
-        .select(parsed.alias(_PARSED), *keep)
-        .select(f"{_PARSED}.*", *keep)
-    )
+    return json_rows(records.where(sql.col("value").isNotNull()), schema, keep=keep)
+
+
+def json_rows(records: Any, schema: Any, *, keep: Sequence[Any] = ()) -> Any:
+    """Parse JSON values into rows, as `strict_json`; a null value becomes a row of nulls."""
+    from pyspark.sql import functions as sql
+
+    fields = struct_of(schema)
+    text = sql.col("value").cast("string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = sql.from_json(text, struct_of(schema).add(_CORRUPT, "string"), options)
+    place = [sql.lit("a value")]
+    if {"topic", "partition", "offset"} <= set(records.columns):
+        place = [sql.lit("the value of "), sql.col("topic"), sql.lit("-"), sql.col("partition")]
+        place += [sql.lit(" at offset "), sql.col("offset")]
+    wanted = sql.lit(f" is {NOT_JSON} {fields.simpleString()[7:-1]}: ")
+    reason = sql.concat(*place, wanted, sql.substring(text, 1, 200))
+    is_bad = sql.col(_PARSED).isNull() | sql.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+    is_bad = is_bad & sql.col("value").isNotNull()
+    checked = sql.when(is_bad, sql.raise_error(reason)).otherwise(sql.col(_PARSED))
+    columns = [sql.col(f"{_PARSED}.`{field.name}`").alias(field.name) for field in fields.fields]
+    return records.withColumn(_PARSED, parsed).withColumn(_PARSED, checked).select(*columns, *keep)
 
 
 def latest_per_key(records: Any, schema: Any = None) -> Any:
@@ -161,11 +198,12 @@ def for_topic(rows: Any, *, key: str | None = None) -> Any:
 def _parsed_columns(records: Any, schema: Any, *keep: str) -> Any:
     from pyspark.sql import functions as sql
 
-    parsed = sql.from_json(sql.col("value").cast("string"), _struct(schema)).alias(_PARSED)
+    parsed = sql.from_json(sql.col("value").cast("string"), struct_of(schema)).alias(_PARSED)
     return records.select(*keep, parsed).select(*keep, f"{_PARSED}.*")
 
 
-def _key(key: str | Sequence[str] | None) -> Any:
+def key_of(key: str | Sequence[str] | None) -> Any:
+    """Return the key of rows: null without columns, the text of one column, JSON of several."""
     from pyspark.sql import functions as sql
 
     names = [key] if isinstance(key, str) else list(key or ())
@@ -176,7 +214,8 @@ def _key(key: str | Sequence[str] | None) -> Any:
     return sql.to_json(sql.struct(*names)).cast("binary")
 
 
-def _struct(schema: Any) -> Any:
+def struct_of(schema: Any) -> Any:
+    """Return a schema, given as DDL or as a struct, as a struct of its own."""
     from pyspark.sql.types import StructType
 
     return StructType.fromDDL(schema) if isinstance(schema, str) else StructType(list(schema.fields))

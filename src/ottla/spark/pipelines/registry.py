@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from ottla.common.near_names import did_you_mean
-from ottla.spark.pipelines.elements import COMPLETE, OUTPUT_MODES, Dataset, Flow, Kind
+from ottla.spark.pipelines.elements import COMPLETE, OUTPUT_MODES, TOPIC, UPSERT, Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem, Place
 
 # The dependency graph of datasets: their order, and cycles.
@@ -139,6 +139,13 @@ class Registry:
             raise PipelineProblem(
                 f"the materialized view {dataset.name!r} is recomputed each time: it cannot be a topic",
                 'store it in files, or write changes to the topic: @dp.table with output_mode="update"',
+                place=dataset.place,
+            )
+        mode = dataset.options.get("mode", UPSERT).lower()
+        if dataset.format == TOPIC and mode != UPSERT:
+            raise PipelineProblem(
+                f"{mode!r} is not a mode of a topic",
+                "use upsert (a table: the newest row of each key), or leave it out",
                 place=dataset.place,
             )
         if not flows:

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any, Protocol
 
+from ottla.spark.changelogs import rows_of_upserts
 from ottla.spark.options import BOOTSTRAP, KAFKA
 from ottla.spark.pipelines.elements import TOPIC, Dataset, Flow, Kind
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.reader_patches import reading_through
-from ottla.spark.pipelines.records import columns_of_topic_table
+from ottla.spark.pipelines.records import columns_of_topic_table, noting_dead_letters
 from ottla.spark.pipelines.registry import Graph, Registry
 from ottla.spark.pipelines.run.storage import Storage
 from ottla.spark.pipelines.run.user_errors import Context, explain_error
@@ -62,6 +63,8 @@ class Resolver:
         self._reads: dict[str, dict[str, None]] = {}
         self._made: dict[str, Any] = {}
         self._running: list[Flow] = []
+        self.dead_letters: dict[str, None] = {}
+        """The topics that flows write dead letters to."""
 
     @property
     def topic_options(self) -> Mapping[str, str]:
@@ -101,7 +104,8 @@ class Resolver:
             self.graph().order()  # raises, naming the cycle
         self._running.append(flow)
         try:
-            made = flow.function()
+            with noting_dead_letters() as topics:
+                made = flow.function()
         except Exception as error:
             raise explain_error(error, self.context, flow.place) from None
         finally:
@@ -112,6 +116,9 @@ class Resolver:
                 "end the function with: return df",
                 place=flow.place,
             )
+        target = self.registry.datasets.get(flow.target)
+        found = (each or (target.topic if target is not None else None) for each in topics)
+        self.dead_letters |= {topic: None for topic in found if topic}
         self._made[flow.name] = made
         return made
 
@@ -187,7 +194,10 @@ class Resolver:
     def _topic_table(self, dataset: Dataset, is_stream: bool) -> Any:
         reader = self.spark.readStream if is_stream else self.spark.read
         options = {"subscribe": dataset.topic or "", "startingOffsets": "earliest"}
-        return columns_of_topic_table(reader.format(TOPIC).options(**options).load(), self._schema(dataset))
+        records, schema = reader.format(TOPIC).options(**options).load(), self._schema(dataset)
+        if dataset.is_upsert and "value" not in schema.fieldNames():
+            return rows_of_upserts(records, schema, dataset.options, is_stream=is_stream)
+        return columns_of_topic_table(records, schema)
 
     def _schema(self, dataset: Dataset) -> Any:
         """Return the schema of a table: declared, or that of the first flow into it."""

@@ -32,8 +32,8 @@ ORDER = "item STRING, quantity INT, price DOUBLE, at TIMESTAMP"
 
 @dp.temporary_view
 def orders():
-    """The topic `orders`, value by value."""
-    return dp.read_topic("orders", schema=ORDER)
+    """The topic `shop-orders`, value by value."""
+    return dp.read_topic("shop-orders", schema=ORDER)
 
 
 @dp.table(format="ottla", options={"topic": "revenue", "key": "item"})
@@ -81,7 +81,7 @@ README = """\
 
     ottla pipeline test .                       the flows on the sample in tests/, compared; needs no broker
     ottla serve                                 a broker, in another terminal
-    ottla produce orders < samples/orders.jsonl
+    ottla produce shop-orders < samples/orders.jsonl
     ottla pipeline run . --available-now        or without it: runs until Ctrl-C
     ottla consume revenue --from-beginning --exit
 """
@@ -95,7 +95,7 @@ def files_of(name: str) -> dict[str, str]:
         "transformations/orders.py": PIPELINE,
         "transformations/large_orders.sql": SQL,
         "samples/orders.jsonl": SAMPLE,
-        "tests/minutes/input/orders.jsonl": SAMPLE,
+        "tests/minutes/input/shop-orders.jsonl": SAMPLE,
         "tests/minutes/expected/revenue.jsonl": EXPECTED_REVENUE,
         "tests/minutes/expected/large-orders.jsonl": EXPECTED_LARGE,
     }

@@ -6,6 +6,10 @@ is built once for a Java and a pyspark, by a small job (cds_training_job.py), so
 need; `session` starts that job in the background, at the lowest priority.
 
     OTTLA_SPARK_ARCHIVE=off    neither build nor use an archive
+    OTTLA_SPARK_ARCHIVE=on     build it on a small machine too
+
+The job takes a JVM of 1 GB and, on an idle machine, a minute; it is ended after five. A machine with less
+than 4 cores or 8 GB builds none by itself: run `python -m ottla.spark.runtime.app_cds` when it is idle.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from pathlib import Path
 SWITCH = "OTTLA_SPARK_ARCHIVE"
 WRITE_TO = "OTTLA_SPARK_ARCHIVE_TO"
 """Where the JVM writes the archive when it ends; for the training job only."""
-BUILD_TIMEOUT_S = 900.0
+BUILD_TIMEOUT_S = 300.0
+SMALL_CORES, SMALL_BYTES = 4, 8 * 1024**3
+"""A machine with less than one of these does not build an archive by itself."""
 MIN_BYTES = 1_000_000
 
 
@@ -50,6 +56,11 @@ class AppCdsArchive:
         if os.environ.get(SWITCH) == "off" or WRITE_TO in os.environ or not self._base.is_file():
             return False
         return not self.exists and not self._failed.exists()
+
+    @property
+    def should_build_now(self) -> bool:
+        """Whether a session should start to build it: not on a small machine, unless the user wants it."""
+        return self.should_build and (os.environ.get(SWITCH) == "on" or not is_small_machine())
 
     def script_lines(self) -> str:
         """Return shell lines that set `classes` to the JVM option for it."""
@@ -82,15 +93,16 @@ class AppCdsArchive:
             else:
                 self._failed.touch()
 
-    def build_in_background(self) -> None:
-        """Start a process that builds it, at low priority; it outlives this one."""
-        subprocess.Popen(
+    def build_in_background(self) -> int:
+        """Start a process that builds it, at low priority; it outlives this one. Return its id."""
+        started = subprocess.Popen(
             [sys.executable, "-m", "ottla.spark.runtime.app_cds", str(self.path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        return started.pid
 
     @property
     def _failed(self) -> Path:
@@ -112,6 +124,12 @@ class AppCdsArchive:
         except subprocess.TimeoutExpired:
             return False
         return done.returncode == 0 and written.is_file() and written.stat().st_size >= MIN_BYTES
+
+
+def is_small_machine() -> bool:
+    """Return whether a JVM in the background would be felt."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return (os.cpu_count() or 1) < SMALL_CORES or memory < SMALL_BYTES
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ docs/spark.md lists the settings, and what each gains. A plain `SparkSession` wo
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -19,11 +20,16 @@ from typing import TYPE_CHECKING
 
 from ottla.common.java import find_java
 from ottla.spark.checkpoint_lock import lock_checkpoints
+from ottla.spark.kafka_format import SETTING, use_for_kafka
+from ottla.spark.progress_listener import start_listening
+from ottla.spark.runtime.app_cds import BUILD_TIMEOUT_S
 from ottla.spark.runtime.python_launcher import ADDRESS
 from ottla.spark.runtime.spark_home import PYTHON, app_cds_archive, is_launcher, make_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -57,7 +63,7 @@ def builder(
 ) -> SparkSession.Builder:
     """Return a builder of a session; `conf` overrides the settings here."""
     is_local = master.startswith("local")
-    settings = {**DEFAULTS, **(FAST | LOCAL_DEFAULTS if is_local else {}), **(conf or {})}
+    settings = default_settings(master) | dict(conf or {})
     if not fast_checkpoints and CHECKPOINT_MANAGER not in (conf or {}):
         settings.pop(CHECKPOINT_MANAGER, None)
     _prepare_environment(settings, is_local)
@@ -65,10 +71,17 @@ def builder(
 
     if settings.get(CHECKPOINT_MANAGER) == CHECKPOINTS:
         lock_checkpoints()
+    if settings.get(SETTING, "").lower() == "true":
+        use_for_kafka()
     made = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         made = made.config(key, value)
     return made
+
+
+def default_settings(master: str) -> dict[str, str]:
+    """Return the settings for a master; on a cluster, what depends on size is Spark's own."""
+    return DEFAULTS | (FAST | LOCAL_DEFAULTS if master.startswith("local") else {})
 
 
 def session(
@@ -82,8 +95,14 @@ def session(
     """Return a running session; raise JavaNotFound if there is no Java."""
     made = builder(name, master=master, conf=conf, fast_checkpoints=fast_checkpoints).getOrCreate()
     made.sparkContext.setLogLevel(log_level)
-    if master.startswith("local") and (archive := app_cds_archive()) is not None and archive.should_build:
-        archive.build_in_background()
+    start_listening(made, conf or {})
+    if master.startswith("local") and (archive := app_cds_archive()) is not None and archive.should_build_now:
+        log.warning(
+            "an archive of Spark's classes is built in the background, once for this machine (process %d, "
+            "1 GB, at most %d minutes); OTTLA_SPARK_ARCHIVE=off prevents it",
+            archive.build_in_background(),
+            BUILD_TIMEOUT_S // 60,
+        )
     return made
 
 

@@ -13,7 +13,7 @@ record that an older run has in flight can be appended any more, and what is the
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -212,6 +212,35 @@ class DecisionLog:
             (await list_offsets(self._cluster, {topic_partition: EARLIEST}))[topic_partition].offset,
         )
         names = {f"{key}/{entry}".encode(): entry for entry in ("owner", "decision")}
+        async for written, value in self._records(topic_partition, start, end):
+            entry = names.get(written)
+            if entry is not None:
+                known.register = known.register.apply(entry, value)
+        known.read_to = end
+
+    async def of_query(self, query_id: str) -> dict[SinkKey, Register]:
+        """Return the registers of all sinks of a query; reads the whole topic."""
+        try:
+            partitions = (await self._cluster.topic(TOPIC)).partitions
+        except UnknownTopicOrPartition:
+            return {}
+        places = [TopicPartition(TOPIC, each) for each in partitions]
+        starts = await list_offsets(self._cluster, dict.fromkeys(places, EARLIEST))
+        ends = await list_offsets(self._cluster, dict.fromkeys(places, LATEST))
+        found: dict[SinkKey, Register] = {}
+        for each in places:
+            async for written, value in self._records(each, starts[each].offset, ends[each].offset):
+                name, _, entry = written.decode(errors="replace").rpartition("/")
+                query, _, sink = name.partition("/")
+                if query == query_id:
+                    key = SinkKey(query, sink)
+                    found[key] = found.get(key, Register()).apply(entry, value)
+        return found
+
+    async def _records(
+        self, topic_partition: TopicPartition, start: int, end: int
+    ) -> AsyncIterator[tuple[bytes, bytes | None]]:
+        """Yield the keys and values of a range."""
         reader = RangeReader(
             self._cluster,
             [OffsetRange(topic_partition.topic, None, topic_partition.partition, start, end)],
@@ -220,11 +249,9 @@ class DecisionLog:
         while pieces := await reader.next():
             for piece in pieces:
                 for header, batch in piece.batches:
-                    for record in decode_records(bytes(batch), max_bytes=MAX_BYTES):
-                        entry = names.get(record.key or b"")
-                        if entry is not None and header.base_offset >= known.read_to:
-                            known.register = known.register.apply(entry, record.value)
-        known.read_to = end
+                    if header.base_offset >= start:
+                        for record in decode_records(bytes(batch), max_bytes=MAX_BYTES):
+                            yield record.key or b"", record.value
 
     async def _place(self, key: SinkKey) -> TopicPartition:
         if not self._partitions:

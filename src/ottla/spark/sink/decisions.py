@@ -117,13 +117,18 @@ def is_decided(register: Register, batch_id: int, run_id: str, writer_id: str) -
             "the checkpoint is older than the output, perhaps restored from a backup. Use the newest "
             "checkpoint, or start with a new, empty one (and, if need be, startingOffsets)"
         )
-    if decision.run_id == run_id and decision.writer_id != writer_id:
+    if decision.run_id == run_id and _are_of_one_call(decision.writer_id, writer_id):
         raise SameSinkTwice(
             f"batch {batch_id} was written twice under the same sink name. Give each write in "
             "foreachBatch its "
             'own name: .option("sinkName", "...")'
         )
     return True
+
+
+def _are_of_one_call(one: str, other: str) -> bool:
+    """Return whether two writers, `<execution>/<id>`, are different ones in one call of foreachBatch."""
+    return one != other and one.rpartition("/")[0] == other.rpartition("/")[0]
 
 
 def check_owner(register: Register, run_id: str) -> None:

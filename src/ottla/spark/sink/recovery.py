@@ -71,6 +71,12 @@ class Recovery:
         return OpenTransaction(transactional_id, key, None)
 
 
+async def decided_batches(cluster: Cluster, options: ProducerOptions, query_id: str) -> dict[str, int]:
+    """Return the last decided batch of each sink of a query."""
+    found = await DecisionLog(cluster, options, SystemClock()).of_query(query_id)
+    return {key.sink: each.decision.batch_id for key, each in found.items() if each.decision is not None}
+
+
 def key_of(transactional_id: str) -> SinkKey | None:
     """Return the sink that a transactional id belongs to; None if it is not one of Spark's."""
     parts = transactional_id.removeprefix(PREFIX).split("/")

@@ -1,4 +1,4 @@
-"""Encode Arrow rows as record batches, by topic and partition.
+"""The columns of a write, as Arrow has them, in the form that records are encoded from.
 
 The columns of a write:
 
@@ -12,19 +12,18 @@ The columns of a write:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ottla.client.producer.batch import size_of
-from ottla.client.producer.options import ProducerOptions
-from ottla.client.producer.partitioners import STICKY, any_of, partitioner_of, positive_murmur2
-from ottla.common.clock import Clock
-from ottla.common.ids import TopicPartition
-from ottla.protocol.records.record_encoder import NewRecord, encode_new_batch
+from ottla.client.arrow_to_batches import header_sections
+from ottla.protocol.errors import InvalidRecord
+from ottla.protocol.records.record_encoder import MAX_OVERHEAD_BYTES
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.sink.serializing import SerializeOptions, serialized
 
@@ -80,157 +79,80 @@ def layout_of(
 
 
 STRUCT = "df.select(struct('*').alias('value'))"
-Encoded = tuple[TopicPartition, bytearray, int]
+
+# The rows of a write in the form that records are encoded from: none of these is null, but key and value.
+TIME, SIZE, KEY, VALUE, HEADERS = "time", "size", "key", "value", "headers"
 
 
-class RowEncoder:
-    """Encodes rows into batches."""
-
-    def __init__(
-        self,
-        layout: Layout,
-        options: ProducerOptions,
-        partition_count: Callable[[str], int],
-        clock: Clock,
-        *,
-        transactional: bool,
-        serialize: SerializeOptions | None = None,
-    ) -> None:
-        self._layout = layout
-        self._options = options
-        self._clock = clock
-        self._transactional = transactional
-        self._serialize = serialize
-        self._open: dict[TopicPartition, list[NewRecord]] = {}
-        self._sizes: dict[TopicPartition, int] = {}
-        self._spread = _Partitioner(options, partition_count)
-        self.rows = 0
-
-    def add(self, batch: Any) -> Iterator[Encoded]:
-        """Add the rows of an Arrow record batch; yield full batches."""
-        self.rows += batch.num_rows
-        limit, most = self._options.batch_size, self._options.max_request_size
-        opened, sizes, spread = self._open, self._sizes, self._spread
-        for topic, partition, record in self._records(batch):
-            size = size_of(*record[1:])
-            if size > most:
-                raise SparkError(
-                    f"a record for {topic} has {size} bytes; the limit is {most} "
-                    "(kafka.max.request.size, and max.message.bytes of the topic)"
-                )
-            topic_partition = spread.place(topic, partition, record[1])
-            held = sizes.get(topic_partition, 0)
-            if held and held + size > limit:
-                yield self._close(topic_partition)
-                spread.was_full(topic_partition)
-                if partition is None and record[1] is None:
-                    topic_partition = spread.place(topic, None, None)
-                held = sizes.get(topic_partition, 0)
-            if held:
-                opened[topic_partition].append(record)
-            else:
-                opened[topic_partition] = [record]
-            sizes[topic_partition] = held + size
-
-    def rest(self) -> Iterator[Encoded]:
-        """Yield the remaining batches."""
-        for topic_partition in list(self._open):
-            yield self._close(topic_partition)
-
-    def _close(self, topic_partition: TopicPartition) -> Encoded:
-        records = self._open.pop(topic_partition)
-        del self._sizes[topic_partition]
-        encoded = encode_new_batch(records, codec=self._options.codec, transactional=self._transactional)
-        return topic_partition, encoded, len(records)
-
-    def _records(self, batch: Any) -> Iterator[tuple[str, int | None, NewRecord]]:
-        values: Any = None
-        if self._serialize is None:
-            values = _bytes_column(batch, self._layout, "value")
-        keys = _bytes_column(batch, self._layout, "key")
-        now = self._clock.wall_ms()
-        times = self._times(batch, now)
-        headers = self._headers(batch)
-        topics: Any = repeat(self._layout.topic)
-        if "topic" in self._layout.places:
-            topics = batch.column(self._layout.places["topic"]).to_pylist()
-            if None in topics:
-                raise SparkError(
-                    "a row has no topic: its column `topic` is null, and there is no option topic"
-                )
-        partitions: Any = repeat(None)
-        if "partition" in self._layout.places:
-            partitions = batch.column(self._layout.places["partition"]).to_pylist()
-        if self._serialize is not None:
-            values = serialized(self._serialize, batch.column(self._layout.places["value"]), topics)
-        return zip(topics, partitions, zip(times, keys, values, headers, strict=False), strict=False)
-
-    def _times(self, batch: Any, now: int) -> Any:
-        place = self._layout.places.get("timestamp")
-        if place is None:
-            return repeat(now)
-        column = batch.column(place).cast(pa.timestamp("us")).cast(pa.int64())
-        return [now if each is None else each // 1000 for each in column.to_pylist()]
-
-    def _headers(self, batch: Any) -> Any:
-        place = self._layout.places.get("headers")
-        if place is None:
-            return repeat(())
-        return [
-            tuple((each["key"], each["value"]) for each in row) if row else ()
-            for row in batch.column(place).to_pylist()
-        ]
+def record_rows(batch: Any, layout: Layout, now_ms: int, serialize: SerializeOptions | None) -> Any:
+    """Return rows as an Arrow record batch: time in ms, size in bytes, key, value, encoded headers."""
+    columns: dict[str, Any] = {TIME: _times(batch, layout, now_ms)}
+    if serialize is None:
+        columns[VALUE] = _binary(batch.column(layout.places["value"]))
+    else:
+        made = serialized(serialize, batch.column(layout.places["value"]), topics_of(batch, layout))
+        columns[VALUE] = pa.array(made, pa.binary())
+    if "key" in layout.places:
+        columns[KEY] = _binary(batch.column(layout.places["key"]))
+    if "headers" in layout.places:
+        try:
+            columns[HEADERS] = header_sections(batch.column(layout.places["headers"]))
+        except InvalidRecord as error:
+            raise SparkError(f"{error}: its column is null") from None
+    sizes = np.full(batch.num_rows, MAX_OVERHEAD_BYTES, np.int64)
+    for name in (KEY, VALUE, HEADERS):
+        if name in columns:
+            sizes += np.asarray(pc.fill_null(pc.binary_length(columns[name]), 0))
+    columns[SIZE] = pa.array(sizes)
+    return pa.RecordBatch.from_pydict(columns)
 
 
-def _bytes_column(batch: Any, layout: Layout, name: str) -> Sequence[bytes | None] | repeat[None]:
-    place = layout.places.get(name)
-    if place is None:
-        return repeat(None)
-    column = batch.column(place)
-    if column.null_count == len(column):
-        return repeat(None, len(column))
-    kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
-    found: Sequence[bytes | None] = column.cast(kind).to_pylist()
+def topics_of(batch: Any, layout: Layout) -> list[str]:
+    """Return the topic of each row."""
+    if layout.topic is not None:
+        return [layout.topic] * batch.num_rows
+    found: list[str] = batch.column(layout.places["topic"]).to_pylist()
     return found
 
 
-class _Partitioner:
-    """Chooses partitions: the given one, by the key, or one for all records until its batch is full."""
+def topics_and_rows(batch: Any, layout: Layout) -> list[tuple[str, npt.NDArray[np.int64] | None]]:
+    """Return each topic, and the rows that go to it; None for all."""
+    if layout.topic is not None:
+        return [(layout.topic, None)]
+    column = batch.column(layout.places["topic"])
+    if column.null_count:
+        raise SparkError("a row has no topic: its column `topic` is null, and there is no option topic")
+    encoded = column.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    if len(names) == 1:
+        return [(names[0], None)]
+    which = np.asarray(encoded.indices)
+    return [(name, np.flatnonzero(which == number)) for number, name in enumerate(names)]
 
-    def __init__(self, options: ProducerOptions, partition_count: Callable[[str], int]) -> None:
-        self._count_of = partition_count
-        self._counts: dict[str, int] = {}
-        self._places: dict[str, list[TopicPartition]] = {}
-        self._current: dict[str, TopicPartition] = {}
-        partitioner = options.partitioner
-        self._is_sticky = partitioner == STICKY
-        self._choose = partitioner_of(partitioner) if isinstance(partitioner, str) else partitioner
 
-    def place(self, topic: str, partition: int | None, key: bytes | None) -> TopicPartition:
-        """Return the partition of a record."""
-        places = self._places.get(topic)
-        if places is None:
-            places = self._places[topic] = [
-                TopicPartition(topic, index) for index in range(self._count_of(topic))
-            ]
-        if partition is not None:
-            if not 0 <= partition < len(places):
-                raise SparkError(
-                    f"{topic} has no partition {partition}: it has {len(places)}, numbered from 0"
-                )
-            return places[partition]
-        if not self._is_sticky:
-            every = range(len(places))
-            return places[self._choose(key, every, every)]
-        if key is not None:
-            return places[positive_murmur2(key) % len(places)]
-        current = self._current.get(topic)
-        if current is None:
-            current = self._current[topic] = places[any_of(range(len(places)))]
-        return current
+def partitions_of(batch: Any, layout: Layout) -> npt.NDArray[np.int64] | None:
+    """Return the partition that each row asks for, NO_PARTITION for none; None if no row does."""
+    place = layout.places.get("partition")
+    if place is None:
+        return None
+    column = batch.column(place)
+    if column.null_count == len(column):
+        return None
+    return np.asarray(pc.fill_null(column.cast(pa.int64()), NO_PARTITION))
 
-    def was_full(self, topic_partition: TopicPartition) -> None:
-        """Switch to another partition."""
-        if self._current.get(topic_partition.topic) == topic_partition:
-            places = self._places[topic_partition.topic]
-            self._current[topic_partition.topic] = places[(topic_partition.partition + 1) % len(places)]
+
+NO_PARTITION = -(2**40)
+"""For null: another one than any number that a column of type int can have."""
+
+
+def _times(batch: Any, layout: Layout, now_ms: int) -> Any:
+    place = layout.places.get("timestamp")
+    if place is None:
+        return pa.array(np.full(batch.num_rows, now_ms, np.int64))
+    column = batch.column(place).cast(pa.timestamp("us")).cast(pa.int64())
+    given = np.asarray(pc.fill_null(column, now_ms * 1000))
+    return pa.array(given // 1000)
+
+
+def _binary(column: Any) -> Any:
+    return column.cast(pa.binary())

@@ -16,7 +16,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.spark.cluster_session import ClusterSession
 from ottla.spark.errors import TwoPhaseCommitOff
 from ottla.spark.sink.decisions import Prepared
-from ottla.spark.sink.rows import Encoded
+from ottla.spark.sink.row_encoder import Encoded
 
 TWO_PHASE_COMMIT_OFF = (
     "the broker does not allow prepared transactions, which exactly-once needs. Start it with "

@@ -54,7 +54,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             raise SparkError("Spark does not provide the query and the batch of this task")
         key = SinkKey(place.query_id, self._options.sink or MAIN)
         # The writer is another object on the driver: within a stream, one batch is written once.
-        return Target(key, place.batch_id, place.run_id or "", "stream")
+        return Target(key, place.batch_id, _run(place), "stream")
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """Commit a batch."""
@@ -75,7 +75,13 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     def _target(self, place: TaskInfo) -> Target:
         if place.query_id is not None and place.batch_id is not None:
             key = SinkKey(place.query_id, self._options.sink or self._layout.topic or "topics")
-            return Target(key, place.batch_id, place.run_id or "", self._writer_id)
+            return Target(key, place.batch_id, _run(place), f"{place.execution}/{self._writer_id}")
+        if place.is_of_stream:
+            raise SparkError(
+                "this write of foreachBatch runs in a thread that does not know its query and batch, so it "
+                "could be repeated after a restart. Start the thread with pyspark.InheritableThread, or set "
+                "deliveryGuarantee to at-least-once"
+            )
         return Target(self._key, 0, self._writer_id, self._writer_id)
 
     @property
@@ -95,6 +101,12 @@ class BatchWriter(Writer, DataSourceArrowWriter):
 
         if self._options.is_exactly_once:
             abort_batch(cast("Sequence[Written | None]", messages), self._options, self._key)
+
+
+def _run(place: TaskInfo) -> str:
+    if not place.run_id:
+        raise SparkError("Spark does not provide the run of this task's query")
+    return place.run_id
 
 
 def stream_writer(options: Mapping[str, str], schema: Any) -> StreamWriter:

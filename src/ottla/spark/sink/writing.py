@@ -24,7 +24,8 @@ from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import decision_log
 from ottla.spark.sink.decisions import MAIN, Prepared, SinkKey, is_decided
 from ottla.spark.sink.ending import two_phase
-from ottla.spark.sink.rows import Layout, RowEncoder
+from ottla.spark.sink.row_encoder import RowEncoder
+from ottla.spark.sink.rows import Layout
 from ottla.spark.sink.serializing import SerializeOptions, read_serialize_options
 from ottla.spark.sink.transaction import BatchProducer
 from ottla.spark.worker import TaskInfo, freeze_modules

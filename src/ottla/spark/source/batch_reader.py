@@ -6,20 +6,25 @@ In a join of a stream with a table Spark plans the table once and reads it in ev
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ottla.client.offsets import EARLIEST
 from ottla.common.ids import TopicPartition
 from ottla.spark.cluster_session import cluster_session
+from ottla.spark.errors import DataLoss, WrongOption
 from ottla.spark.source.deserializing import Deserializer
-from ottla.spark.source.options import SourceOptions
+from ottla.spark.source.options import Bound, SourceOptions
 from ottla.spark.source.planning import OffsetRange, plan_tasks
 from ottla.spark.source.reading import read_ranges, until_now
 from ottla.spark.source.topic_watch import TopicWatch
 from ottla.spark.worker import task_info
+
+log = logging.getLogger(__name__)
 
 
 class RangesToRead(InputPartition):
@@ -62,22 +67,43 @@ async def _plan(watch: TopicWatch, options: SourceOptions) -> list[OffsetRange]:
     partitions = watch.partitions
     starts = await watch.offsets_at(options.starting, partitions)
     ends = await watch.offsets_at(options.ending, partitions)
-    return [_range(each, starts, ends, watch, options) for each in partitions]
+    logs = ends if options.ending.is_latest else await watch.ends(partitions)
+    return [
+        OffsetRange(
+            each.topic,
+            watch.topic_ids.get(each.topic),
+            each.partition,
+            starts[each],
+            ends[each],
+            is_live=options.ending.is_latest,
+        )
+        for each in partitions
+        if _is_in_log(each, starts[each], ends[each], logs[each], options)
+    ]
 
 
-def _range(
-    topic_partition: TopicPartition,
-    starts: dict[TopicPartition, int],
-    ends: dict[TopicPartition, int],
-    watch: TopicWatch,
-    options: SourceOptions,
-) -> OffsetRange:
-    topic_id = watch.topic_ids.get(topic_partition.topic)
-    return OffsetRange(
-        topic_partition.topic,
-        topic_id,
-        topic_partition.partition,
-        starts[topic_partition],
-        ends[topic_partition],
-        is_live=options.ending.is_latest,
-    )
+def _is_in_log(
+    topic_partition: TopicPartition, start: int, end: int, log_end: int, options: SourceOptions
+) -> bool:
+    """Return whether a range is in the log; if not, raise with failOnDataLoss, else warn and leave it out."""
+    if start <= end <= log_end:
+        return True
+    if end > log_end:
+        what = f"{topic_partition} ends at offset {log_end}, but {options.ending.option} is {end}"
+    elif start > log_end:
+        what = f"{topic_partition} ends at offset {log_end}, but {options.starting.option} is {start}"
+    elif _is_earliest(options.starting, topic_partition):
+        what = f"{topic_partition} begins at offset {start}, after {options.ending.option} {end}"
+    else:
+        raise WrongOption(
+            options.starting.option, f"is {start} for {topic_partition}, after the end of the batch at {end}"
+        )
+    if options.fails_on_data_loss:
+        raise DataLoss(what)
+    log.warning("%s; the batch has the existing records (failOnDataLoss is false)", what)
+    return start <= min(end, log_end)
+
+
+def _is_earliest(starting: Bound, topic_partition: TopicPartition) -> bool:
+    """Return whether the start is that of the log, which retention moves."""
+    return EARLIEST in (starting.offset, (starting.offsets or {}).get(topic_partition))

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.json as pa_json
 
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.options import BAD_RECORDS, DESERIALIZE, JSON, REGISTRY, Given
+from ottla.spark.source.json_times import Zone, find_zone
+from ottla.spark.source.json_values import parse_json
 from ottla.spark.source.schema_registry import latest_avro, registry_decoder
+from ottla.spark.worker import task_info
 
 # The columns of an Avro record, in SQL types.
 
@@ -103,6 +105,8 @@ class Deserializer:
     """The requested columns, in order."""
     schema: Any = None
     """Their Arrow types, as Spark expects them."""
+    time_zone: str | None = None
+    """The zone of times in JSON that name none."""
 
     @property
     def fields(self) -> list[str]:
@@ -158,28 +162,32 @@ class Deserializer:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _parse(self, rows: Any, wanted: Any) -> tuple[Any, dict[int, str]]:
-        values = rows.column("value")
+        values = rows.column("value").to_pylist()
         if self.kind == JSON:
-            fast = _json_at_once(values, wanted)
-            if fast is not None:
-                return fast, {}
+            return parse_json(values, wanted, self._zone())
         found: list[dict[str, Any]] = []
         errors: dict[int, str] = {}
         decode = self._decoder(rows)
-        for row, value in enumerate(values.to_pylist()):
+        for row, value in enumerate(values):
             try:
-                found.append({} if value is None else _fitting(decode(value, row), wanted))
+                found.append({} if value is None else _fields(decode(value, row), wanted))
             except SparkError:
                 raise
             except Exception as error:
                 errors[row] = f"{type(error).__name__}: {error}"
                 found.append({})
-        return pa.RecordBatch.from_pylist(found, schema=wanted), errors
+        try:
+            return pa.RecordBatch.from_pylist(found, schema=wanted), errors
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return _fitting(found, errors, wanted), errors
+
+    def _zone(self) -> Zone:
+        """Return the zone of times that name none: the option's, or the session's, or this machine's."""
+        name = self.time_zone or task_info().time_zone
+        return find_zone(name) if name else None
 
     def _decoder(self, rows: Any) -> Callable[[bytes, int], Any]:
         """Return what reads the value of a row."""
-        if self.kind == JSON:
-            return lambda value, row: json.loads(value)
         if self.kind == REGISTRY:
             read, headers = registry_decoder(self.registry_url, self.avro_schema), _headers(rows)
             return lambda value, row: read(value, headers[row])
@@ -195,39 +203,27 @@ def _headers(rows: Any) -> Sequence[Sequence[tuple[str, bytes | None]]]:
     return [[(each["key"], each["value"]) for each in row or ()] for row in rows.column(HEADERS).to_pylist()]
 
 
-def _fitting(value: Any, wanted: Any) -> dict[str, Any]:
-    """Return the fields of one value; raise if one of them does not fit its type."""
+def _fields(value: Any, wanted: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"it is not an object but {type(value).__name__}")
-    found = {name: value.get(name) for name in wanted.names}
-    pa.RecordBatch.from_pylist([found], schema=wanted)
-    return found
+    return {name: value.get(name) for name in wanted.names}
 
 
-def _json_at_once(values: Any, wanted: Any) -> Any | None:
-    """Return JSON values as columns, parsed at once; None if one of them needs a closer look."""
-    raw = values.to_pylist()
-    if not raw or not wanted.names or any(each is None or b"\n" in each or not each for each in raw):
-        return None
-    try:
-        table = pa_json.read_json(
-            io.BytesIO(b"\n".join(raw)),
-            read_options=pa_json.ReadOptions(
-                use_threads=False, block_size=max(1 << 20, sum(map(len, raw)) + len(raw) + 1)
-            ),
-            parse_options=pa_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    if table.num_rows != len(raw) or not table.schema.equals(wanted):
-        return None
-    return table.combine_chunks().to_batches()[0]
+def _fitting(found: list[dict[str, Any]], errors: dict[int, str], wanted: Any) -> Any:
+    """Return the rows that fit their types; for the others, add the reason to `errors`."""
+    for row, fields in enumerate(found):
+        try:
+            pa.RecordBatch.from_pylist([fields], schema=wanted)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            errors[row] = f"{type(error).__name__}: {error}"
+            found[row] = {}
+    return pa.RecordBatch.from_pylist(found, schema=wanted)
 
 
 def read_deserializer(given: Given) -> Deserializer:
     """Return the deserializer of the options."""
     if given.text("deserialize") is None:
-        for name in ("valueSchema", "schemaRegistryUrl", "badRecords"):
+        for name in ("valueSchema", "schemaRegistryUrl", "badRecords", "timeZone"):
             if given.text(name) is not None:
                 raise WrongOption(name, "needs the option deserialize")
     kind = given.value(DESERIALIZE) or JSON
@@ -241,7 +237,17 @@ def read_deserializer(given: Given) -> Deserializer:
                 "badRecords", f"keep needs a column {ERROR}, but the values have a field of that name"
             )
         types = {**types, ERROR: "string"}
-    return Deserializer(kind, types, keeps_bad, avro_schema, url)
+    return Deserializer(kind, types, keeps_bad, avro_schema, url, time_zone=_time_zone(given))
+
+
+def _time_zone(given: Given) -> str | None:
+    name = given.text("timeZone")
+    if name is not None:
+        try:
+            find_zone(name)
+        except ValueError as error:
+            raise WrongOption("timeZone", str(error)) from None
+    return name
 
 
 def _types(kind: str, schema: str | None, url: str, given: Given) -> tuple[dict[str, str], Any]:

@@ -21,6 +21,8 @@ from typing import Any
 from ottla.common.ids import TopicPartition
 
 IDS, GROUP, FROM = "@ids", "@group", "@from"
+SECONDS = "@seconds"
+"""In the reported end of the topics: the age of the oldest record that the query has not read."""
 
 Positions = Mapping[TopicPartition, int]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.client.consumer.options import READ_COMMITTED, ConsumerOptions
 from ottla.common.ids import TopicPartition
@@ -13,6 +13,8 @@ from ottla.spark.options import (
     COMMIT_PROGRESS,
     ENDING_TIMESTAMP,
     FAIL_ON_DATA_LOSS,
+    FETCH_OFFSET_INTERVAL_MS,
+    FETCH_OFFSET_RETRIES,
     GROUP_ID_PREFIX,
     MAX_OFFSETS_PER_TRIGGER,
     MAX_RECORDS_PER_PARTITION,
@@ -112,6 +114,9 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if given.text(name) is not None:
                 raise WrongOption(name, "is for batches only: a stream does not end")
+    starting = _bound(given, "starting", LATEST if is_stream else EARLIEST)
+    if not is_stream:
+        _check_not_latest(starting)
     min_offsets, max_offsets = given.value(MIN_OFFSETS_PER_TRIGGER), given.value(MAX_OFFSETS_PER_TRIGGER)
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
         raise WrongOption("minOffsetsPerTrigger", f"must not be above maxOffsetsPerTrigger ({max_offsets})")
@@ -120,9 +125,12 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
     if "max.partition.fetch.bytes" not in given.client_values:
         fixed["max_partition_fetch_bytes"] = str(PARTITION_FETCH_BYTES)
     consumer = given.client(ConsumerOptions, **fixed)
+    asked_ms = given.value(FETCH_OFFSET_RETRIES) * given.value(FETCH_OFFSET_INTERVAL_MS)
+    if asked_ms > consumer.default_api_timeout_ms:
+        consumer = replace(consumer, default_api_timeout_ms=asked_ms)
     return SourceOptions(
         topics=_topics(given),
-        starting=_bound(given, "starting", LATEST if is_stream else EARLIEST),
+        starting=starting,
         ending=_bound(given, "ending", LATEST),
         consumer=consumer,
         fails_on_data_loss=given.value(FAIL_ON_DATA_LOSS),
@@ -187,6 +195,15 @@ def _bound(given: Given, which: str, default: int) -> Bound:
     if which == "ending" and EARLIEST in offsets.values():
         raise WrongOption(name, "must not be -2 (earliest): nothing lies before the earliest record")
     return Bound(offsets=offsets, option=name)
+
+
+def _check_not_latest(starting: Bound) -> None:
+    """Raise if a batch starts at the latest record, where there is nothing to read."""
+    if starting.is_latest or LATEST in (starting.offsets or {}).values():
+        raise WrongOption(
+            starting.option,
+            "must not be latest (-1) in a batch, which would have no records; it is for streams",
+        )
 
 
 def _parsed(name: str, text: str) -> dict[TopicPartition, int]:

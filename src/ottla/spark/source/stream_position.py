@@ -62,10 +62,10 @@ class StreamPosition:
     async def _end(self, start: SourceOffset, most: int | None) -> SourceOffset | None:
         begin = await self._still_there(start)
         ends = await self._ends(begin)
-        if await self._has_shrunk(begin, ends):
+        if await self._has_shrunk(begin):
             begin = await self._still_there(start)
             ends = await self._ends(begin)
-            self._check_not_shrunk(begin, ends)
+            self._check_not_shrunk(begin)
         ids = self._watch.topic_ids
         fresh = [topic_partition for topic_partition in ends if topic_partition not in begin]
         beginnings = await self._watch.beginnings(fresh)
@@ -82,18 +82,18 @@ class StreamPosition:
         return start.advanced_to(ends, ids)
 
     async def _ends(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where the next batch could end; `last_ends` are then the ends of the logs."""
         ends = await self._watch.ends(self._watch.partitions)
         self.last_ends = ends
-        if self._stop_at is not None:
-            ends = {
-                topic_partition: min(end, self._stop_at[topic_partition])
-                for topic_partition, end in ends.items()
-                if topic_partition in self._stop_at
-            }
-            for topic_partition, offset in begin.items():  # an earlier run may have read further
-                if topic_partition in ends:
-                    ends[topic_partition] = max(ends[topic_partition], offset)
-        return ends
+        if self._stop_at is None:
+            return ends
+        found = {}
+        for topic_partition, end in ends.items():
+            if topic_partition in self._stop_at:
+                stop = min(end, self._stop_at[topic_partition])
+                # Records that were appended after the end was fixed may have been planned by an earlier run.
+                found[topic_partition] = min(end, max(stop, begin.get(topic_partition, 0)))
+        return found
 
     def _is_too_little(self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
         least = self._options.min_offsets
@@ -117,18 +117,16 @@ class StreamPosition:
                 kept[topic_partition] = offset
         return kept
 
-    async def _has_shrunk(
-        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> bool:
-        """Return whether a partition ends before our position; then refresh the metadata."""
+    async def _has_shrunk(self, begin: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a log ends before our position; then refresh the metadata."""
+        ends = self.last_ends
         if all(ends.get(topic_partition, offset) >= offset for topic_partition, offset in begin.items()):
             return False
         await self._refresh()
         return True
 
-    def _check_not_shrunk(
-        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> None:
+    def _check_not_shrunk(self, begin: Mapping[TopicPartition, int]) -> None:
+        ends = self.last_ends
         for topic_partition, offset in begin.items():
             if ends.get(topic_partition, offset) < offset:
                 self._lost(

@@ -28,11 +28,12 @@ from ottla.protocol.errors import KafkaError
 from ottla.spark.cluster_session import ClusterSession, cluster_session
 from ottla.spark.source.batch_reader import RangesToRead
 from ottla.spark.source.deserializing import Deserializer
-from ottla.spark.source.offsets import SourceOffset
+from ottla.spark.source.offsets import SECONDS, SourceOffset
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import plan_tasks
 from ottla.spark.source.reading import read_ranges
 from ottla.spark.source.stream_position import StreamPosition
+from ottla.spark.source.unread_age import UnreadAge
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock or SystemClock()
         self._position: StreamPosition | None = None
         self._initial: SourceOffset | None = None
+        self._planned: dict[TopicPartition, int] = {}
+        self._age = UnreadAge(self._clock)
         self._committed: dict[TopicPartition, int] | None = None
         self._commit_in_flight: Future[None] | None = None
 
@@ -78,6 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = SourceOffset.from_json(start)
         self._commit_progress(begin)  # a next batch means that the previous one is done
         end = self._session.run(self._stream_position.next_end(begin, most))
+        self._planned = (end or begin).positions
         if end is not None:
             return end.to_json()
         if self._commit_in_flight is not None:  # idle: nothing to read, or it was the last batch of the run
@@ -86,9 +90,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the known end offsets, for the query's progress."""
+        """Return the known end offsets, for the query's progress, and the age of the oldest unread record."""
         ends = self._stream_position.last_ends
-        return SourceOffset(ends).to_json() if ends else None
+        if not ends:
+            return None
+        seconds = self._age.seconds(self._session, self._planned, ends)
+        return SourceOffset(ends).to_json() | ({} if seconds is None else {SECONDS: seconds})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of each task of a batch."""

@@ -11,7 +11,7 @@ from ottla.client.cluster import Cluster, TopicInfo
 from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.common.ids import TopicPartition
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from ottla.protocol.fetch_client import FetchPartitionRequest, FetchSettings, Topic
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.source.offsets import check_all_given
@@ -60,8 +60,22 @@ class TopicWatch:
             }
             return
         names = wanted.names or {each.topic for each in wanted.partitions}
-        answers = await self._cluster.retrying(lambda: self._cluster.refresh_some(names), patient=True)
-        self.topics = {name: each for name, each in answers.items() if not isinstance(each, KafkaError)}
+        self.topics = await self._cluster.retrying(lambda: self._existing(names), patient=True)
+
+    async def _existing(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        """Return the topics that exist; errors but that of an absent topic are raised, or retried."""
+        found: dict[str, TopicInfo] = {}
+        for name, answer in (await self._cluster.refresh_some(names)).items():
+            if isinstance(answer, TopicAuthorizationFailed):
+                raise SparkError(
+                    f"not authorized to describe topic {name}. The user of the query needs READ: "
+                    f"ottla acl create --help"
+                )
+            if isinstance(answer, TopicInfo):
+                found[name] = answer
+            elif not isinstance(answer, UnknownTopicOrPartition):
+                raise answer
+        return found
 
     def check_all_there(self) -> None:
         """Raise if a topic or a partition that was named does not exist."""

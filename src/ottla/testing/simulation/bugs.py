@@ -15,6 +15,9 @@ from ottla.api.support.fetch_sessions import FetchPartitionState
 from ottla.api.support.replica_fetch import ReplicaFetchOperation
 from ottla.controller.machine import election
 from ottla.controller.membership import Membership
+from ottla.metadata.memory import MemoryStore
+from ottla.metadata.state import MetadataFollower
+from ottla.metadata.store import MetadataEntry
 from ottla.protocol.fetch_codec import FetchPartitionResult
 from ottla.replication import follower, isr
 from ottla.replication.partition import Partition
@@ -82,6 +85,32 @@ def empty_disk_leads() -> list[Patch]:
     return [(election, "lost_directories", lambda old, electorate, replaced: {})]
 
 
+def replaced_disk_is_whole() -> list[Patch]:
+    """A broker with two disks, one of which was replaced, is treated as if it had its data."""
+    return [(election.RestartInfo, "at", lambda restarts, topic_id, index: restarts)]
+
+
+DISK_BUGS: dict[str, Callable[[], list[Patch]]] = {"replaced-disk-is-whole": replaced_disk_is_whole}
+"""For `--workload disks`."""
+
+
+def follow_any_store() -> list[Patch]:
+    """A broker opens a session with a store that has an older state than it has applied, and waits."""
+
+    async def read(store: MemoryStore, after_version: int) -> list[MetadataEntry]:
+        await store._wait_for_store()
+        return [each for each in store.server.entries if each.version > after_version]
+
+    async def trust(follower: MetadataFollower) -> None:
+        await follower.catch_up()
+
+    return [
+        (MemoryStore, "read", read),
+        (MetadataFollower, "verify", trust),
+        (MetadataFollower, "_read_same_history", lambda each, version: each._store.read(version)),
+    ]
+
+
 def one_candidacy() -> list[Patch]:
     """A broker stands for election with an expired session, and not with the next one."""
 
@@ -102,11 +131,12 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
         unclean_last_replica,
         empty_disk_leads,
         one_candidacy,
+        follow_any_store,
     )
 }
 """By the names that `python -m ottla.testing.simulate --plant` takes."""
 
-ALL_BUGS = BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
+ALL_BUGS = BUGS | DISK_BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
 """With those against the promises of docs/delivery.md, and those that only transactions suffer from."""
 
 

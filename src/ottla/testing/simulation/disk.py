@@ -187,7 +187,7 @@ class SimDisk:
         self.forgets_boots = False
         """Whether every kill looks like a power cut, as where the kernel has no ids for mounts."""
         self._root = SimFolder()
-        self._former: SimFolder | None = None
+        self._former: dict[str, SimFolder] = {}
         self._locks: set[str] = set()
         self._faults: list[_Fault] = []
 
@@ -223,14 +223,24 @@ class SimDisk:
         self.power_cuts += 1
         self._root.lose_power(rng)
 
-    def replace(self) -> None:
-        """Put an empty disk in its place, while no process runs."""
-        self._former, self._root = self._root, SimFolder()
+    def replace(self, path: str = "") -> None:
+        """Put an empty disk in its place, or in that of the directory `path`, while no process runs."""
+        if path and self.exists(path):
+            parent, name = self._parent(path)
+            self._former[path] = self._dir(path)
+            parent.members[name] = parent.durable[name] = SimFolder()
+        elif not path:
+            self._former[path], self._root = self._root, SimFolder()
 
     def put_back(self) -> None:
         """Undo `replace`, while no process runs."""
-        if self._former is not None:
-            self._root, self._former = self._former, None
+        for path, former in self._former.items():
+            if path:
+                parent, name = self._parent(path)
+                parent.members[name] = parent.durable[name] = former
+            else:
+                self._root = former
+        self._former.clear()
 
     def used_bytes(self) -> int:
         """Return the size of all files together."""
@@ -264,7 +274,7 @@ class SimDisk:
         """Return a file's contents."""
         return self.open_read(path).read_at(0, 1 << 62)
 
-    def write_file(self, path: str, data: Bytes, *, sync: bool) -> None:
+    def write_file(self, path: str, data: Bytes, *, sync: bool, mode: int = 0o644) -> None:
         """Write a file from its beginning."""
         file = self.open(path, create=True)
         file.truncate(0)
@@ -335,6 +345,11 @@ class SimDisk:
         """Make everything durable."""
         self.check("fsync", path)
         self._root.sync_all()
+
+    def volume_bytes(self, path: str) -> tuple[int, int]:
+        """Return the capacity and what is left of it."""
+        size = self.capacity_bytes or 1 << 40
+        return size, max(0, size - self.used_bytes())
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take an exclusive lock on a file, creating it."""

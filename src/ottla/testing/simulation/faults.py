@@ -14,6 +14,8 @@ from typing import NamedTuple
 from ottla.broker.settings import network_limits
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.metadata.memory import MemorySnapshot
+from ottla.protocol.errors import KafkaError
 from ottla.testing.simulation.client import PORT, SimClient
 from ottla.testing.simulation.cluster import STORE_LATENCY_S, SimCluster
 from ottla.testing.simulation.loop import SimProcess
@@ -116,13 +118,20 @@ class FaultMaker:
             "full disk": (self._fill_disk, lambda f: self._node(f).disk.heal()),
             "broken disk": (self._break_disk, self._repair_disk),
             "disk replaced": (self._replace_disk, self._start),
+            "one disk dead": (self._break_one_disk, self._repair_disk),
+            "one disk missing": (self._miss_one_disk, self._repair_disk),
+            "one disk replaced": (self._replace_one_disk, self._start),
+            "move replicas": (self._move_replicas, lambda f: None),
             "slow recovery": (self._recover_slowly, self._recover_as_usual),
             "reassign": (self._reassign, self._stop_reassigning),
             "elect leaders": (self._elect, lambda f: None),
+            "store rolled back": (self._roll_back, self._put_newest_back),
             "connections exhausted": (self._exhaust, lambda f: self._crowd.leave(self._node(f))),
         }
         assert self._actions.keys() == WEIGHTS.keys()
         self._stops: dict[int, asyncio.Task[None]] = {}
+        self._old_store = cluster.server.snapshot()
+        self._newest_store: MemorySnapshot | None = None
         self._operations: list[asyncio.Task[None]] = []
 
     async def run(self, faults: Sequence[Fault]) -> None:
@@ -260,6 +269,45 @@ class FaultMaker:
         node.kill()
         node.disk.replace()
 
+    def _one_directory(self, fault: Fault) -> str:
+        return self._cluster.loop.chance.choice(self._node(fault).directories)
+
+    def _break_one_disk(self, fault: Fault) -> None:
+        """Nothing can be written in one directory any more."""
+        path = f"{self._one_directory(fault)}/"
+        for kind in ("write", "fsync", "fsync_dir", "truncate"):
+            self._node(fault).disk.fail(kind, errno.EIO, times=1 << 30, path_part=path)
+
+    def _miss_one_disk(self, fault: Fault) -> None:
+        """The broker is started without one directory."""
+        node = self._node(fault)
+        if fault.node in self._stops:
+            return
+        node.kill()
+        node.disk.fail("open", errno.EIO, times=1 << 30, path_part=f"{self._one_directory(fault)}/")
+        node.start()
+
+    def _replace_one_disk(self, fault: Fault) -> None:
+        node = self._node(fault)
+        node.kill()
+        node.disk.replace(self._one_directory(fault))
+
+    def _move_replicas(self, fault: Fault) -> None:
+        """Move the replicas of a broker between its directories."""
+        node, chance = self._node(fault), self._cluster.loop.chance
+        broker, process = node.broker, node.process
+        if broker is None or process is None:
+            return
+
+        async def move() -> None:
+            for partition in broker.partitions:
+                try:
+                    broker.directory_moves.move(partition, chance.choice(node.directories))
+                except KafkaError:
+                    continue  # the directory is offline
+
+        process.spawn(move(), f"move replicas of {node.node_id}")
+
     async def put_disks_back(self, nodes: Iterable[int]) -> None:
         """Give the replaced disks back to the brokers."""
         for node_id in nodes:
@@ -267,6 +315,16 @@ class FaultMaker:
             node.kill()
             node.disk.put_back()
             node.start()
+
+    def _roll_back(self, _: Fault) -> None:
+        """Restore the store from a snapshot of when the faults began."""
+        self._newest_store = self._cluster.server.snapshot()
+        self._cluster.server.restore(self._old_store)
+
+    def _put_newest_back(self, _: Fault) -> None:
+        if self._newest_store is not None:
+            self._cluster.server.restore(self._newest_store)
+            self._newest_store = None
 
     def _recover_slowly(self, fault: Fault) -> None:
         """Kill and start; the session ends while the logs are recovered, or just after."""
@@ -340,7 +398,14 @@ WEIGHTS = {
     "elect leaders": 1,
     "connections exhausted": 1,
     "starve": 0,
+    "one disk dead": 0,
+    "one disk missing": 0,
+    "one disk replaced": 0,
+    "move replicas": 0,
+    "store rolled back": 0,
 }
-"""Every kind of fault, and how often it is drawn; nodes are starved for longer, and some at a time."""
+"""Every kind of fault, and how often it is drawn. Nodes are starved for longer, and some at a time; the store
+is rolled back alone; only brokers of the workload `disks` have two disks.
+"""
 
 PAIRED = frozenset({"cut", "cut one way"})

@@ -10,12 +10,10 @@ node.stop()                      # as the operator does it: leaders move, logs a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from ottla.broker.broker import Broker
-from ottla.broker.data_directory import StartError
-from ottla.broker.full_disk import FullDisk
+from ottla.broker.data_directory import PreparedDirectories, StartError
 from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import MetadataError, MetadataRecord
 from ottla.metadata.registration import BrokerRegistration
@@ -71,14 +69,13 @@ class SimBroker(Broker):
 
     recovery_s = 0.0
 
-    async def _open_logs(self, data: Path, lock: Callable[[], None]) -> FullDisk:
-        full_disk = await super()._open_logs(data, lock)
+    async def _open_logs(self, prepared: PreparedDirectories) -> None:
+        await super()._open_logs(prepared)
         await asyncio.sleep(self.recovery_s)
-        return full_disk
 
 
 class SimNode:
-    """A host with a disk and a clock, and the broker on it, if it runs."""
+    """A host with a disk, a clock and perhaps a broker; `{host}` in its settings is its name."""
 
     def __init__(
         self, loop: SimLoop, server: MemoryServer, node_id: int, settings: Mapping[str, str]
@@ -105,8 +102,13 @@ class SimNode:
             "log.dirs": f"/data/{self.host}",
             "listeners": f"PLAINTEXT://{self.host}:{PORT}",
             "advertised.listeners": f"PLAINTEXT://{self.host}:{PORT}",
-            **settings,
+            **{key: value.replace("{host}", self.host) for key, value in settings.items()},
         }
+
+    @property
+    def directories(self) -> list[str]:
+        """The log directories, one for each disk."""
+        return self._settings["log.dirs"].split(",")
 
     @property
     def is_up(self) -> bool:

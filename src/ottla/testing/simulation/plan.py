@@ -17,6 +17,8 @@ from ottla.testing.simulation.faults import CONTROLLER, COORDINATOR, FOLLOWER, L
 FAULTS_UNTIL_S = 6.0
 LOSES_DECISIONS = 0.15
 """How many plans of transactions let the coordinators forget what they decided last."""
+ROLLS_BACK = 0.06
+"""How many plans restore the store from an old snapshot."""
 BROKEN = ("kill", "pause", "isolate", "cut from store", "restart")
 """What makes a leader lead no longer."""
 
@@ -50,7 +52,7 @@ class Plan:
     @property
     def may_wait_for_disk(self) -> bool:
         """Whether it may be that nobody can be elected without the disk that was replaced."""
-        is_replaced = any(each.kind == "disk replaced" for each in self.faults)
+        is_replaced = any(each.kind.endswith("disk replaced") for each in self.faults)
         return is_replaced and (self.forgets_boots or self.flush_on_ack)
 
     def without(self, at: int) -> Plan:
@@ -85,6 +87,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
     if flush_on_ack and chance.random() < 0.4:
         faults += _power_cut_of_all(chance, node_ids)
     faults += _starved_nodes(Random(f"starved {seed}"), node_ids)
+    faults += _rolled_back_store(Random(f"rolled back {seed}"), faults, session_timeout_s)
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -115,7 +118,8 @@ def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": chance.choice((100, 400)),
         "transaction.two.phase.commit.enable": "true",
     }
-    faults = [each for each in plan.faults if each.kind not in ("full disk", "broken disk")]
+    unsuited = ("full disk", "broken disk", "store rolled back")
+    faults = [each for each in plan.faults if each.kind not in unsuited]
     if chance.random() < 0.5:
         faults += _lost_coordinators(chance)
     if plan.nodes == 3 and chance.random() < 0.6:
@@ -127,6 +131,43 @@ def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
         return _with_lost_decisions(chance, plan)
     return replace(
         plan,
+        faults=tuple(sorted(faults)),
+        until_s=max([plan.until_s, *(each.at_s + each.for_s for each in faults)]),
+    )
+
+
+TWO_DISKS = {"log.dirs": "/data/{host},/data/{host}-b", "offsets.topic.num.partitions": "2"}
+
+
+def make_disks_plan(seed: int, nodes: int | None = None) -> Plan:
+    """Draw a plan for brokers with two log directories, one of which dies, is missing, or is replaced."""
+    plan = make_plan(seed, nodes)
+    chance = Random(f"disks {seed}")
+    faults = [
+        each._replace(kind="one disk replaced" if each.kind == "disk replaced" else each.kind)
+        for each in plan.faults
+        if each.kind != "store rolled back"  # which happens alone
+    ]
+    kinds = ["one disk dead", "one disk missing"]
+    may_lose = not any(each.kind in ("power cut", "one disk replaced") for each in faults)
+    if may_lose and plan.nodes > 1 and chance.random() < 0.7:
+        faults += [
+            each._replace(kind="one disk replaced" if each.kind == "disk replaced" else each.kind)
+            for each in _lost_disk(chance, plan.session_timeout_s)
+        ]
+    for _ in range(chance.randint(1, 2)):
+        at_s, node = chance.uniform(0.5, 4.0), chance.choice((LEADER, FOLLOWER, CONTROLLER))
+        faults.append(Fault(at_s, chance.uniform(0.3, 2.5), chance.choice(kinds), node))
+    is_replaced = any(each.kind == "one disk replaced" for each in faults)
+    if not (is_replaced and (plan.forgets_boots or plan.flush_on_ack)):  # no former disk is put back
+        for _ in range(chance.randint(1, 4)):
+            faults.append(
+                Fault(chance.uniform(0.5, 5.5), 0.1, "move replicas", chance.choice((1, 2, LEADER)))
+            )
+    return replace(
+        plan,
+        partitions=chance.choice((2, 3, 4)),
+        settings=plan.settings | TWO_DISKS,
         faults=tuple(sorted(faults)),
         until_s=max([plan.until_s, *(each.at_s + each.for_s for each in faults)]),
     )
@@ -196,6 +237,17 @@ def _starved_nodes(chance: Random, nodes: Sequence[int]) -> list[Fault]:
     starved = chance.sample(nodes, chance.randint(1, len(nodes)))
     for_s = chance.uniform(0.5, 3.0)
     return [Fault(at_s + chance.uniform(0, 0.1), for_s, "starve", node) for node in starved]
+
+
+def _rolled_back_store(chance: Random, faults: Sequence[Fault], session_s: float) -> list[Fault]:
+    """After all other faults, the store is restored from an old snapshot; later the newest one is put back.
+
+    Not together with others: a broker that lost its disk meanwhile would take the old state for the newest.
+    """
+    if chance.random() >= ROLLS_BACK:
+        return []
+    at_s = max((each.at_s + each.for_s for each in faults), default=0.0) + chance.uniform(2.5, 3.5)
+    return [Fault(at_s, session_s + chance.uniform(5.0, 7.0), "store rolled back", 1)]
 
 
 def _power_cut_of_all(chance: Random, nodes: Sequence[int]) -> list[Fault]:

@@ -4,6 +4,7 @@
     isr-not-replica     an in-sync replica, or the leader, is not a replica
     isr-behind          an in-sync replica lacks committed records
     backward-leader     a leader's high watermark decreased, or is beyond its log
+    follows-old-store   a broker follows a store that has an older state than it has applied
 
 Committed is everything below the highest high watermark that any leader ever had: the next leader must have
 it.
@@ -21,6 +22,8 @@ from ottla.testing.simulation.cluster import SimCluster
 from ottla.testing.simulation.node import SimNode
 
 POLL_INTERVAL_S = 0.015
+NOTICED_WITHIN_S = 4.0
+"""How long after the end of the sessions a broker may need to notice that the store went back."""
 ENOUGH = 5
 """The number of violations after which the probe stops."""
 
@@ -35,6 +38,8 @@ class Probe:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._watermarks: dict[tuple[TopicPartition, int], int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._newest_version = 0
+        self._rolled_back_s: float | None = None
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -49,10 +54,37 @@ class Probe:
                 for partition in node.broker.partitions:
                     if partition.is_leader and partition.topic_partition.topic == self._topic:
                         self._check_leader(node.node_id, partition)
+        if self._is_rolled_back():
+            return
         image = self._cluster.image
         topic = image.topics.get(self._topic)
         for each in topic.partitions if topic is not None else ():
             self._check_isr(TopicPartition(self._topic, each.index), each)
+
+    def _is_rolled_back(self) -> bool:
+        """Return whether the store has an older state than before; after a while every broker must say so."""
+        server, now_s = self._cluster.server, self._cluster.loop.now
+        self._newest_version = max(self._newest_version, server.version)
+        if server.version == self._newest_version:
+            self._rolled_back_s = None
+            return False
+        if self._rolled_back_s is None:
+            self._rolled_back_s = now_s
+        if now_s > self._rolled_back_s + server.session_timeout_s + NOTICED_WITHIN_S:
+            for node in self._cluster.nodes.values():
+                if node.broker is not None and not node.is_paused:
+                    self._check_refusal(node)
+        return True
+
+    def _check_refusal(self, node: SimNode) -> None:
+        assert node.broker is not None
+        server, controller = self._cluster.server, node.broker.controller
+        applied = node.broker.cluster.image.version
+        if applied <= server.version:
+            return
+        if controller.rolled_back is None or controller.is_registered or server.session_of(node.node_id):
+            what = f"broker {node.node_id} has applied version {applied}, the store has {server.version}"
+            self.violations.append(Violation("follows-old-store", what))
 
     def _check_leader(self, node_id: int, partition: Partition) -> None:
         place, epoch = partition.topic_partition, partition.leader_epoch
@@ -75,7 +107,7 @@ class Probe:
             node = self._cluster.nodes[node_id]
             if self._is_registered(node):
                 assert node.broker is not None
-                log = node.broker.log_directory.get(place)
+                log = node.broker.log_directories.get(place)
                 end = 0 if log is None else log.log_end_offset
                 if end < committed:
                     detail = f"{place}: broker {node_id} ends at {end}, {committed} is committed; {image}"

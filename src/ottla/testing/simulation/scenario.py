@@ -221,7 +221,7 @@ class Scenario:
                 if node.broker is None:
                     return False
                 if node.node_id in self._replicas_of(place):
-                    log = node.broker.log_directory.logs.get(place)
+                    log = node.broker.log_directories.logs.get(place)
                     ends.add(None if log is None else log.log_end_offset)
             if len(ends) != 1 or any(each.positions[place] not in ends for each in self.consumers):
                 return False
@@ -238,7 +238,7 @@ class Scenario:
             if node.broker is None:
                 parts.append(f"broker {node.node_id} does not run ({node.start_problems[-1:]})")
                 continue
-            ends = {str(place): log.log_end_offset for place, log in node.broker.log_directory.logs.items()}
+            ends = {str(place): log.log_end_offset for place, log in node.broker.log_directories.logs.items()}
             parts.append(f"broker {node.node_id} is at {node.broker.cluster.image.version}, logs {ends}")
         topic = image.topics.get(TOPIC)
         parts += [str(each) for each in (topic.partitions if topic is not None else ())]
@@ -286,7 +286,7 @@ class Scenario:
         return await fetch_committed(client, await find_coordinator(client), self.places)
 
     def _end_of(self, place: TopicPartition) -> int:
-        logs = [node.broker.log_directory.get(place) for node in self.cluster.nodes.values() if node.broker]
+        logs = [node.broker.log_directories.get(place) for node in self.cluster.nodes.values() if node.broker]
         return max((log.log_end_offset for log in logs if log is not None), default=0)
 
     async def _stop_brokers(self) -> None:
@@ -302,9 +302,10 @@ class Scenario:
             replicas: list[Replica] = []
             for node_id in self._replicas_of(place):
                 node = self.cluster.nodes[node_id]
-                directory = f"/data/{node.host}/{place}"
-                if node.disk.exists(directory):
-                    replicas.append(read_replica(node.disk, directory, node.host))
+                paths = [f"{each}/{place}" for each in node.directories]
+                replicas += [
+                    read_replica(node.disk, each, node.host) for each in paths if node.disk.exists(each)
+                ]
             if not replicas:
                 self._report("replicas-differ", f"{place} is on no disk")
                 continue

@@ -11,7 +11,8 @@ from tests.unit.api.groups.members import stable_member
 from tests.unit.api.groups.test_consumer_group_heartbeat import join
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.authorization import NOT_ASKED
+from ottla.security.acls import ALL_OPERATIONS, ResourceType
 
 
 def describe(*group_ids: str, operations: bool = False) -> ConsumerGroupDescribeRequest:
@@ -50,7 +51,7 @@ async def test_topics_that_are_gone_are_left_out(bench: CoordinatorBench) -> Non
 async def test_operations_are_told_to_those_who_ask(bench: CoordinatorBench) -> None:
     await bench.ask(join("a", "orders"))
     (group,) = (await bench.ask(describe("g", operations=True))).groups
-    assert group.authorized_operations == GROUP_OPERATIONS
+    assert group.authorized_operations == ALL_OPERATIONS[ResourceType.GROUP]
 
 
 async def test_groups_that_are_none_are_refused_one_by_one(bench: CoordinatorBench) -> None:

@@ -13,7 +13,8 @@ from tests.unit.api.groups.members import stable_member
 from tests.unit.api.groups.offset_requests import commit
 from tests.unit.coordinator.coordinator_bench import CoordinatorBench
 
-from ottla.api.support.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.api.support.authorization import NOT_ASKED
+from ottla.security.acls import ALL_OPERATIONS, ResourceType
 
 
 def describe(*groups: str, asks_operations: bool = False) -> DescribeGroupsRequest:
@@ -43,7 +44,7 @@ async def test_groups_are_described_in_every_version(bench: CoordinatorBench, ve
     (member,) = known.members
     assert (member.member_id, member.client_id, member.client_host) == (member_id, "app", "/10.0.0.7")
     assert member.member_assignment == b"all"
-    assert known.authorized_operations == (GROUP_OPERATIONS if version >= 3 else NOT_ASKED)
+    assert known.authorized_operations == (ALL_OPERATIONS[ResourceType.GROUP] if version >= 3 else NOT_ASKED)
     assert unknown.group_state == "Dead"
     assert unknown.error_code == (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none)
 

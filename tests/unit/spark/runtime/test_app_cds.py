@@ -88,3 +88,19 @@ def test_training_itself_makes_none(archive: AppCdsArchive, monkeypatch: pytest.
     assert archive.should_build
     monkeypatch.setenv(WRITE_TO, "/there")
     assert not archive.should_build
+
+
+def test_a_small_machine_builds_none_by_itself(
+    archive: AppCdsArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert archive.should_build
+    assert not archive.should_build_now
+    monkeypatch.setenv(SWITCH, "on")
+    assert archive.should_build_now
+    monkeypatch.delenv(SWITCH)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else 16 * 1024**3 // 4096)
+    assert archive.should_build_now
+    monkeypatch.setattr(os, "sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else 4 * 1024**3 // 4096)
+    assert not archive.should_build_now

@@ -113,6 +113,24 @@ async def test_the_checkpoint_of_another_query_is_told_by_what_is_not_there() ->
         await here.next_end(SourceOffset({A: 50, B: 0}, {"t": "id"}), None)
 
 
+async def test_a_query_that_is_to_end_fails_if_a_log_ends_before_its_position() -> None:
+    """A truncated or recreated log: its next records would never be read."""
+    watch = Watch({A: 3, B: 9})
+    here = position(watch, ManualClock())
+    await here.fix_end()
+    with pytest.raises(DataLoss, match="t-0 ends at offset 3, but 50 was to be read next"):
+        await here.next_end(SourceOffset({A: 50, B: 2}, {"t": "id"}), None)
+
+
+async def test_without_fail_on_data_loss_a_query_that_is_to_end_continues_at_the_end_of_the_log() -> None:
+    watch = Watch({A: 3, B: 9})
+    here = position(watch, ManualClock(), failOnDataLoss="false")
+    await here.fix_end()
+    end = await here.next_end(SourceOffset({A: 50, B: 2}, {"t": "id"}), None)
+    assert end is not None
+    assert end.positions == {A: 3, B: 9}
+
+
 async def test_a_new_partition_is_read_from_its_beginning() -> None:
     here = position(Watch({A: 3, B: 4}), ManualClock())
     end = await here.next_end(SourceOffset({A: 3}, {"t": "id"}), None)

@@ -15,18 +15,21 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.client.cluster import Cluster, is_retriable
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetching.leaders import PASSING, Leaders
 from ottla.client.consumer.fetching.partition_state import Need, PartitionState
-from ottla.client.consumer.membership.commits import Commits
 from ottla.client.consumer.options import ConsumerOptions, duration_ms
 from ottla.client.errors import ClientClosed, ClientError
 from ottla.client.offsets import EARLIEST, LATEST, EpochEnd, ask_epoch_ends, ask_offsets
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from ottla.client.consumer.membership.commits import Commits
 
 log = logging.getLogger(__name__)
 

@@ -30,6 +30,8 @@ LEAVE_TIMEOUT_S = 5.0
 class Group:
     """The group of one consumer."""
 
+    LEAVE_TIMEOUT_S = LEAVE_TIMEOUT_S
+
     def __init__(
         self,
         group_id: str,

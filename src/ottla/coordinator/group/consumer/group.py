@@ -4,7 +4,8 @@ Three epochs show the progress of a group. The group's counts the changes of its
 topics. The target's is the group epoch for which the assignment was computed, the newest or an older one.
 A member's is the target that it has reached (reconcile.py).
 
-All of a group is in the log. What is not (`seen_topics`, `rejoining`) is found out again after a failover.
+All of a group is in the log. What is not (`seen_topics`, `seen_acls`, `rejoining`) is found out again after a
+failover.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from ottla.protocol.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
+from ottla.security.acls import AclBinding
 
 Topics = Mapping[str, TopicImage]
 
@@ -82,6 +84,8 @@ class ConsumerGroup:
 
     seen_topics: Topics | None = None
     """The topics of the cluster that the group has last been compared with."""
+    seen_acls: Mapping[AclBinding, None] | None = None
+    """The ACLs by which its regular expressions have last been matched."""
     rejoining: frozenset[str] = frozenset()
     """The classic members that were asked to join again, and have a deadline for it."""
 

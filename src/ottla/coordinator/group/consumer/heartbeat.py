@@ -40,6 +40,7 @@ from ottla.protocol.errors import FencedMemberEpoch, GroupMaxSizeReached, Unrele
 
 def heartbeat(update: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) -> None:
     """Handle a heartbeat that is not the last one."""
+    update.may_see = request.may_see
     member = _admit(update, request)
     updated = replace(member, subscription=_member_value(member.subscription, request))
     updated = follow(update, member, updated, request.owned)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ottla.coordinator.group.consumer.partitions import Partitions, SortedPartitions
@@ -36,6 +36,8 @@ class HeartbeatRequest:
     client_host: str
     fresh_id: str
     """The member's id if it brings none, as in version 0."""
+    may_see: Callable[[str], bool] | None = None
+    """Whether the client may see a topic that a regular expression matches; None: every topic."""
 
     @property
     def is_full(self) -> bool:

@@ -1,9 +1,9 @@
 """The subscription of a consumer group, and when its epoch is bumped.
 
 It goes up when a member comes, goes or changes its subscription, when a regular expression matches other
-topics than before, and when the subscribed topics themselves change: one is created, deleted, or gets more
-partitions. For the last, the group keeps a hash of what its topics looked like (as Kafka 4.1 does, which
-before kept all of it).
+topics than before (those that the member may see), and when the subscribed topics themselves change: one is
+created, deleted, or gets more partitions. For the last, the group keeps a hash of what its topics looked like
+(as Kafka 4.1 does, which before kept all of it).
 """
 
 from __future__ import annotations
@@ -75,14 +75,16 @@ def delete_unused_regexes(update: ConsumerGroupUpdate) -> None:
 def have_topics_changed(update: ConsumerGroupUpdate) -> bool:
     """Return whether the group has to follow a change of the cluster's topics."""
     topics = update.image.topics
-    seen = update.group.seen_topics
-    if seen is topics:
+    seen, acls = update.group.seen_topics, update.image.acls
+    has_new_acls = update.group.seen_acls is not acls and bool(update.group.regexes)
+    if seen is topics and not has_new_acls:
         return False
     is_done = True
-    if update.group.regexes and (seen is None or seen.keys() != topics.keys()):
+    if update.group.regexes and (has_new_acls or seen is None or seen.keys() != topics.keys()):
         is_done = _refresh_regexes(update)
     if is_done:
-        update.mutable().seen_topics = topics
+        group = update.mutable()
+        group.seen_topics, group.seen_acls = topics, acls
     return metadata_hash(update.group.subscribed_topics(), topics) != update.group.metadata_hash
 
 
@@ -103,6 +105,13 @@ def _refresh_regexes(update: ConsumerGroupUpdate) -> bool:
 
 
 def _resolved(update: ConsumerGroupUpdate, regex: str) -> Record:
+    """Return what a regular expression matches, for all members that have it.
+
+    As in Kafka, that is what the member may describe whose heartbeat is served; to read the topics, each
+    needs its own permission.
+    """
     names = tuple(sorted(matching(regex, update.image.topics)))
+    if update.may_see is not None:
+        names = tuple(filter(update.may_see, names))
     value = ConsumerRegexValue(names, update.image.version, update.now_ms)
     return Record(ConsumerRegexKey(update.group.group_id, regex), value)

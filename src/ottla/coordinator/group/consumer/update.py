@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.common.config.broker import BrokerConfig
@@ -35,6 +35,7 @@ class ConsumerGroupUpdate:
         "config",
         "group",
         "image",
+        "may_see",
         "now_ms",
     )
 
@@ -50,6 +51,8 @@ class ConsumerGroupUpdate:
         self.now_ms = now_ms
         self.config = config
         self.image = image
+        self.may_see: Callable[[str], bool] | None = None
+        """Whether the client of this event may see a topic; None: every topic."""
         self._is_copy = False
         self._has_volatile_change = False
         self._records: list[Record] = list(records)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-STARTING, RUNNING, WAITING, RESTARTING, DONE, STOPPED, FAILED = (
+from ottla.spark.query_progress import rate, read_source, together
+
+STARTING, RUNNING, WAITING, RESTARTING, PAUSED, DONE, STOPPED, FAILED = (
     "starting",
     "running",
     "waiting",
     "restarting",
+    "paused",
     "done",
     "stopped",
     "failed",
@@ -38,17 +41,32 @@ class FlowProgress:
     """Rows of state: open windows, keys of aggregations and joins."""
     restarts: int = 0
     error: str | None = None
+    source: str = ""
+    """What it reads, in words."""
+    offsets_behind_avg: float | None = None
+    """Offsets behind the end of its topics, per partition, when its last batch was planned."""
+    offsets_behind_max: int | None = None
+    offsets_behind_min: int | None = None
+    seconds_behind: float | None = None
+    """The age of the oldest record that it had not read then."""
 
     def after(self, report: Mapping[str, Any]) -> FlowProgress:
         """Return the progress after one more report of a batch."""
         rows = max(0, int(report.get("numInputRows") or 0))
+        sources = [read_source(each) for each in report.get("sources") or ()]
+        behind = together([each.behind for each in sources if each.behind is not None])
         return replace(
             self,
+            source=", ".join(each.description for each in sources),
+            offsets_behind_avg=None if behind is None else round(behind.avg, 1),
+            offsets_behind_max=None if behind is None else behind.max,
+            offsets_behind_min=None if behind is None else behind.min,
+            seconds_behind=None if behind is None else behind.seconds,
             state=RUNNING if rows else WAITING,
             batch=int(report["batchId"]),
             rows=self.rows + rows,
             batch_rows=rows,
-            rows_per_second=_number(report.get("processedRowsPerSecond")),
+            rows_per_second=rate(report.get("processedRowsPerSecond")),
             batch_ms=int(report.get("batchDuration") or 0),
             watermark=(report.get("eventTime") or {}).get("watermark"),
             state_rows=sum(int(each.get("numRowsTotal") or 0) for each in report.get("stateOperators") or ()),
@@ -58,6 +76,12 @@ class FlowProgress:
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return asdict(self)
+
+
+def progress_of(value: Mapping[str, Any]) -> FlowProgress:
+    """Return the progress of a flow from JSON; entries of other versions are ignored."""
+    known = {each.name for each in fields(FlowProgress)}
+    return FlowProgress(**{name: each for name, each in value.items() if name in known})
 
 
 def read_offsets(report: Mapping[str, Any]) -> dict[tuple[str, int], int]:
@@ -79,9 +103,3 @@ def read_offsets(report: Mapping[str, Any]) -> dict[tuple[str, int], int]:
                         if str(partition).isdigit() and isinstance(offset, int)
                     }
     return found
-
-
-def _number(value: Any) -> float:
-    """Return a rate; Spark writes NaN and Infinity for batches without rows or time."""
-    number = float(value or 0)
-    return round(number, 1) if number == number and abs(number) != float("inf") else 0.0

@@ -17,7 +17,7 @@ from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.registry import Graph
 from ottla.spark.pipelines.resolving import Resolver
 from ottla.spark.pipelines.run import state as states
-from ottla.spark.pipelines.run.progress import WAITING, FlowProgress
+from ottla.spark.pipelines.run.progress import RESTARTING, STOPPED, WAITING, FlowProgress
 from ottla.spark.pipelines.run.running_flow import MeasureLag, RunningFlow
 from ottla.spark.pipelines.run.state import State
 from ottla.spark.pipelines.run.storage import Storage
@@ -155,6 +155,8 @@ class Runner:
         self._views = MaterializedViews(resolver, clock, options.refresh_ms)
         self._graph = Graph({})
         self._written_ms = 0
+        self.is_to_restart = False
+        """Whether `run` has ended because a restart was asked for."""
         self._writing = FlowWriter(
             resolver.spark, self._storage, resolver.topic_options, available_now=options.available_now
         )
@@ -165,11 +167,17 @@ class Runner:
         try:
             self._graph = self._resolver.resolve_all()
             waiting = [self._registry.datasets[name] for name in self._graph.order()]
+            self._state.dead_letters = list(self._resolver.dead_letters)
             self._write_state(states.RUNNING)
             while not self._is_finished(waiting):
-                waiting = self._start_ready(waiting)
-                self._poll_all()
-                self._views.refresh_due(self._busy_names())
+                if self._takes_restart():
+                    break
+                if self._is_paused():
+                    self._observer.update(self._progress())
+                else:
+                    waiting = self._start_ready(waiting)
+                    self._poll_all()
+                    self._views.refresh_due(self._busy_names())
                 if self._stopping.wait(POLL_INTERVAL_MS / 1000):
                     break
         except Exception as error:
@@ -179,11 +187,44 @@ class Runner:
         try:
             self._end()
         finally:
-            stopped = self._stopping.is_set() and problem is None
             self._state.error = str(problem) if problem else None
-            self._write_state(states.FAILED if problem else states.STOPPED if stopped else states.DONE)
+            self.is_to_restart = self.is_to_restart and problem is None and not self._stopping.is_set()
+            self._write_state(self._last_state(problem))
         if problem is not None:
             raise problem
+
+    def _last_state(self, problem: PipelineProblem | None) -> str:
+        if problem is not None:
+            return states.FAILED
+        if self._stopping.is_set():
+            return states.STOPPED
+        return states.STARTING if self.is_to_restart else states.DONE
+
+    def _takes_restart(self) -> bool:
+        """Return whether a restart is asked for, and take the request."""
+        if self._storage.restart_file.exists():
+            self._storage.restart_file.unlink(missing_ok=True)
+            self.is_to_restart = True
+            self._observer.message("restarting after the current batches")
+        return self.is_to_restart
+
+    def _is_paused(self) -> bool:
+        """Return whether the pipeline is paused; stop its queries after their batches, or start them."""
+        wanted = self._storage.pause_file.exists()
+        if wanted and self._state.state == states.RUNNING:
+            self._stop_queries(states.RUNNING)
+            for each in self._flows.values():
+                if each.progress.state in (STOPPED, RESTARTING):
+                    each.paused()
+            self._write_state(states.PAUSED)
+            self._observer.message(f"paused; to continue: ottla pipeline resume {self._state.name}")
+        elif not wanted and self._state.state == states.PAUSED:
+            self._write_state(states.RUNNING)
+            for each in self._flows.values():
+                if each.is_paused:
+                    self._start(each.flow, each.target)
+            self._observer.message("resumed")
+        return wanted
 
     def _is_finished(self, waiting: Sequence[Dataset]) -> bool:
         return not waiting and all(running.is_over for running in self._flows.values())
@@ -261,12 +302,12 @@ class Runner:
             raise problem from None
         self._observer.message(f"{running.flow.name}: {problem.what}; it will be restarted")
 
-    def _stop_queries(self) -> None:
+    def _stop_queries(self, state: str = states.STOPPING) -> None:
         """Let running batches finish, then stop every query."""
         active = [each for each in self._flows.values() if each.query is not None and each.query.isActive]
         if not active:
             return
-        self._write_state(states.STOPPING)
+        self._write_state(state)
         deadline_ms = self._clock.mono_ms() + self._options.stop_ms
         marks = {each.flow.name: each.batches_done() for each in active}
         pause = Event()

@@ -12,6 +12,7 @@ from ottla.spark.pipelines.elements import Dataset, Flow
 from ottla.spark.pipelines.run.progress import (
     DONE,
     FAILED,
+    PAUSED,
     RESTARTING,
     STARTING,
     STOPPED,
@@ -96,6 +97,17 @@ class RunningFlow:
     def ended(self, *, is_stopped: bool) -> None:
         """Note that its query has ended, by itself or because it was stopped."""
         self.progress = replace(self.progress, state=STOPPED if is_stopped else DONE)
+
+    def paused(self) -> None:
+        """Note that its query was stopped until the pipeline is resumed."""
+        self.query = None
+        self.restart_at_ms = None
+        self.progress = replace(self.progress, state=PAUSED)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits until the pipeline is resumed."""
+        return self.progress.state == PAUSED
 
     def failed(self, message: str, *, is_final: bool) -> bool:
         """Note a failure; return whether it will be restarted."""

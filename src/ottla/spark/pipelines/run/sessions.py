@@ -13,17 +13,16 @@ from typing import Any
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.run.driver import Job
 
-QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
+QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "ottla.spark.queries")
 """Loggers whose messages are repeated in the exceptions that we report."""
 
 DEFAULTS = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.stopTimeout": "60000",
 }
-"""A pipeline's results must not depend on the machine's time zone; small batches need few partitions."""
+"""A pipeline's results must not depend on the machine's time zone. On this machine, `session` adds few
+shuffle partitions and no Spark UI; on a cluster, Spark's own defaults hold."""
 
 
 def open_session(job: Job, *, log_level: str = "WARN") -> Any:
@@ -48,6 +47,19 @@ def open_session(job: Job, *, log_level: str = "WARN") -> Any:
     except JavaNotFound as error:
         raise PipelineProblem(str(error)) from None
     return spark
+
+
+def own_session(spark: Any, job: Job) -> Any:
+    """Return a session for one of several pipelines in a driver; it is the active one of its thread."""
+    from ottla.spark.progress_listener import listen
+
+    made = spark.newSession()
+    made._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(made._jsparkSession)
+    for name, value in (DEFAULTS | dict(job.project.spec.configuration) | dict(job.settings)).items():
+        if made.conf.isModifiable(name):
+            made.conf.set(name, value)
+    listen(made)
+    return made
 
 
 def _shipped(target: Path, conf: Mapping[str, str]) -> dict[str, str]:

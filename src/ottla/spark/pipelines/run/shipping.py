@@ -39,10 +39,24 @@ def _send_by_value(folder: Path) -> None:
     from pyspark import cloudpickle
 
     register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
+    for module in _modules_of(folder).values():
+        register(module)
+
+
+def forget_imported(folder: Path) -> None:
+    """Forget the modules of a project, so that its files import them as they are now."""
+    for name in _modules_of(folder):
+        del sys.modules[name]
+
+
+def _modules_of(folder: Path) -> dict[str, ModuleType]:
+    """Return the modules that were imported from a folder by their own names."""
+    found = {}
     for name, module in list(sys.modules.items()):
         path = folder.joinpath(*name.split("."))
         if getattr(module, "__file__", None) in (f"{path}.py", str(path / "__init__.py")):
-            register(module)
+            found[name] = module
+    return found
 
 
 def imported_from(folder: Path) -> list[Path]:

@@ -13,16 +13,17 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.run.storage import Storage, write_atomically
 
-STARTING, RUNNING, STOPPING, STOPPED, DONE, FAILED = (
+STARTING, RUNNING, PAUSED, STOPPING, STOPPED, DONE, FAILED = (
     "starting",
     "running",
+    "paused",
     "stopping",
     "stopped",
     "done",
@@ -31,7 +32,7 @@ STARTING, RUNNING, STOPPING, STOPPED, DONE, FAILED = (
 DIED = "died"
 """The driver's process has died, but its state file says that it runs."""
 
-ALIVE = (STARTING, RUNNING, STOPPING)
+ALIVE = (STARTING, RUNNING, PAUSED, STOPPING)
 
 
 @dataclass
@@ -52,6 +53,12 @@ class State:
     master: str = ""
     error: str | None = None
     flows: list[dict[str, Any]] = field(default_factory=list)
+    storage: str = ""
+    """The folder of checkpoints and tables."""
+    url: str = ""
+    """Where the driver serves /metrics and /status."""
+    dead_letters: list[str] = field(default_factory=list)
+    """The topics that its flows write dead letters to."""
 
     def write(self, storage: Storage) -> None:
         """Write the state file."""
@@ -68,7 +75,7 @@ class State:
         return self.state
 
 
-def new_state(name: str, path: str, master: str, now_ms: int) -> State:
+def new_state(name: str, path: str, master: str, now_ms: int, storage: str = "") -> State:
     """Return the state of a pipeline that this process is about to run."""
     pid = os.getpid()
     return State(
@@ -81,15 +88,22 @@ def new_state(name: str, path: str, master: str, now_ms: int) -> State:
         started_ms=now_ms,
         updated_ms=now_ms,
         master=master,
+        storage=storage,
     )
 
 
 def read_state(file: Path) -> State | None:
     """Return the contents of a state file, None if it cannot be read."""
     try:
-        return State(**json.loads(file.read_text(encoding="utf-8")))
+        return state_of(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def state_of(value: dict[str, Any]) -> State:
+    """Return a state from JSON; entries of other versions are ignored."""
+    known = {each.name for each in fields(State)}
+    return State(**{name: each for name, each in value.items() if name in known})
 
 
 def all_states(root: Path) -> list[State]:

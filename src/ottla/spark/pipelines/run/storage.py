@@ -2,6 +2,8 @@
 
     <root>/<pipeline>/state.json            the driver and its progress
                       spark.log             the output of Spark in the last run
+                      paused                exists while the pipeline is to be paused
+                      restart               exists until the driver has taken the request to restart
     <storage>/lock                          held by the driver
               checkpoints/<flow>/           Spark's checkpoint of a flow
               tables/<table>/<flow>/        files of a streaming table, one folder for each flow into it
@@ -20,6 +22,7 @@ from pathlib import Path
 from ottla.spark.pipelines.problems import PipelineProblem
 
 CURRENT = "current"
+PAUSE_FILE, RESTART_FILE = "paused", "restart"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,16 @@ class Storage:
     def log_file(self) -> Path:
         """The output of Spark in the last run."""
         return self.home / "spark.log"
+
+    @property
+    def pause_file(self) -> Path:
+        """Exists while the pipeline is to be paused."""
+        return self.home / PAUSE_FILE
+
+    @property
+    def restart_file(self) -> Path:
+        """Exists until the driver has taken the request to restart."""
+        return self.home / RESTART_FILE
 
     @property
     def lock_file(self) -> Path:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.common.near_names import did_you_mean
+from ottla.spark.messages import conditions, sentence
 from ottla.spark.pipelines.problems import PipelineProblem, Place
+from ottla.spark.pipelines.records import NOT_JSON
 
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
-CONDITION = re.compile(r"\[(?P<name>[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?")
 POSITION = re.compile(r"\(line (?P<line>\d+), pos \d+\)")
-RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|[A-Z]\w+)): (?P<message>.*)", re.MULTILINE)
-ENDS = (" SQLSTATE:", "\n== SQL", "\n=== Streaming Query", "\n\tat ", ";\n'", "\nJVM stacktrace")
 
 JVM_GONE = ("Answer from Java side is empty", "stopped SparkContext", "SparkContext was shut down")
 
@@ -27,20 +26,22 @@ USERS_CONDITIONS = (
     "PYTHON_EXCEPTION",
     "STREAMING_OUTPUT_MODE",
     "MALFORMED_RECORD_IN_PARSING",
+    "USER_RAISED_EXCEPTION",
     "STATE_STORE_KEY_SCHEMA",
     "STATE_STORE_VALUE_SCHEMA",
     "STREAMING_STATEFUL_OPERATOR",
 )
 """Error conditions that a retry does not change."""
 
+DEAD_LETTERS = (
+    "write invalid records to a dead-letter topic, and continue: dp.parse_json and dp.dead_letters",
+)
 HINTS = {
     "STREAMING_OUTPUT_MODE": (
         'use output_mode="update" for each change of a result, or "complete" for the whole result each time;',
         'or emit a window once, when it closes: .withWatermark("time", "10 minutes") before it',
     ),
-    "MALFORMED_RECORD_IN_PARSING": (
-        "write invalid records to a dead-letter topic, and continue: dp.parse_json and dp.dead_letters",
-    ),
+    "MALFORMED_RECORD_IN_PARSING": DEAD_LETTERS,
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": (
         "recompute that flow: ottla pipeline run PATH --full-refresh FLOW",
     ),
@@ -102,6 +103,8 @@ def explain_error(error: BaseException, context: Context, default: Place | None 
         )
     hints = [hint for key, found in HINTS.items() if any(n.startswith(key) for n in names) for hint in found]
     what = sentence(text)
+    if f" is {NOT_JSON} " in what:
+        hints.extend(DEAD_LETTERS)
     if what.startswith(NO_BROKER):
         hints.append(NO_BROKER_HINT)
     return PipelineProblem(what, *hints, place=place)
@@ -134,24 +137,6 @@ def is_from_spark(error: BaseException) -> bool:
     return any(each.__module__.startswith(("pyspark.", "py4j.")) for each in type(error).__mro__)
 
 
-def conditions(text: str) -> list[str]:
-    """Return the error conditions in a message of Spark, in order."""
-    return [match["name"] for match in CONDITION.finditer(text)]
-
-
-def sentence(text: str) -> str:
-    """Return a message of Spark without stack, plan and codes."""
-    inner = text.rpartition("terminated with exception: ")[2]
-    worker = inner.partition("Traceback (most recent call last)")[2]
-    if worker and (raised := _last_raised(worker)):
-        return raised
-    for end in ENDS:
-        inner = inner.partition(end)[0]
-    inner = CONDITION.sub("", inner).strip()
-    lines = [line.rstrip() for line in inner.splitlines() if line.strip()]
-    return "\n  ".join(lines[:6]) or "Spark gave no reason"
-
-
 def place_of(error: BaseException, context: Context) -> Place | None:
     """Return the innermost line of the user's files in the traceback of an error."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -176,16 +161,6 @@ def place_in_sql(error: BaseException, start: Place, query: str) -> Place:
     except Exception:  # not every exception has a context, and some versions raise
         offset = 0
     return Place(start.file, start.line + query.count("\n", 0, offset))
-
-
-def _last_raised(worker_traceback: str) -> str:
-    """Return `message` of the last `Type: message` line of a traceback that is quoted in a message."""
-    found = list(RAISED.finditer(worker_traceback.partition(" SQLSTATE:")[0]))
-    if not found:
-        return ""
-    kind, message = found[-1]["type"], found[-1]["message"].strip()
-    # The messages of our errors are sentences; the class name adds nothing.
-    return message if kind.startswith("ottla.") else f"{kind}: {message}"
 
 
 def _parameter(error: BaseException, name: str) -> str:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.spark.pipelines.elements import POSTGRES, TOPIC, UPDATE, Dataset, Flow, Kind
+from ottla.spark.pipelines.elements import POSTGRES, TABLE_OPTIONS, TOPIC, UPDATE, Dataset, Flow, Kind
 from ottla.spark.pipelines.postgres.write import Target, write_batch
 from ottla.spark.pipelines.problems import PipelineProblem
-from ottla.spark.pipelines.records import for_topic
+from ottla.spark.pipelines.records import RECORD_COLUMNS, for_topic
 from ottla.spark.pipelines.run.storage import Storage
 
 FILES = ("parquet", "json", "csv", "orc", "text")
@@ -29,19 +29,42 @@ class FlowWriter:
         """Start a flow; return its StreamingQuery."""
         if not rows.isStreaming:
             return self._start_once(flow, target, rows)
-        rows = for_topic(rows, key=target.options.get("key")) if target.format == TOPIC else rows
+        if target.format == TOPIC and not target.is_upsert:
+            rows = for_topic(rows, key=target.options.get("key"))
         checkpoint = self.storage.checkpoint(flow.name)
         writer = (
             rows.writeStream.queryName(flow.name)
             .option("checkpointLocation", str(checkpoint))
-            .outputMode(flow.output_mode)
+            .outputMode(UPDATE if target.is_upsert else flow.output_mode)
         )
         if self.available_now:
             writer = writer.trigger(availableNow=True)
         elif flow.trigger:
             writer = writer.trigger(processingTime=flow.trigger)
         with self._settings(flow.spark_conf):
+            if target.is_upsert:
+                return writer.foreachBatch(self._upserting(target, rows)).start()
             return self._to(writer, flow, target).start()
+
+    def _upserting(self, target: Dataset, rows: Any) -> Callable[[Any, int], None]:
+        """Return the writer of the newest row of each key; create the topic if it is missing."""
+        from ottla.spark.changelogs import Upserts, names_of
+        from ottla.spark.upserting import ensure_compacted, is_serialized, writer_of_batches
+
+        given, options = target.options, self._sink_options(target)
+        is_record = (
+            set(rows.columns) <= {*RECORD_COLUMNS, "offset", "timestampType"} and "value" in rows.columns
+        )
+        upserts = Upserts(
+            names_of(given.get("key") or ("key" if is_record else "")),
+            "value" if is_record else "",
+            given.get("deleted"),
+            given.get("sequence_by", ""),
+            is_serialized(options),
+        )
+        upserts.check(rows.columns)
+        ensure_compacted(options)
+        return writer_of_batches(upserts, options)
 
     def _to(self, writer: Any, flow: Flow, target: Dataset) -> Any:
         if target.format == POSTGRES:
@@ -91,6 +114,9 @@ class FlowWriter:
         if target.format == POSTGRES:
             into = self._into_postgres(target)
             return lambda _, batch: into(rows, batch)
+        if target.is_upsert:
+            upserting = self._upserting(target, rows)
+            return lambda _, batch: upserting(rows, batch)
         if target.format == TOPIC:
             records = for_topic(rows, key=target.options.get("key"))
             options = self._sink_options(target)
@@ -110,7 +136,7 @@ class FlowWriter:
         return write
 
     def _sink_options(self, target: Dataset) -> dict[str, str]:
-        options = {**self.topic_options, **_without(target.options, "key")}
+        options = {**self.topic_options, **_without(target.options, *TABLE_OPTIONS)}
         if target.kind != Kind.SINK and target.topic:
             options.setdefault("topic", target.topic)
         return options

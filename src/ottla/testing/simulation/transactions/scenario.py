@@ -202,7 +202,7 @@ class TransactionScenario(Scenario):
     def _logs_of(self, place: TopicPartition) -> list[Log]:
         nodes = [self.cluster.nodes[node_id] for node_id in self._replicas_of(place)]
         brokers = [node.broker for node in nodes if node.broker is not None]
-        return [log for broker in brokers if (log := broker.log_directory.get(place)) is not None]
+        return [log for broker in brokers if (log := broker.log_directories.get(place)) is not None]
 
     # The verdict
 

@@ -1,0 +1,1 @@
+"""`ottla connect`: run workers, and manage connectors."""

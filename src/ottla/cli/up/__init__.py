@@ -1,0 +1,1 @@
+"""`ottla up`: a broker and the services around it, under one supervisor."""

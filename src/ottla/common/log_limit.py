@@ -1,0 +1,64 @@
+"""Limit repeated log lines: the first few of a kind in a while, then how many more there were.
+
+A full disk would log one line for every append, a ZooKeeper that is away one for every attempt. `LineLimit`
+is the rule; two users apply it. `RepeatedLines` is on the broker's log handler: lines are of one kind if they
+come from the same call, that is the same logger, level and text before its arguments are put in. `PeerLog`
+(network/peer_log.py) applies it to everything that clients can provoke.
+
+Events of the cluster (`extra={"event": ...}`) are never left out: each of them happens once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+
+LINES = 5
+WINDOW_S = 30.0
+MAX_KINDS = 1_000
+"""More kinds than there are calls in the source; the oldest is forgotten."""
+UNLIMITED = ("event", "peer")
+"""Fields of lines that are not limited here: `PeerLog` has limited those with a peer."""
+
+
+class LineLimit:
+    """Admits `lines` of a kind in `window_s` seconds."""
+
+    def __init__(self, lines: int, window_s: float) -> None:
+        self._lines = lines
+        self._window_s = window_s
+        self._windows: dict[Hashable, tuple[float, int]] = {}
+        """When the window of a kind began, and how many lines came since."""
+
+    def admit(self, kind: Hashable, now_s: float) -> int | None:
+        """Return None if a line is left out; otherwise how many of its kind were left out before it."""
+        began_s, lines = self._windows.get(kind, (now_s, 0))
+        if not 0 <= now_s - began_s < self._window_s:
+            del self._windows[kind]
+            began_s, before = now_s, lines
+            lines = 0
+        else:
+            before = 0
+        if kind not in self._windows and len(self._windows) >= MAX_KINDS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[kind] = (began_s, lines + 1)
+        return None if lines >= self._lines else max(0, before - self._lines)
+
+
+class RepeatedLines(logging.Filter):
+    """A filter for handlers."""
+
+    def __init__(self, lines: int = LINES, window_s: float = WINDOW_S) -> None:
+        super().__init__()
+        self._limit = LineLimit(lines, window_s)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to write a line; add how many of its kind were left out before it."""
+        if any(hasattr(record, name) for name in UNLIMITED):
+            return True
+        left_out = self._limit.admit((record.name, record.levelno, str(record.msg)), record.created)
+        if left_out:
+            record.msg = f"{record.getMessage()} ({left_out} more such lines were left out before)"
+            record.args = ()
+            record.left_out = left_out
+        return left_out is not None

@@ -1,0 +1,1 @@
+"""The connectors that come with Ottla, one module per system."""

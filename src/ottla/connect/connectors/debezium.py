@@ -1,0 +1,276 @@
+"""Debezium's events for PostgreSQL: schemas and values of rows, the envelope, keys and tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from ottla import __version__
+from ottla.connect.connectors.pgoutput import UNCHANGED, Change, Column, Relation
+from ottla.connect.data import schema as s
+from ottla.connect.data.json_form import unscaled
+from ottla.connect.data.record import Record
+from ottla.connect.data.schema import Schema
+
+UNAVAILABLE = "__debezium_unavailable_value"
+SNAPSHOT, STREAM = "true", "false"
+_TEXT = Schema(s.STRING, optional=True)
+_LONG = Schema(s.INT64, optional=True)
+VARIABLE = s.struct(
+    {"scale": Schema(s.INT32), "value": Schema(s.BYTES)},
+    "io.debezium.data.VariableScaleDecimal",
+    optional=True,
+)
+SOURCE = s.struct(
+    {
+        "version": Schema(s.STRING),
+        "connector": Schema(s.STRING),
+        "name": Schema(s.STRING),
+        "ts_ms": Schema(s.INT64),
+        "snapshot": _TEXT,
+        "db": Schema(s.STRING),
+        "sequence": _TEXT,
+        "ts_us": _LONG,
+        "ts_ns": _LONG,
+        "schema": Schema(s.STRING),
+        "table": Schema(s.STRING),
+        "txId": _LONG,
+        "lsn": _LONG,
+        "xmin": _LONG,
+    },
+    "io.debezium.connector.postgresql.Source",
+)
+_BY_OID = {
+    16: Schema(s.BOOLEAN, optional=True),
+    17: Schema(s.BYTES, optional=True),
+    20: Schema(s.INT64, optional=True),
+    21: Schema(s.INT16, optional=True),
+    23: Schema(s.INT32, optional=True),
+    26: Schema(s.INT64, optional=True),
+    700: Schema(s.FLOAT32, optional=True),
+    701: Schema(s.FLOAT64, optional=True),
+    114: Schema(s.STRING, True, "io.debezium.data.Json", 1),
+    3802: Schema(s.STRING, True, "io.debezium.data.Json", 1),
+    1082: Schema(s.INT32, True, "io.debezium.time.Date", 1),
+    1083: Schema(s.INT64, True, "io.debezium.time.MicroTime", 1),
+    1114: Schema(s.INT64, True, "io.debezium.time.MicroTimestamp", 1),
+    1184: Schema(s.STRING, True, "io.debezium.time.ZonedTimestamp", 1),
+    2950: Schema(s.STRING, True, "io.debezium.data.Uuid", 1),
+}
+NUMERIC = 1700
+
+
+@cache
+def column_schema(oid: int, modifier: int, decimals: str) -> Schema:
+    """Return the schema of a column."""
+    if oid != NUMERIC:
+        return _BY_OID.get(oid, _TEXT)
+    if decimals == "string":
+        return _TEXT
+    if decimals == "double":
+        return Schema(s.FLOAT64, optional=True)
+    return VARIABLE if modifier < 0 else s.decimal((modifier - 4) & 0xFFFF, optional=True)
+
+
+def column_value(oid: int, schema: Schema, value: Any) -> Any:
+    """Return a value from PostgreSQL's text, or from psycopg's object."""
+    if value is None:
+        return None
+    if value is UNCHANGED:
+        return UNAVAILABLE if schema.type == s.STRING else None
+    if isinstance(value, str):
+        return _from_text(oid, schema, value)
+    return _from_object(schema, value)
+
+
+def _from_text(oid: int, schema: Schema, text: str) -> Any:
+    if schema.type == s.BOOLEAN:
+        return text == "t"
+    if oid == NUMERIC:
+        return _number(schema, Decimal(text))
+    if oid == 17:
+        return bytes.fromhex(text.removeprefix("\\x"))
+    if oid in (1082, 1083, 1114, 1184):
+        return _time(oid, text)
+    if schema.type in s.INTEGERS:
+        return int(text)
+    if schema.type in s.FLOATS:
+        return float(text)
+    return text
+
+
+def _time(oid: int, text: str) -> Any:
+    if oid == 1082:
+        return (date.fromisoformat(text) - date(1970, 1, 1)).days
+    if oid == 1083:
+        return _of_day(time.fromisoformat(text))
+    moment = datetime.fromisoformat(text)
+    if oid == 1114:
+        return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    return zoned(moment)
+
+
+def _from_object(schema: Schema, value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return _number(schema, value)
+    if isinstance(value, datetime):
+        if schema.type == s.STRING:
+            return zoned(value)
+        return (value - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return (value - date(1970, 1, 1)).days
+    if isinstance(value, time):
+        return _of_day(value)
+    if isinstance(value, memoryview | bytearray):
+        return bytes(value)
+    return value if schema.type != s.STRING else str(value)
+
+
+def _of_day(value: time) -> int:
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1_000_000 + value.microsecond
+
+
+def zoned(moment: datetime) -> str:
+    """Return a moment in UTC as Debezium writes it."""
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")
+    return f"{text}Z"
+
+
+def _number(schema: Schema, value: Decimal) -> Any:
+    if schema.type == s.STRING:
+        return str(value)
+    if schema.type == s.FLOAT64:
+        return float(value)
+    if schema.type == s.STRUCT:
+        exponent = value.as_tuple().exponent
+        scale = -exponent if isinstance(exponent, int) else 0
+        return {"scale": scale, "value": unscaled(value, scale)}
+    return value
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the log a change is."""
+
+    lsn: int
+    xid: int
+    commit_ms: int
+
+
+class Events:
+    """Makes records of changes."""
+
+    def __init__(self, prefix: str, database: str, *, decimals: str, tombstones: bool) -> None:
+        self.prefix, self.database = prefix, database
+        self.decimals, self.tombstones = decimals, tombstones
+        self._schemas: dict[Relation, tuple[Schema, Schema, Schema | None]] = {}
+
+    def topic(self, relation: Relation) -> str:
+        """Return the topic of a table."""
+        return f"{self.prefix}.{relation.schema}.{relation.table}"
+
+    def schemas(self, relation: Relation) -> tuple[Schema, Schema, Schema | None]:
+        """Return the schemas of the envelope, of rows, and of keys."""
+        found = self._schemas.get(relation)
+        if found is None:
+            name = self.topic(relation)
+            columns = {
+                each.name: column_schema(each.oid, each.modifier, self.decimals) for each in relation.columns
+            }
+            row = s.struct(columns, f"{name}.Value", optional=True)
+            key = {each.name: columns[each.name] for each in relation.columns if each.is_key}
+            envelope = s.struct(
+                {
+                    "before": row,
+                    "after": row,
+                    "source": SOURCE,
+                    "op": Schema(s.STRING),
+                    "ts_ms": _LONG,
+                    "ts_us": _LONG,
+                    "ts_ns": _LONG,
+                },
+                f"{name}.Envelope",
+            )
+            found = envelope, row, s.struct(key, f"{name}.Key") if key else None
+            self._schemas[relation] = found
+        return found
+
+    def row(self, relation: Relation, values: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return a row by Debezium's types."""
+        if values is None:
+            return None
+        kinds = self.schemas(relation)[1].field_map()
+        return {
+            each.name: column_value(each.oid, kinds[each.name], values.get(each.name))
+            for each in relation.columns
+        }
+
+    def records(self, change: Change, at: Position, snapshot: str = STREAM) -> Iterator[Record]:
+        """Yield the records of a change: a delete is followed by a tombstone."""
+        relation = change.relation
+        if change.op == "t":
+            return
+        before, after = self.row(relation, change.before), self.row(relation, change.after)
+        old_key, new_key = self._key(relation, before), self._key(relation, after)
+        if change.op == "u" and before is not None and old_key != new_key:
+            yield from self._event(relation, "d", before, None, old_key, at, snapshot)
+            yield from self._event(relation, "c", None, after, new_key, at, snapshot)
+            return
+        shown = before if change.is_whole or change.op == "d" else None
+        key = old_key if after is None else new_key
+        yield from self._event(relation, change.op, shown, after, key, at, snapshot)
+
+    def _key(self, relation: Relation, row: dict[str, Any] | None) -> dict[str, Any] | None:
+        names = [each.name for each in relation.columns if each.is_key]
+        return {name: row[name] for name in names} if names and row is not None else None
+
+    def _event(
+        self,
+        relation: Relation,
+        op: str,
+        before: dict[str, Any] | None,
+        after: dict[str, Any] | None,
+        key: dict[str, Any] | None,
+        at: Position,
+        snapshot: str,
+    ) -> Iterator[Record]:
+        envelope, _, key_schema = self.schemas(relation)
+        source = {
+            "version": __version__,
+            "connector": "postgresql",
+            "name": self.prefix,
+            "ts_ms": at.commit_ms,
+            "snapshot": snapshot,
+            "db": self.database,
+            "sequence": f'[null,"{at.lsn}"]',
+            "ts_us": at.commit_ms * 1000,
+            "ts_ns": at.commit_ms * 1_000_000,
+            "schema": relation.schema,
+            "table": relation.table,
+            "txId": at.xid,
+            "lsn": at.lsn,
+            "xmin": None,
+        }
+        value = {
+            "before": before,
+            "after": after,
+            "source": source,
+            "op": op,
+            "ts_ms": at.commit_ms,
+            "ts_us": at.commit_ms * 1000,
+            "ts_ns": at.commit_ms * 1_000_000,
+        }
+        topic = self.topic(relation)
+        yield Record(topic, value, envelope, key, key_schema, timestamp_ms=at.commit_ms)
+        if op == "d" and self.tombstones and key is not None:
+            yield Record(topic, None, None, key, key_schema, timestamp_ms=at.commit_ms)
+
+
+def relation_of(schema: str, table: str, columns: Sequence[tuple[str, int, int, bool]]) -> Relation:
+    """Return a relation as the catalogue describes it."""
+    return Relation(0, schema, table, tuple(Column(*each) for each in columns))

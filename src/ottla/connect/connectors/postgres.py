@@ -1,0 +1,149 @@
+"""What the connectors for PostgreSQL share: keys, connections, names, and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.connect.config.keys import HIGH, INT, LOW, PASSWORD, ConfigKey
+from ottla.connect.data import schema as s
+from ottla.connect.data.schema import Schema
+from ottla.connect.errors import ConnectError, RetriableError
+
+CONNECTION_KEYS = (
+    ConfigKey(
+        "connection.url", doc="postgresql://HOST:PORT/DATABASE; jdbc: before it is allowed.", importance=HIGH
+    ),
+    ConfigKey("connection.user", default="", doc="The user, if it is not in the URL.", importance=HIGH),
+    ConfigKey("connection.password", PASSWORD, "", "The password.", HIGH),
+    ConfigKey("connection.timeout.s", INT, 10, "How long to wait for a connection.", LOW),
+)
+
+
+def dsn_of(config: Mapping[str, Any]) -> str:
+    """Return the address that psycopg takes."""
+    from psycopg.conninfo import make_conninfo
+
+    url = str(config["connection.url"]).removeprefix("jdbc:")
+    more = {
+        "user": config.get("connection.user"),
+        "password": config.get("connection.password"),
+        "connect_timeout": str(config.get("connection.timeout.s") or 10),
+        "application_name": "ottla-connect",
+    }
+    return make_conninfo(url, **{key: value for key, value in more.items() if value})
+
+
+def connect(dsn: str, *, autocommit: bool = False) -> Any:
+    """Connect; raise RetriableError if PostgreSQL cannot be reached now."""
+    import psycopg
+
+    try:
+        connection = psycopg.connect(dsn, autocommit=autocommit)
+        connection.execute("SET TIME ZONE 'UTC'")
+        if not autocommit:
+            connection.commit()
+    except psycopg.OperationalError as error:
+        text = str(error).strip().splitlines()[0]
+        if "password" in text or "does not exist" in text:
+            raise ConnectError(f"PostgreSQL refuses the connection: {text}") from None
+        raise RetriableError(f"cannot connect to PostgreSQL: {text}") from None
+    return connection
+
+
+def check_connection(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is wrong with the connection, by key: for validation."""
+    try:
+        with connect(dsn_of(config)):
+            return {}
+    except (ConnectError, ValueError) as error:
+        return {"connection.url": str(error)}
+    except Exception as error:
+        return {"connection.url": f"not an address of PostgreSQL: {error}"}
+
+
+def quoted(name: str) -> str:
+    """Return a name in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def table_name(name: str) -> str:
+    """Return schema.table in quotes."""
+    return ".".join(quoted(part) for part in name.split("."))
+
+
+def full_name(name: str) -> str:
+    """Return a table's name with its schema."""
+    return name if "." in name else f"public.{name}"
+
+
+_BY_OID = {
+    16: Schema(s.BOOLEAN, optional=True),
+    17: Schema(s.BYTES, optional=True),
+    20: Schema(s.INT64, optional=True),
+    21: Schema(s.INT16, optional=True),
+    23: Schema(s.INT32, optional=True),
+    26: Schema(s.INT64, optional=True),
+    700: Schema(s.FLOAT32, optional=True),
+    701: Schema(s.FLOAT64, optional=True),
+    1082: s.date_schema(optional=True),
+    1083: s.time_schema(optional=True),
+    1114: s.timestamp_schema(optional=True),
+    1184: s.timestamp_schema(optional=True),
+}
+NUMERIC = 1700
+
+
+def schema_of_column(oid: int, scale: int | None) -> Schema:
+    """Return the schema of a column; types without a counterpart are texts."""
+    if oid == NUMERIC:
+        return s.decimal(scale, optional=True) if scale is not None else Schema(s.STRING, optional=True)
+    return _BY_OID.get(oid, Schema(s.STRING, optional=True))
+
+
+def schema_of_rows(description: Sequence[Any], name: str) -> Schema:
+    """Return the schema of a query's rows."""
+    fields = {each.name: schema_of_column(each.type_code, each.scale) for each in description}
+    return s.struct(fields, name)
+
+
+def value_of(schema: Schema, value: Any) -> Any:
+    """Return a value of psycopg as its schema has it."""
+    if value is None:
+        return None
+    if schema.type == s.STRING and not isinstance(value, str):
+        import json
+
+        return json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
+    if schema.type == s.BYTES and isinstance(value, memoryview):
+        return bytes(value)
+    return value
+
+
+def primary_key(connection: Any, table: str) -> list[str]:
+    """Return the columns of a table's primary key, in their order."""
+    rows = connection.execute(
+        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
+        "AND a.attnum = ANY(i.indkey) WHERE i.indrelid = %s::regclass AND i.indisprimary "
+        "ORDER BY array_position(i.indkey::int2[], a.attnum)",
+        (table_name(table),),
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def tables_like(connection: Any, patterns: Sequence[str]) -> list[str]:
+    """Return the tables (schema.name) that some patterns match; no patterns: all tables."""
+    import re
+
+    rows = connection.execute(
+        "SELECT schemaname, tablename FROM pg_tables "
+        "WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2"
+    ).fetchall()
+    names = [f"{schema}.{table}" for schema, table in rows if table not in OWN_TABLES]
+    if not patterns:
+        return names
+    wanted = [re.compile(full_name(each) if "\\" not in each else each) for each in patterns]
+    return [each for each in names if any(one.fullmatch(each) for one in wanted)]
+
+
+OWN_TABLES = ("ottla_batches", "ottla_connect_offsets")

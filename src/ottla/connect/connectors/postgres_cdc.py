@@ -1,0 +1,439 @@
+"""Change data capture of PostgreSQL: a snapshot, then the write-ahead log, as Debezium's events.
+
+    slot is created --> snapshot in ranges of blocks, all at one exported snapshot --> log from the slot on
+
+The log is read with `pg_logical_slot_peek_binary_changes`, and the slot advances after the records are in
+their topics. A transaction that the snapshot shows already is skipped by its number. If the process that
+holds the snapshot dies, the rest is read at a newer one: changes in between come again from the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ottla.common.clock import SystemClock
+from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LIST, LONG, LOW, PASSWORD, ConfigKey, at_least
+from ottla.connect.connectors.debezium import SNAPSHOT, Events, Position, relation_of
+from ottla.connect.connectors.pgoutput import Begin, Change, Commit, Decoder, Relation
+from ottla.connect.connectors.postgres import (
+    check_connection,
+    connect,
+    dsn_of,
+    quoted,
+    table_name,
+    tables_like,
+)
+from ottla.connect.data.record import Record
+from ottla.connect.errors import ConnectError
+from ottla.connect.sdk import Offsets, SourceConnector, SourceReader, partition_of
+
+EPOCH_2000_MS = 946_684_800_000
+ROWS_AT_ONCE = 10_000
+NAME = re.compile(r"[a-z0-9_]{1,63}")
+PLAIN = re.compile(r"\w+\.\w+")
+QUIET_ADVANCE_BYTES = 16 * 1024 * 1024
+
+
+class PostgresCdcSource(SourceConnector):
+    """Captures the changes of tables, with Debezium's config keys and events."""
+
+    keys = (
+        ConfigKey("database.hostname", doc="The host.", importance=HIGH),
+        ConfigKey("database.port", INT, 5432, "The port.", HIGH),
+        ConfigKey("database.user", doc="The user; it needs the right of replication.", importance=HIGH),
+        ConfigKey("database.password", PASSWORD, "", "The password.", HIGH),
+        ConfigKey("database.dbname", doc="The database.", importance=HIGH),
+        ConfigKey("topic.prefix", doc="The first part of the topics' names.", importance=HIGH),
+        ConfigKey("table.include.list", LIST, [], "Patterns of SCHEMA.TABLE; empty: all tables.", HIGH),
+        ConfigKey("slot.name", default="ottla", doc="The replication slot; each connector needs its own."),
+        ConfigKey(
+            "publication.name", default="ottla_publication", doc="The publication; created if missing."
+        ),
+        ConfigKey(
+            "snapshot.mode",
+            default="initial",
+            doc="initial: read what is there first.",
+            values=("initial", "never"),
+        ),
+        ConfigKey("snapshot.ranges", INT, 4, "Ranges that are read in parallel.", LOW, at_least(1)),
+        ConfigKey(
+            "decimal.handling.mode",
+            default="precise",
+            doc="How numeric is written.",
+            values=("precise", "string", "double"),
+        ),
+        ConfigKey("tombstones.on.delete", BOOLEAN, True, "A delete is followed by a record without a value."),
+        ConfigKey(
+            "max.batch.size",
+            LONG,
+            20_000,
+            "Changes of a batch; a transaction is never split.",
+            check=at_least(1),
+        ),
+        ConfigKey(
+            "snapshot.fetch.size",
+            LONG,
+            8192,
+            "Blocks of a table in a batch of the snapshot.",
+            LOW,
+            at_least(1),
+        ),
+        ConfigKey(
+            "wal.retention.alarm.bytes",
+            LONG,
+            1 << 30,
+            "Alarm if the slot holds more of the log.",
+            check=at_least(1),
+        ),
+    )
+    position_keys = ("database.hostname", "database.port", "database.dbname", "slot.name")
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is."""
+        return dsn_of(_connection(self.settings))
+
+    @classmethod
+    def check(cls, config: Mapping[str, str]) -> dict[str, str]:
+        """Check the names, the connection, and PostgreSQL's settings."""
+        for key in ("slot.name", "publication.name"):
+            if key in config and not NAME.fullmatch(config[key]):
+                return {key: "a name has small letters, digits and _ only"}
+        if found := check_connection(_connection(config)):
+            return {"database.hostname": found["connection.url"]}
+        with connect(dsn_of(_connection(config))) as connection:
+            level = connection.execute("SHOW wal_level").fetchone()[0]
+            if level != "logical":
+                return {
+                    "database.hostname": f"wal_level is {level}: set it to logical, and restart PostgreSQL"
+                }
+        return {}
+
+    def reader(self, task: Mapping[str, str]) -> SourceReader:
+        """Return the reader; there is one task."""
+        return CdcReader(self.dsn, dict(self.settings))
+
+    def topics(self) -> list[str]:
+        """Return the topics of the tables that are named without a pattern."""
+        names = [each if "." in each else f"public.{each}" for each in self.settings["table.include.list"]]
+        return [f"{self.settings['topic.prefix']}.{each}" for each in names if PLAIN.fullmatch(each)]
+
+    def alarms(self) -> list[str]:
+        """Return an alarm if the slot holds much of the log."""
+        with connect(self.dsn) as connection:
+            row = connection.execute(
+                "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, wal_status "
+                "FROM pg_replication_slots WHERE slot_name = %s",
+                (self.settings["slot.name"],),
+            ).fetchone()
+        if row is None:
+            return []
+        held, status = row
+        if status == "lost":
+            return [
+                f"the slot {self.settings['slot.name']} has lost its log: delete the offsets, and begin again"
+            ]
+        if held > self.settings["wal.retention.alarm.bytes"]:
+            return [
+                f"the slot {self.settings['slot.name']} holds {held:,} bytes of PostgreSQL's log: "
+                "run the connector, or drop the slot"
+            ]
+        return []
+
+    def check_offsets(self, offsets: Offsets) -> None:
+        """Only a reset makes sense: the slot knows its place."""
+        raise ConnectError("the offsets of this connector can be deleted, and then the slot: not set")
+
+
+def _connection(settings: Mapping[str, Any]) -> dict[str, Any]:
+    host, port = settings.get("database.hostname"), settings.get("database.port") or 5432
+    return {
+        "connection.url": f"postgresql://{host}:{port}/{settings.get('database.dbname')}",
+        "connection.user": settings.get("database.user"),
+        "connection.password": settings.get("database.password"),
+    }
+
+
+Row = tuple[int, int, bytes]
+"""Position, transaction and message."""
+
+
+class CdcReader(SourceReader):
+    """Reads the snapshot, then the log; one source partition, whose offset says how far."""
+
+    def __init__(self, dsn: str, settings: dict[str, Any]) -> None:
+        self.dsn, self.settings = dsn, settings
+        self.slot: str = settings["slot.name"]
+        self.partition = partition_of(server=settings["topic.prefix"])
+        self._holder: Any = None
+        self._snapshot_id = ""
+        self._kept: tuple[int, int, list[Row]] | None = None
+        self._more = 0
+
+    # Where to start.
+
+    def initial(self, stored: Offsets) -> Offsets:
+        """Create publication and slot, and plan the snapshot; or go on where the connector was."""
+        if self.partition in stored:
+            return {self.partition: stored[self.partition]}
+        with connect(self.dsn, autocommit=True) as connection:
+            tables = self._tables(connection)
+            self._publish(connection, tables)
+            exists = connection.execute(
+                "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = %s",
+                (self.slot,),
+            ).fetchone()
+            if exists is None:
+                exists = connection.execute(
+                    "SELECT lsn - '0/0' FROM pg_create_logical_replication_slot(%s, 'pgoutput')", (self.slot,)
+                ).fetchone()
+            offset: dict[str, Any] = {"lsn": int(exists[0])}
+        if self.settings["snapshot.mode"] == "initial" and tables:
+            offset |= {
+                "snapshot": True,
+                "tables": tables,
+                "table": 0,
+                "block": 0,
+                "xids": self._open_snapshot(),
+            }
+        return {self.partition: offset}
+
+    def _tables(self, connection: Any) -> list[str]:
+        return tables_like(connection, self.settings["table.include.list"])
+
+    def _publish(self, connection: Any, tables: Sequence[str]) -> None:
+        name = self.settings["publication.name"]
+        found = connection.execute(
+            "SELECT puballtables FROM pg_publication WHERE pubname = %s", (name,)
+        ).fetchone()
+        if found is None:
+            if not self.settings["table.include.list"]:
+                connection.execute(f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES")
+            elif tables:
+                names = ", ".join(map(table_name, tables))
+                connection.execute(f"CREATE PUBLICATION {quoted(name)} FOR TABLE {names}")
+            else:
+                raise ConnectError("table.include.list: there is no such table")
+
+    def _open_snapshot(self) -> str:
+        """Hold one view of the database for all ranges; return which transactions it shows."""
+        self._holder = connect(self.dsn)
+        self._holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        row = self._holder.execute("SELECT pg_export_snapshot(), pg_current_snapshot()::text").fetchone()
+        self._snapshot_id = row[0]
+        return str(row[1])
+
+    # How far the next batch goes.
+
+    def latest(self, start: Offsets) -> Offsets:
+        """Return the end of the next part of the snapshot, or of the log."""
+        offset = start[self.partition]
+        if offset.get("snapshot"):
+            return {self.partition: self._next_blocks(offset)}
+        if self._holder is not None:
+            self._holder.close()
+            self._holder = None
+        rows = self._peek(offset["lsn"])
+        if not rows:
+            return start
+        end = max(each[0] for each in rows)
+        self._kept = (offset["lsn"], end, rows)
+        return {self.partition: {**offset, "lsn": end}}
+
+    def _next_blocks(self, offset: dict[str, Any]) -> dict[str, Any]:
+        """Return the snapshot's next place; after the last table, the log's first."""
+        if offset["table"] >= len(offset["tables"]):
+            return {"lsn": offset["lsn"], "xids": offset["xids"]}
+        block = offset["block"] + self.settings["snapshot.fetch.size"]
+        if block >= self._blocks(offset["tables"][offset["table"]]):
+            return {**offset, "table": offset["table"] + 1, "block": 0}
+        return {**offset, "block": block}
+
+    def _blocks(self, table: str) -> int:
+        with connect(self.dsn) as connection:
+            row = connection.execute(
+                "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int",
+                (table_name(table),),
+            ).fetchone()
+        return int(row[0])
+
+    def _peek(self, after: int, upto: int | None = None) -> list[Row]:
+        """Return the messages of the whole transactions that end behind a place."""
+        most = self.settings["max.batch.size"]
+        with connect(self.dsn, autocommit=True) as connection:
+            # Not pg_current_wal_lsn: a commit that is written and not flushed yet is not peeked at below, so
+            # advancing behind it would lose it.
+            now = connection.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchone()[0]
+            while True:
+                limit = most + self._more
+                found = connection.execute(
+                    "SELECT lsn - '0/0', xid::text::bigint, data FROM pg_logical_slot_peek_binary_changes("
+                    "%s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)",
+                    (
+                        self.slot,
+                        None if upto is None else f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}",
+                        None if upto is not None else limit,
+                        quoted(self.settings["publication.name"]),
+                    ),
+                ).fetchall()
+                rows = _behind([(int(lsn), int(xid), bytes(data)) for lsn, xid, data in found], after, upto)
+                if rows or len(found) < limit or upto is not None:
+                    break
+                self._more += len(found)  # all of it is done already, and the slot has not advanced yet
+            self._more = min(len(found), most * 4)
+            if not found and now - after > QUIET_ADVANCE_BYTES:
+                # Nothing of ours is in the log up to here: let PostgreSQL remove it.
+                self._advance(connection, int(now))
+        return rows
+
+    # Reading.
+
+    def plan(self, start: Offsets, end: Offsets) -> Sequence[Any]:
+        """Return ranges of blocks, or the messages themselves: one part, so that their order stays."""
+        before, after = start[self.partition], end[self.partition]
+        if before.get("snapshot"):
+            return self._plan_snapshot(before, after)
+        if self._kept is None or self._kept[:2] != (before["lsn"], after["lsn"]):
+            self._kept = (before["lsn"], after["lsn"], self._peek(before["lsn"], after["lsn"]))
+        rows = self._kept[2]
+        return [("log", rows, after.get("xids"))] if rows else []
+
+    def _plan_snapshot(self, before: dict[str, Any], after: dict[str, Any]) -> Sequence[Any]:
+        if before["table"] >= len(before["tables"]):
+            return []
+        table = before["tables"][before["table"]]
+        is_last = after.get("table") != before["table"]
+        first, last = before["block"], None if is_last else after["block"]
+        if self._holder is None or self._holder.closed:
+            self._open_snapshot()
+        count = self.settings["snapshot.ranges"]
+        high = last if last is not None else max(first + 1, self._blocks(table))
+        edges = sorted({first + (high - first) * each // count for each in range(count)})
+        ends: list[int | None] = [*edges[1:], last]
+        return [
+            ("snapshot", table, low, up, self._snapshot_id, before["lsn"])
+            for low, up in zip(edges, ends, strict=True)
+        ]
+
+    def _events(self) -> Events:
+        return Events(
+            self.settings["topic.prefix"],
+            self.settings["database.dbname"],
+            decimals=self.settings["decimal.handling.mode"],
+            tombstones=self.settings["tombstones.on.delete"],
+        )
+
+    def read(self, part: Any) -> Iterator[Record]:
+        """Yield the records of a part."""
+        return self._read_log(*part[1:]) if part[0] == "log" else self._read_snapshot(*part[1:])
+
+    def _read_snapshot(
+        self, table: str, low: int, high: int | None, snapshot: str, lsn: int
+    ) -> Iterator[Record]:
+        events, now_ms = self._events(), SystemClock().wall_ms()
+        upper = "" if high is None else f" AND ctid < '({high},0)'::tid"
+        with connect(self.dsn) as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+            relation = describe(connection, table)
+            names = ", ".join(f"{quoted(each.name)}::text" for each in relation.columns)
+            with connection.cursor(name="ottla_snapshot") as cursor:
+                cursor.itersize = ROWS_AT_ONCE
+                cursor.execute(
+                    f"SELECT {names} FROM {table_name(table)} WHERE ctid >= '({low},0)'::tid{upper}"
+                )
+                columns = [each.name for each in relation.columns]
+                booleans = [place for place, each in enumerate(relation.columns) if each.oid == 16]
+                for row in cursor:
+                    values = list(row)
+                    for place in booleans:
+                        values[place] = None if values[place] is None else values[place][:1]
+                    change = Change("r", relation, None, dict(zip(columns, values, strict=True)))
+                    yield from events.records(change, Position(lsn, 0, now_ms), SNAPSHOT)
+
+    def _read_log(self, rows: Sequence[Row], xids: str | None) -> Iterator[Record]:
+        events, decoder = self._events(), Decoder()
+        wanted = self.settings["table.include.list"]
+        patterns = [re.compile(each if "." in each else f"public.{each}") for each in wanted]
+        at, skips = Position(0, 0, 0), False
+        for lsn, _, data in rows:
+            for message in decoder.decode(data):
+                if isinstance(message, Begin):
+                    at = Position(lsn, message.xid, message.commit_us // 1000 + EPOCH_2000_MS)
+                    skips = xids is not None and is_visible(xids, message.xid)
+                elif isinstance(message, Change) and not skips and _is_wanted(message.relation, patterns):
+                    yield from events.records(message, Position(lsn, at.xid, at.commit_ms))
+
+    def commit(self, end: Offsets) -> None:
+        """Let PostgreSQL remove the log before a place."""
+        offset = end[self.partition]
+        if not offset.get("snapshot"):
+            with connect(self.dsn, autocommit=True) as connection:
+                self._advance(connection, offset["lsn"])
+
+    def _advance(self, connection: Any, lsn: int) -> None:
+        connection.execute(
+            "SELECT pg_replication_slot_advance(slot_name, '0/0'::pg_lsn + %s::numeric) "
+            "FROM pg_replication_slots "
+            "WHERE slot_name = %s AND confirmed_flush_lsn < '0/0'::pg_lsn + %s::numeric",
+            (lsn, self.slot, lsn),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_holder": None, "_kept": None}
+
+
+def _is_wanted(relation: Relation, patterns: Sequence[re.Pattern[str]]) -> bool:
+    name = f"{relation.schema}.{relation.table}"
+    return not patterns or any(each.fullmatch(name) for each in patterns)
+
+
+def _behind(rows: list[Row], after: int, upto: int | None) -> list[Row]:
+    """Return the transactions that end behind a place; each row's position becomes its transaction's end."""
+    found: list[Row] = []
+    relations: list[Row] = []
+    current: list[Row] = []
+    for row in rows:
+        kind = row[2][:1]
+        current.append(row)
+        if kind == b"R":
+            relations.append(row)
+        if kind != b"C":
+            continue
+        (commit,) = (each for each in Decoder().decode(row[2]) if isinstance(each, Commit))
+        if commit.end_lsn > after and (upto is None or commit.end_lsn <= upto):
+            known = (
+                []
+                if found
+                else [(commit.end_lsn, each[1], each[2]) for each in relations if each not in current]
+            )
+            found += known + [(commit.end_lsn, each[1], each[2]) for each in current]
+        current = []
+    return found
+
+
+def is_visible(snapshot: str, xid: int) -> bool:
+    """Tell whether a snapshot (xmin:xmax:running) shows what a transaction did; numbers wrap at 32 bits."""
+    low, high, running = snapshot.split(":")
+    full = int(low) & ~0xFFFFFFFF | xid
+    if full < int(low) - (1 << 31):
+        full += 1 << 32
+    elif full > int(low) + (1 << 31):
+        full -= 1 << 32
+    if full < int(low):
+        return True
+    return full < int(high) and full not in [int(each) for each in running.split(",") if each]
+
+
+def describe(connection: Any, table: str) -> Relation:
+    """Return a table's columns from the catalogue; keys are those of its primary key."""
+    rows = connection.execute(
+        "SELECT a.attname, a.atttypid::bigint, a.atttypmod, coalesce(a.attnum = ANY(i.indkey), false) "
+        "FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary "
+        "WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        (table_name(table),),
+    ).fetchall()
+    schema, _, name = table.rpartition(".")
+    return relation_of(schema or "public", name, rows)

@@ -1,0 +1,219 @@
+"""Records as rows of tables, and what sinks that write them are configured with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from ottla.connect.config.keys import BOOLEAN, HIGH, LIST, ConfigKey
+from ottla.connect.connectors.postgres import quoted, table_name
+from ottla.connect.data import schema as s
+from ottla.connect.data.record import Record
+from ottla.connect.data.schema import Schema
+from ottla.connect.errors import ConnectError
+
+ENVELOPE = frozenset({"before", "after", "source", "op"})
+
+
+TABLE_KEYS = (
+    ConfigKey("table.name.format", default="${topic}", doc="The table of a topic.", importance=HIGH),
+    ConfigKey(
+        "insert.mode",
+        default="upsert",
+        doc="insert, or upsert by the primary key.",
+        importance=HIGH,
+        values=("insert", "upsert"),
+    ),
+    ConfigKey(
+        "pk.mode",
+        default="record_key",
+        doc="Where the primary key is.",
+        importance=HIGH,
+        values=("none", "record_key", "record_value"),
+    ),
+    ConfigKey("pk.fields", LIST, [], "The columns of the primary key; default: all fields of the key."),
+    ConfigKey("delete.enabled", BOOLEAN, True, "A record without a value deletes the row of its key."),
+    ConfigKey("auto.create", BOOLEAN, False, "Create tables that are missing."),
+    ConfigKey("auto.evolve", BOOLEAN, False, "Add columns that are missing."),
+)
+"""What sinks that write to tables are configured with."""
+
+
+def check_modes(config: Mapping[str, str]) -> dict[str, str]:
+    """Return what is wrong with the modes of a sink together, by key."""
+    if config.get("insert.mode", "upsert") == "upsert" and config.get("pk.mode") == "none":
+        return {"pk.mode": "upsert needs a primary key: record_key or record_value"}
+    if config.get("pk.mode") == "record_value" and not config.get("pk.fields"):
+        return {"pk.fields": "record_value needs the names of the key's columns"}
+    return {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row to write, or the key of one to delete."""
+
+    record: Record
+    key: dict[str, Any]
+    columns: dict[str, Any]
+    schemas: dict[str, Schema | None]
+    is_delete: bool = False
+
+
+def row_of(record: Record, settings: dict[str, Any]) -> Row | str | None:
+    """Return the row of a record; a text if it has none, None if there is nothing to do."""
+    value, schema = record.value, record.value_schema
+    is_delete = value is None
+    if isinstance(value, dict) and value.keys() >= ENVELOPE:  # Debezium's envelope
+        is_delete = value["op"] == "d"
+        value = value["before"] if is_delete else value["after"]
+        schema = None if schema is None else schema.field_map()["after"]
+        if value is None and not is_delete:
+            return None
+    key = _key(record, value, settings)
+    if isinstance(key, str):
+        return key
+    if is_delete:
+        if not settings["delete.enabled"] or not key:
+            return None if not settings["delete.enabled"] else "a record without a value and without a key"
+        return Row(record, key, {}, {}, is_delete=True)
+    if not isinstance(value, dict):
+        return f"the value is {type(value).__name__}, and a row needs fields"
+    schemas: dict[str, Schema | None] = dict.fromkeys(value, None)
+    if schema is not None:
+        schemas |= schema.field_map()
+    columns = {**{name: each for name, each in key.items() if name not in value}, **value}
+    if record.key_schema is not None and record.key_schema.type == s.STRUCT:
+        schemas = {
+            **{name: each for name, each in record.key_schema.field_map().items() if name in key},
+            **schemas,
+        }
+    ready = {name: _ready(schemas.get(name), each) for name, each in columns.items()}
+    return Row(record, key, ready, {name: schemas.get(name) for name in columns})
+
+
+def _key(record: Record, value: Any, settings: dict[str, Any]) -> dict[str, Any] | str:
+    mode, names = settings["pk.mode"], settings["pk.fields"]
+    if mode == "none":
+        return {}
+    if mode == "record_value":
+        if not isinstance(value, dict):
+            return "the value has no fields, and pk.mode is record_value"
+        missing = [each for each in names if value.get(each) is None]
+        return (
+            f"the key's column {missing[0]} is not set" if missing else {name: value[name] for name in names}
+        )
+    if record.key is None:
+        return "the record has no key, and pk.mode is record_key"
+    if not isinstance(record.key, dict):
+        return {names[0] if names else "id": record.key}
+    chosen = names or list(record.key)
+    return {name: record.key.get(name) for name in chosen}
+
+
+_DEBEZIUM: dict[str, Callable[[int], Any]] = {
+    "io.debezium.time.Date": lambda value: date.fromordinal(719163 + value),
+    "io.debezium.time.MicroTimestamp": lambda value: datetime(1970, 1, 1) + _microseconds(value),
+    "io.debezium.time.MicroTime": lambda value: (datetime(1970, 1, 1) + _microseconds(value)).time(),
+}
+
+
+def _microseconds(value: int) -> Any:
+    from datetime import timedelta
+
+    return timedelta(microseconds=value)
+
+
+def _ready(schema: Schema | None, value: Any) -> Any:
+    """Return a value that psycopg writes."""
+    if value is None:
+        return None
+    convert = _DEBEZIUM.get(schema.name or "") if schema is not None else None
+    if convert is not None and isinstance(value, int):
+        return convert(value)
+    if (
+        schema is not None
+        and schema.name == "io.debezium.data.VariableScaleDecimal"
+        and isinstance(value, dict)
+    ):
+        number = int.from_bytes(value["value"], "big", signed=True)
+        return Decimal(number).scaleb(-value["scale"])
+    return json.dumps(value, default=str) if isinstance(value, dict | list) else value
+
+
+_SQL = {
+    s.BOOLEAN: "boolean",
+    s.INT8: "smallint",
+    s.INT16: "smallint",
+    s.INT32: "integer",
+    s.INT64: "bigint",
+    s.FLOAT32: "real",
+    s.FLOAT64: "double precision",
+    s.BYTES: "bytea",
+    s.STRING: "text",
+    s.STRUCT: "jsonb",
+    s.MAP: "jsonb",
+    s.ARRAY: "jsonb",
+}
+_SQL_BY_NAME = {
+    s.DECIMAL_NAME: "numeric",
+    s.DATE_NAME: "date",
+    s.TIME_NAME: "time",
+    s.TIMESTAMP_NAME: "timestamptz",
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.MicroTime": "time",
+    "io.debezium.time.MicroTimestamp": "timestamp",
+    "io.debezium.time.ZonedTimestamp": "timestamptz",
+    "io.debezium.data.Uuid": "uuid",
+    "io.debezium.data.Json": "jsonb",
+    "io.debezium.data.VariableScaleDecimal": "numeric",
+}
+
+
+def sql_type(schema: Schema | None, value: Any) -> str:
+    """Return the type of a new column."""
+    if schema is not None:
+        return _SQL_BY_NAME.get(schema.name or "") or _SQL[schema.type]
+    kinds = (
+        (bool, "boolean"),
+        (int, "bigint"),
+        (float, "double precision"),
+        (Decimal, "numeric"),
+        (bytes, "bytea"),
+        (datetime, "timestamptz"),
+        (date, "date"),
+        (time, "time"),
+    )
+    if isinstance(value, str) and value[:1] in "{[":
+        return "jsonb"
+    return next((name for kind, name in kinds if isinstance(value, kind)), "text")
+
+
+def evolve(connection: Any, table: str, rows: list[Row], *, create: bool, alter: bool) -> None:
+    """Create a table, or add the columns that it lacks, if that is allowed."""
+    columns: dict[str, str] = {}
+    for row in rows:
+        for name, value in row.columns.items():
+            if name not in columns and (value is not None or row.schemas.get(name) is not None):
+                columns[name] = sql_type(row.schemas.get(name), value)
+    if not columns:
+        return
+    name = table_name(table)
+    if connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()[0] is None:
+        if not create:
+            raise ConnectError(f"there is no table {table}; create it, or set auto.create=true")
+        key = next((each.key for each in rows if each.columns), {})
+        parts = [f"{quoted(each)} {kind}" for each, kind in columns.items()]
+        if key:
+            parts.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
+        connection.execute("SELECT pg_advisory_xact_lock(7079462)")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(parts)})")
+        return
+    if alter:
+        there = {each.name for each in connection.execute(f"SELECT * FROM {name} LIMIT 0").description}
+        for each, kind in columns.items():
+            if each not in there:
+                connection.execute(f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {quoted(each)} {kind}")

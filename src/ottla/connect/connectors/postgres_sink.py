@@ -1,0 +1,259 @@
+"""A sink for PostgreSQL: inserts or upserts rows, creates and evolves tables; each record once.
+
+What is written of each partition is in a table beside the rows, and changes in the same transaction: the
+number of the batch, the next offset, and the records that were refused. A batch that comes again finds its
+number there: it writes nothing, and refuses the same records. Offsets would not do: those of a topic that was
+deleted and created again begin at 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ottla.connect.connectors.postgres import (
+    CONNECTION_KEYS,
+    check_connection,
+    connect,
+    dsn_of,
+    primary_key,
+    quoted,
+    table_name,
+)
+from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, check_modes, evolve, row_of
+from ottla.connect.data.record import Record
+from ottla.connect.errors import RetriableError
+from ottla.connect.sdk import Batch, Refused, SinkConnector, SinkWriter
+
+GUARD = "ottla_connect_offsets"
+ROWS_AT_ONCE = 1_000
+RETRIABLE = ("40001", "40P01", "57P01", "57P02", "57P03", "08000", "08003", "08006", "53300")
+"""Serialization failures, deadlocks, shutdowns, lost connections, too many connections."""
+
+
+class PostgresSink(SinkConnector):
+    """Writes records to tables."""
+
+    keys = (
+        *CONNECTION_KEYS,
+        *TABLE_KEYS,
+    )
+    guarantee = "exactly once"
+
+    @classmethod
+    def check(cls, config: Mapping[str, str]) -> dict[str, str]:
+        """Check the connection, and the modes together."""
+        return check_modes(config) or check_connection(config)
+
+    def writer(self, task: Mapping[str, str]) -> SinkWriter:
+        """Return the writer."""
+        return PostgresWriter(dsn_of(self.settings), dict(self.settings))
+
+
+class PostgresWriter(SinkWriter):
+    """Writes the records of a partition of a topic in one transaction."""
+
+    by_partition = True
+
+    def __init__(self, dsn: str, settings: dict[str, Any]) -> None:
+        self.dsn, self.settings = dsn, settings
+
+    def prepare(self, batch: Batch) -> bool:
+        """Create the table of the offsets."""
+        with connect(self.dsn) as connection:
+            exists = connection.execute("SELECT to_regclass(%s)", (GUARD,)).fetchone()[0]
+            if exists is None:
+                connection.execute("SELECT pg_advisory_xact_lock(7079461)")
+                connection.execute(
+                    f"CREATE TABLE IF NOT EXISTS {GUARD} (query text, topic text, part int, "
+                    "batch bigint NOT NULL, next bigint NOT NULL, refused text NOT NULL, "
+                    "PRIMARY KEY (query, topic, part))"
+                )
+        return True
+
+    def write(self, records: Iterator[Record], batch: Batch, refused: list[Refused]) -> Any:
+        """Write records; they come sorted by topic, partition and offset."""
+        import psycopg
+
+        count = 0
+        try:
+            with connect(self.dsn) as connection:
+                for place, group in by_place(records):
+                    count += self._write_place(connection, batch, place, group, refused)
+                    connection.commit()
+        except psycopg.Error as error:
+            if error.sqlstate is None or error.sqlstate in RETRIABLE:
+                raise RetriableError(f"PostgreSQL: {str(error).splitlines()[0]}") from None
+            raise
+        return count
+
+    def _write_place(
+        self,
+        connection: Any,
+        batch: Batch,
+        place: tuple[str, int],
+        group: list[Record],
+        refused: list[Refused],
+    ) -> int:
+        key = (batch.query, *place)
+        connection.execute(
+            f"INSERT INTO {GUARD} VALUES (%s, %s, %s, -1, -1, '[]') ON CONFLICT DO NOTHING", key
+        )
+        written, earlier = connection.execute(
+            f"SELECT batch, refused FROM {GUARD} WHERE query = %s AND topic = %s AND part = %s FOR UPDATE",
+            key,
+        ).fetchone()
+        if written >= batch.number:
+            reasons = dict(json.loads(earlier)) if written == batch.number else {}
+            refused += [Refused(each, reasons[each.offset]) for each in group if each.offset in reasons]
+            return 0
+        before = len(refused)
+        for table, rows in self._tables(group, refused).items():
+            self._write_rows(connection, table, rows, refused)
+        noted = json.dumps([(each.record.offset, each.reason) for each in refused[before:]])
+        connection.execute(
+            f"UPDATE {GUARD} SET batch = %s, next = %s, refused = %s "
+            "WHERE query = %s AND topic = %s AND part = %s",
+            (batch.number, group[-1].offset + 1, noted, *key),
+        )
+        return len(group)
+
+    def _tables(self, records: list[Record], refused: list[Refused]) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for record in records:
+            row = row_of(record, self.settings)
+            if isinstance(row, str):
+                refused.append(Refused(record, row))
+            elif row is not None:
+                table = self.settings["table.name.format"].replace("${topic}", record.topic)
+                found.setdefault(table, []).append(row)
+        return found
+
+    def _write_rows(self, connection: Any, table: str, rows: list[Row], refused: list[Refused]) -> None:
+        evolve(
+            connection, table, rows, create=self.settings["auto.create"], alter=self.settings["auto.evolve"]
+        )
+        key = list(rows[0].key)
+        if self.settings["insert.mode"] == "upsert" and not key:
+            key = primary_key(connection, table)
+        if self.settings["insert.mode"] != "upsert" or not self._write_newest(connection, table, key, rows):
+            for run in _runs(rows):
+                self._write_run(connection, table, key, run, refused)
+
+    def _write_newest(self, connection: Any, table: str, key: list[str], rows: list[Row]) -> bool:
+        """Write the outcome of the rows of each key, in few statements; False if PostgreSQL refuses any.
+
+        Rows of different keys can be written in any order, unless the table has other constraints: then, as
+        after every refusal, nothing is written here, and the rows are to be written one after the other.
+        """
+        import psycopg
+
+        found = newest_rows(rows)
+        if found is None:
+            return False
+        deletes, upserts = found
+        try:
+            with connection.transaction(), connection.cursor() as cursor:
+                if deletes:
+                    cursor.executemany(
+                        _delete(table, key), [[each[name] for name in key] for each in deletes]
+                    )
+                for names, group in upserts.items():
+                    cursor.executemany(self._insert(table, key, list(names)), group)
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError):
+            return False
+        return True
+
+    def _write_run(
+        self, connection: Any, table: str, key: list[str], run: list[Row], refused: list[Refused]
+    ) -> None:
+        """Write rows of one kind; if PostgreSQL refuses one, write them one by one."""
+        import psycopg
+
+        names = list(run[0].key if run[0].is_delete else run[0].columns)
+        statement = _delete(table, names) if run[0].is_delete else self._insert(table, key, names)
+        values = [
+            [(each.key if each.is_delete else each.columns)[name] for name in names]  # not in the row's order
+            for each in run
+        ]
+        try:
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.executemany(statement, values)
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
+            if len(run) == 1:
+                refused.append(Refused(run[0].record, f"PostgreSQL: {str(error).splitlines()[0]}"))
+                return
+            for each in run:
+                self._write_run(connection, table, key, [each], refused)
+
+    def _insert(self, table: str, key: list[str], columns: list[str]) -> str:
+        names = ", ".join(map(quoted, columns))
+        statement = f"INSERT INTO {table_name(table)} ({names}) VALUES ({', '.join(['%s'] * len(columns))})"
+        if self.settings["insert.mode"] != "upsert":
+            return statement
+        others = [each for each in columns if each not in key]
+        changes = ", ".join(f"{quoted(each)} = excluded.{quoted(each)}" for each in others)
+        action = f"DO UPDATE SET {changes}" if others else "DO NOTHING"
+        return f"{statement} ON CONFLICT ({', '.join(map(quoted, key))}) {action}"
+
+
+def _delete(table: str, key: list[str]) -> str:
+    same = " AND ".join(f"{quoted(each)} = %s" for each in key)
+    return f"DELETE FROM {table_name(table)} WHERE {same}"
+
+
+def by_place(records: Iterator[Record]) -> Iterator[tuple[tuple[str, int], list[Record]]]:
+    """Yield the records of each partition; a transform may have renamed the topic, so by what was read."""
+    groups: dict[tuple[str, int], list[Record]] = {}
+    for each in records:
+        groups.setdefault((each.origin or each.topic, each.partition or 0), []).append(each)
+    for place, group in groups.items():
+        group.sort(key=lambda record: record.offset)
+        yield place, group
+
+
+def newest_rows(
+    rows: list[Row],
+) -> tuple[list[dict[str, Any]], dict[tuple[str, ...], list[list[Any]]]] | None:
+    """Return the keys to delete, then the rows to upsert, by their columns; None if a row has no usable key.
+
+    Later rows of a key change the columns that they have. What a deletion is followed by begins anew: the key
+    is deleted, and the later row is upserted.
+    """
+    deletes: dict[tuple[Any, ...], dict[str, Any]] = {}
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    try:
+        for row in rows:
+            if not row.key or row.key.keys() != rows[0].key.keys():
+                return None
+            place = tuple(row.key[name] for name in rows[0].key)
+            if row.is_delete:
+                deletes[place] = row.key
+                newest.pop(place, None)
+            else:
+                newest[place] = {**newest.get(place, {}), **row.columns}
+    except TypeError:  # a key that cannot be compared, such as an array
+        return None
+    upserts: dict[tuple[str, ...], list[list[Any]]] = {}
+    for columns in newest.values():
+        names = tuple(sorted(columns))
+        upserts.setdefault(names, []).append([columns[name] for name in names])
+    return list(deletes.values()), upserts
+
+
+def _runs(rows: list[Row]) -> Iterator[list[Row]]:
+    """Yield rows that one statement can write, in their order."""
+    run: list[Row] = []
+    for row in rows:
+        if run and (
+            row.is_delete != run[0].is_delete
+            or row.columns.keys() != run[0].columns.keys()
+            or row.key.keys() != run[0].key.keys()
+            or len(run) >= ROWS_AT_ONCE
+        ):
+            yield run
+            run = []
+        run.append(row)
+    if run:
+        yield run

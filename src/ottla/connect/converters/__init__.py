@@ -1,0 +1,1 @@
+"""Converters: bytes of topics to values of Connect, and back."""

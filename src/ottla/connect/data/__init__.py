@@ -1,0 +1,1 @@
+"""Connect's data model: records, schemas, and values as plain Python objects."""

@@ -1,0 +1,153 @@
+"""The batches of a sink: records of topics, through converters and transforms, to a SinkWriter.
+
+One Spark job writes a batch to the target and yields what is left over: messages of the writer for its
+commit, and records for the dead-letter topic, which are written exactly once with the batch's number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.connect.data.record import RawRecord, Record
+from ottla.connect.engine.pipeline import PUT_STAGE, BadRecord, Pipeline
+from ottla.connect.engine.source_stream import SCHEMA, arrow_batches, arrow_schema
+from ottla.connect.engine.spec import TaskSpec
+from ottla.connect.errors import DataError
+from ottla.connect.sdk import Batch, Refused, SinkWriter
+
+OUTCOME_SCHEMA = SCHEMA + ", message string"
+
+
+class BatchWriter:
+    """Writes batches; `foreachBatch` calls it on the driver."""
+
+    def __init__(self, spec: TaskSpec, writer: SinkWriter, query_name: str, plugin_path: list[str]) -> None:
+        self._spec = spec
+        self._writer = writer
+        self._query = query_name
+        self._plugin_path = plugin_path
+        self.dead_letters = 0
+
+    def __call__(self, rows: Any, number: int) -> None:
+        """Write one batch."""
+        batch = Batch(self._query, number, self._spec.connector, self._spec.task)
+        if not self._writer.prepare(batch):
+            return
+        if self._writer.by_partition:
+            rows = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+        work = PartWriter(self._spec.to_json(), self._writer, batch)
+        outcome = rows.mapInArrow(work, OUTCOME_SCHEMA)
+        topic = self._spec.config.get("errors.deadletterqueue.topic.name", "").strip()
+        found = outcome.collect()
+        messages = [json.loads(each["message"]) for each in found if each["message"] is not None]
+        letters = [each for each in found if each["message"] is None]
+        if letters and topic:
+            self._write_letters(rows.sparkSession, letters)
+        self._writer.commit(batch, [each["result"] for each in messages if each["result"] is not None])
+
+    def _write_letters(self, spark: Any, letters: list[Any]) -> None:
+        columns = ["topic", "partition", "key", "value", "headers", "timestamp"]
+        frame = spark.createDataFrame([tuple(each[name] for name in columns) for each in letters], SCHEMA)
+        client = self._spec.producer or self._spec.client
+        options = {**client, "includeHeaders": "true", "sinkName": "dead-letters"}
+        frame.coalesce(1).write.format("ottla").mode("append").options(**options).save()
+        self.dead_letters += len(letters)
+
+
+class PartWriter:
+    """Writes the records of one Spark partition, in a worker."""
+
+    def __init__(self, spec: str, writer: SinkWriter, batch: Batch) -> None:
+        self._spec = spec
+        self._writer = writer
+        self._batch = batch
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Write, and yield what is left over."""
+        pipeline = Pipeline.of(TaskSpec.from_json(self._spec))
+        letters: list[RawRecord] = []
+        kept: dict[tuple[str, int | None, int], RawRecord] = {}
+        keep = pipeline.tolerates
+        refused: list[Refused] = [] if keep else NoRefusals(type(self._writer).__qualname__)
+        records = _records(pipeline, batches, letters, kept if keep else None)
+        result = self._writer.write(records, self._batch, refused)
+        for _ in records:  # what the writer has left unread
+            pass
+        for each in refused:
+            bad = BadRecord(PUT_STAGE, type(self._writer).__qualname__, DataError(each.reason))
+            raw = kept.get((each.record.origin, each.record.partition, each.record.offset))
+            pipeline.note(bad, raw)
+            letter = None if raw is None else pipeline.dead_letter(raw, bad)
+            if letter is not None:
+                letters.append(letter)
+        yield from _outcome(letters, {"result": result, "records": pipeline.counts.records})
+
+
+class NoRefusals(list[Refused]):
+    """Fails at the first refused record: before the writer commits what would count as written."""
+
+    def __init__(self, writer: str) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def append(self, refused: Refused) -> None:
+        """Raise the reason."""
+        raise BadRecord(PUT_STAGE, self._writer, DataError(refused.reason))
+
+
+def _outcome(letters: list[RawRecord], message: Any) -> Iterator[Any]:
+    import pyarrow as pa
+
+    schema = arrow_schema().append(pa.field("message", pa.string()))
+    for batch in arrow_batches(iter(letters)):
+        nothing = pa.nulls(batch.num_rows, pa.string())
+        yield pa.RecordBatch.from_arrays([*batch.columns, nothing], schema=schema)
+    last = [pa.nulls(1, each.type) for each in schema]
+    last[-1] = pa.array([json.dumps(message)], pa.string())
+    yield pa.RecordBatch.from_arrays(last, schema=schema)
+
+
+def _records(
+    pipeline: Pipeline,
+    batches: Iterator[Any],
+    letters: list[RawRecord],
+    kept: dict[tuple[str, int | None, int], RawRecord] | None,
+) -> Iterator[Record]:
+    for raw in raw_records(batches):
+        try:
+            record = pipeline.incoming(raw)
+        except BadRecord as bad:
+            pipeline.note(bad, raw)
+            letter = pipeline.dead_letter(raw, bad)
+            if letter is not None:
+                letters.append(letter)
+            continue
+        if record is not None:
+            if kept is not None:
+                kept[record.origin, record.partition, record.offset] = raw
+            pipeline.counts.records += 1
+            yield record
+
+
+def raw_records(batches: Iterator[Any]) -> Iterator[RawRecord]:
+    """Return the rows of the source `ottla` as records."""
+    for batch in batches:
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        times = columns["timestamp"].cast("int64").to_pylist()
+        headers = columns["headers"].to_pylist() if "headers" in columns else [None] * batch.num_rows
+        for key, value, topic, partition, offset, time_us, more in zip(
+            columns["key"].to_pylist(),
+            columns["value"].to_pylist(),
+            columns["topic"].to_pylist(),
+            columns["partition"].to_pylist(),
+            columns["offset"].to_pylist(),
+            times,
+            headers,
+            strict=True,
+        ):
+            named = tuple((each["key"], each["value"]) for each in more) if more else ()
+            yield RawRecord(
+                topic, partition, offset, None if time_us is None else time_us // 1000, key, value, named
+            )

@@ -1,0 +1,1 @@
+"""The group of workers: Connect's group protocol, who runs what, and membership."""

@@ -1,0 +1,240 @@
+"""A worker's membership in the group: join, take the assignment, stay with heartbeats, join again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
+from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
+from kio.schema.join_group.v9.request import JoinGroupRequestProtocol
+from kio.schema.leave_group.v5 import LeaveGroupRequest, LeaveGroupResponse
+from kio.schema.leave_group.v5.request import MemberIdentity
+from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
+from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
+
+from ottla.client import ClientError, KafkaError
+from ottla.client.cluster import Cluster
+from ottla.client.coordinators import CoordinatorKind, Coordinators
+from ottla.client.errors import raise_for
+from ottla.connect.group.protocol import (
+    PROTOCOL,
+    PROTOCOL_TYPE,
+    Assignment,
+    WorkerMetadata,
+    decode_assignment,
+    decode_metadata,
+    encode_assignment,
+    encode_metadata,
+)
+from ottla.protocol.errors import (
+    IllegalGeneration,
+    MemberIdRequired,
+    NotCoordinator,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from ottla.protocol.types import GroupId, i32
+from ottla.wire.connection import Connection, milliseconds
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 0.5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """How a worker takes part in its group: Connect's worker settings."""
+
+    group_id: str
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 3_000
+
+
+class GroupEvents(Protocol):
+    """What the group asks of a worker, and tells it."""
+
+    async def group_metadata(self) -> WorkerMetadata:
+        """Return what to say when joining."""
+
+    async def deal_out(self, workers: Mapping[str, WorkerMetadata], leader: str) -> dict[str, Assignment]:
+        """Return the assignments of all workers; the leader is asked."""
+
+    async def take_assignment(self, assignment: Assignment, generation: int, member: str) -> bool:
+        """Take an assignment; return whether to join again at once, because something was revoked."""
+
+    async def lose_everything(self) -> None:
+        """Stop everything: others may run it."""
+
+
+class GroupMembership:
+    """Stays in the group: `start`, `rejoin`, `stop`."""
+
+    def __init__(self, cluster: Cluster, options: GroupOptions, events: GroupEvents) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._events = events
+        self._coordinators = Coordinators(cluster)
+        self._member_id = ""
+        self._generation = -1
+        self._rejoin = asyncio.Event()
+        self._heard_s = 0.0
+        """When the coordinator last counted this worker as a member."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Join in the background."""
+        self._task = asyncio.create_task(self._run(), name="connect group")
+
+    def rejoin(self) -> None:
+        """Have the group deal out the work again."""
+        self._rejoin.set()
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._member_id:
+            await self._leave()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                again = await self._join()
+                if not again:
+                    await self._stay()
+            except RebalanceInProgress:
+                pass
+            except (UnknownMemberId, IllegalGeneration):
+                self._member_id, self._generation = "", -1
+                await self._events.lose_everything()
+            except (KafkaError, ClientError, TimeoutError) as error:
+                self._coordinators.forget(CoordinatorKind.GROUP, self._options.group_id)
+                if not isinstance(error, NotCoordinator | MemberIdRequired):
+                    log.warning("group %s: will join again: %s", self._options.group_id, error)
+                await self._give_up_if_late()
+                await asyncio.sleep(PAUSE_S)
+            except Exception:  # without heartbeats, others would run what this worker still runs
+                log.exception("group %s: will join again", self._options.group_id)
+                await self._give_up_if_late()
+                await asyncio.sleep(PAUSE_S)
+
+    async def _give_up_if_late(self) -> None:
+        """Stop everything once the coordinator must have given this worker's tasks to others."""
+        silent_s = asyncio.get_running_loop().time() - self._heard_s
+        if self._generation >= 0 and silent_s * 1000 > self._options.session_timeout_ms:
+            self._generation = -1
+            await self._events.lose_everything()
+
+    def _hear(self) -> None:
+        self._heard_s = asyncio.get_running_loop().time()
+
+    async def _connection(self) -> Connection:
+        return await self._coordinators.connect(CoordinatorKind.GROUP, self._options.group_id)
+
+    async def _join(self) -> bool:
+        self._rejoin.clear()
+        metadata = encode_metadata(await self._events.group_metadata())
+        joined = await self._send_join(metadata)  # the coordinator waits for it without heartbeats
+        assignments: tuple[SyncGroupRequestAssignment, ...] = ()
+        if joined.leader == joined.member_id:
+            members = {each.member_id: decode_metadata(each.metadata) for each in joined.members}
+            made = await self._events.deal_out(members, joined.member_id)
+            assignments = tuple(
+                SyncGroupRequestAssignment(member_id=each, assignment=encode_assignment(one))
+                for each, one in made.items()
+            )
+        request = SyncGroupRequest(
+            group_id=GroupId(self._options.group_id),
+            generation_id=i32(self._generation),
+            member_id=self._member_id,
+            group_instance_id=None,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL,
+            assignments=assignments,
+        )
+        connection = await self._connection()
+        answer = await connection.request(
+            request, SyncGroupResponse, timeout_ms=self._options.rebalance_timeout_ms
+        )
+        raise_for(answer.error_code, self._options.group_id)
+        taking = self._events.take_assignment(
+            decode_assignment(answer.assignment), self._generation, self._member_id
+        )
+        return await self._with_heartbeats(taking)
+
+    async def _send_join(self, metadata: bytes) -> JoinGroupResponse:
+        options = self._options
+        request = JoinGroupRequest(
+            group_id=GroupId(options.group_id),
+            session_timeout=milliseconds(options.session_timeout_ms),
+            rebalance_timeout=milliseconds(options.rebalance_timeout_ms),
+            member_id=self._member_id,
+            group_instance_id=None,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=(JoinGroupRequestProtocol(name=PROTOCOL, metadata=metadata),),
+        )
+        patience_ms = options.rebalance_timeout_ms + options.session_timeout_ms
+        joined = await (await self._connection()).request(request, JoinGroupResponse, timeout_ms=patience_ms)
+        if joined.error_code == ErrorCode.member_id_required and not self._member_id:
+            self._member_id = joined.member_id
+            return await self._send_join(metadata)
+        raise_for(joined.error_code, options.group_id)
+        self._member_id, self._generation = joined.member_id, joined.generation_id
+        self._hear()
+        return joined
+
+    async def _with_heartbeats(self, work: Awaitable[T]) -> T:
+        """Wait until an assignment is taken; that may take longer than the session's timeout."""
+        task = asyncio.ensure_future(work)
+        pause_s = self._options.heartbeat_interval_ms / 1000
+        try:
+            while True:
+                done, _ = await asyncio.wait((task,), timeout=pause_s)
+                if done:
+                    return task.result()
+                if self._generation >= 0 and self._member_id:
+                    try:
+                        await self._beat()
+                    except RebalanceInProgress:
+                        pass
+        finally:
+            task.cancel()
+
+    async def _beat(self) -> None:
+        request = HeartbeatRequest(
+            group_id=GroupId(self._options.group_id),
+            generation_id=i32(self._generation),
+            member_id=self._member_id,
+            group_instance_id=None,
+        )
+        connection = await self._connection()
+        answer = await connection.request(
+            request, HeartbeatResponse, timeout_ms=self._options.session_timeout_ms
+        )
+        raise_for(answer.error_code, self._options.group_id)
+        self._hear()
+
+    async def _stay(self) -> None:
+        """Send heartbeats until the group is to be joined again."""
+        while not self._rejoin.is_set():
+            try:
+                await asyncio.wait_for(self._rejoin.wait(), self._options.heartbeat_interval_ms / 1000)
+            except TimeoutError:
+                await self._beat()
+
+    async def _leave(self) -> None:
+        identity = MemberIdentity(member_id=self._member_id, reason="the worker stops")
+        request = LeaveGroupRequest(group_id=GroupId(self._options.group_id), members=(identity,))
+        try:
+            async with asyncio.timeout(2):
+                await (await self._connection()).request(request, LeaveGroupResponse)
+        except (KafkaError, ClientError, TimeoutError) as error:
+            log.info("the group could not be left: %s", error)

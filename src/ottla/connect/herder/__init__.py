@@ -1,0 +1,1 @@
+"""The herder: what the configs topic says, who runs it, and what REST calls do to it."""

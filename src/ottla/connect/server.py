@@ -1,0 +1,90 @@
+"""One worker: herder, engine and HTTP server, started and stopped together."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from ottla.connect.herder.herder import Herder
+from ottla.connect.herder.requests import Requests
+from ottla.connect.options import WorkerOptions, check_settings
+from ottla.connect.plugins import Plugins
+from ottla.connect.rest.access import ConnectorAccess
+from ottla.connect.rest.app import make_app
+from ottla.connect.rest.forwarding import for_others
+from ottla.http.app import HttpApp
+from ottla.http.limits import HttpLimits
+from ottla.http.security import Acls, HttpSecurity, secure
+from ottla.http.server import HttpServer
+
+
+class ConnectWorker:
+    """A worker; use it as `async with ConnectWorker(options)`."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        limits: HttpLimits | None = None,
+        security: HttpSecurity | None = None,
+    ) -> None:
+        check_settings(options.settings)
+        self.options = options
+        self.herder = Herder(options, Plugins.load(options.engine.plugin_path))
+        self._limits = limits or HttpLimits(request_timeout_s=120)
+        self._security = security or HttpSecurity()
+        self._http = HttpServer(options.host, options.port, self._limits, self._security.tls)
+        self._parts = AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._http.url
+
+    @property
+    def advertised_url(self) -> str:
+        """Where other workers reach it."""
+        scheme, _, address = self._http.url.partition("://")
+        host, _, port = address.rpartition(":")
+        settings = self.options.settings
+        host = settings.get("rest.advertised.host.name", host)
+        return f"{scheme}://{host}:{settings.get('rest.advertised.port', port)}"
+
+    async def start(self) -> None:
+        """Take the address, join the group, and listen."""
+        try:
+            self._http.bind()
+            self._parts.push_async_callback(self._http.stop)
+            await self._http.serve(await self._app())
+            await self.herder.start(self.advertised_url)
+            self._parts.push_async_callback(self.herder.stop)
+        except BaseException:
+            await self._parts.aclose()
+            raise
+
+    async def _app(self) -> HttpApp:
+        security = self._security
+        access = ConnectorAccess()
+
+        def decided(acls: Acls) -> ConnectorAccess:
+            access.acls = acls
+            return access
+
+        app = make_app(Requests(self.herder), self._limits, access, security.peer_tls)
+        await secure(app, security, self.options.client, decided, self._parts, "connect")
+        if app.authenticate is not None:
+            app.authenticate = for_others(app.authenticate, security.super_users)
+        return app
+
+    async def stop(self) -> None:
+        """Stop the tasks, and close everything."""
+        await self._parts.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()

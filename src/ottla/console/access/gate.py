@@ -1,0 +1,171 @@
+"""Lets requests in: by cookie, by name and password, by an OpenID provider, or anybody on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from ottla.console.access.login import log_in
+from ottla.console.access.roles import ADMIN, Role
+from ottla.console.access.sessions import COOKIE, Session
+from ottla.console.table import UserError
+from ottla.http.app import Request, Response
+from ottla.http.errors import HttpError
+
+if TYPE_CHECKING:
+    from ottla.console.console import Console
+    from ottla.console.context import Context
+
+ANYBODY = "anonymous"
+FAILURE_PAUSE_S = 0.5
+STATES_KEPT = 1_000
+LOGIN_COOKIE, LOGIN_S = "ottla_login", 600
+"""Binds a login at the OpenID provider to the browser that began it."""
+
+
+class Gate:
+    """Who is behind a request, and what they may do."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.needs_login = console.options.login != "none"
+        self._programs: dict[bytes, Session] = {}
+        self._started: dict[str, tuple[str, str, str]] = {}
+        self._anybody: Session | None = None
+
+    def check(self, ctx: Context, role: Role, *, is_change: bool = False) -> None:
+        """Raise UserError unless the person has a role."""
+        if is_change and self.console.options.is_read_only:
+            raise UserError("This console is read-only.", "It was started with --read-only.", 403)
+        if ctx.role < role:
+            what = f"This needs the role {role.label}; you are {ctx.role.label}."
+            raise UserError(what, "Roles come from the broker's ACLs of the cluster.", 403)
+
+    async def session(self, request: Request) -> tuple[Session | None, Response | None]:
+        """Return the session of a browser; None if it must log in first."""
+        from ottla.console.app import cookies_of
+
+        found = self.console.sessions.find(cookies_of(request).get(COOKIE))
+        if found is None and request.headers.get("authorization"):
+            return await self.program(request), None
+        if found is None and not self.needs_login:
+            found = self.console.sessions.begin(ANYBODY, ADMIN)
+        return found, None
+
+    async def program(self, request: Request) -> Session:
+        """Return the session of a program: by its cookie, by HTTP basic authentication, or anybody's."""
+        from ottla.console.app import cookies_of
+
+        found = self.console.sessions.find(cookies_of(request).get(COOKIE))
+        if found is not None:
+            return found
+        given = request.headers.get("authorization", "")
+        if given.lower().startswith("basic "):
+            return await self._by_password(request, given)
+        if self.needs_login:
+            raise UserError("Log in first: HTTP basic authentication with a user of the broker.", status=401)
+        if self._anybody is None or self.console.sessions.find(self._anybody.token) is None:
+            self._anybody = self.console.sessions.begin(ANYBODY, ADMIN)
+        return self._anybody
+
+    async def _by_password(self, request: Request, given: str) -> Session:
+        digest = hashlib.sha256(given.encode()).digest()
+        known = self._programs.get(digest)
+        if known is not None and self.console.sessions.find(known.token) is not None:
+            return known
+        try:
+            user, colon, password = base64.b64decode(given[6:]).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            colon = ""
+        if not colon:
+            raise UserError("The authorization header cannot be read.", status=400)
+        session = await self.log_in(request, user, password)
+        tokens = {each.token for each in self.console.sessions}
+        self._programs = {key: each for key, each in self._programs.items() if each.token in tokens}
+        self._programs[digest] = session
+        return session
+
+    async def log_in(self, request: Request, user: str, password: str) -> Session:
+        """Return a new session of a user of the brokers; UserError if no cluster accepts them."""
+        if self.console.options.login != "broker":
+            raise UserError("There is no login by password here.", status=403)
+        failure: UserError | None = None
+        session = None
+        for options in self.console.options.clusters:
+            try:
+                live, role = await log_in(options, user, password)
+            except UserError as error:
+                failure = failure or error
+                continue
+            if session is None:
+                session = self.console.sessions.begin(user, role)
+            session.clusters[options.name] = live
+            session.roles[options.name] = role
+        self._note(request, user, "Log in", None if session else str(failure))
+        if session is None:
+            await asyncio.sleep(FAILURE_PAUSE_S)  # guessing shall take its time
+            raise failure or UserError("There is no cluster.")
+        return session
+
+    async def to_provider(self, request: Request) -> Response:
+        """Send a person to the OpenID provider."""
+        if self.console.oidc is None:
+            raise HttpError(404)
+        started = await asyncio.to_thread(self.console.oidc.start, self._back(request))
+        if len(self._started) >= STATES_KEPT:
+            del self._started[next(iter(self._started))]
+        self._started[started.state] = (started.nonce, started.verifier, self._back(request))
+        kept = self._set_cookie(LOGIN_COOKIE, started.state, f"; Max-Age={LOGIN_S}")
+        return Response(b"", 302, "text/html", ((b"location", started.url.encode()), kept))
+
+    async def from_provider(self, request: Request) -> Response:
+        """Take a person who comes back from the OpenID provider."""
+        from ottla.console.access.oidc import OidcError
+        from ottla.console.app import cookies_of
+
+        state = request.query.get("state", "")
+        begun_here = cookies_of(request).get(LOGIN_COOKIE, "")
+        # Somebody else's login, begun in another browser, must not be completed in this one.
+        is_ours = hmac.compare_digest(state.encode(), begun_here.encode())
+        started = self._started.pop(state, None) if is_ours else None
+        if self.console.oidc is None or started is None:
+            raise HttpError(400, 400, "This login was not begun here, or is too old: log in again")
+        nonce, verifier, back = started
+        try:
+            user, role = await asyncio.to_thread(
+                self.console.oidc.finish, request.query.get("code", ""), back, nonce, verifier
+            )
+        except OidcError as error:
+            self._note(request, "-", "Log in", str(error))
+            raise HttpError(401, 401, f"The login failed: {error}") from None
+        self._note(request, user, "Log in", None)
+        session = self.console.sessions.begin(user, role)
+        return Response(b"", 303, "text/html", ((b"location", b"/"), self.cookie(session)))
+
+    def is_new(self, request: Request, session: Session) -> bool:
+        """Return whether the browser does not know its session yet."""
+        from ottla.console.app import cookies_of
+
+        return cookies_of(request).get(COOKIE) != session.token
+
+    def cookie(self, session: Session) -> tuple[bytes, bytes]:
+        """Return the header that gives a browser its session."""
+        return self._set_cookie(COOKIE, session.token)
+
+    def _set_cookie(self, name: str, value: str, more: str = "") -> tuple[bytes, bytes]:
+        secure = "; Secure" if self.console.options.tls is not None else ""
+        text = f"{name}={value}; Path=/; HttpOnly; SameSite=Lax{secure}{more}"
+        return b"set-cookie", text.encode()
+
+    def _back(self, request: Request) -> str:
+        scheme = "http" if self.console.options.tls is None else "https"
+        return f"{scheme}://{request.headers.get('host', '')}/login/oidc/back"
+
+    def _note(self, request: Request, user: str, action: str, error: str | None) -> None:
+        self.console.audit.add(
+            user=user, client=request.client, cluster="-", action=action, target="", fields={}, error=error
+        )

@@ -1,0 +1,382 @@
+"""A request: who asks, may they, which view or action; then HTML for people and JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from ottla.console.access.gate import Gate
+from ottla.console.access.headers import SECURITY_HEADERS, is_same_origin, is_trusted_host
+from ottla.console.access.sessions import Session
+from ottla.console.assets import Assets
+from ottla.console.console import Console
+from ottla.console.context import Context, page_url
+from ottla.console.openapi import describe
+from ottla.console.options import BROKER_LOGIN
+from ottla.console.problems import EXPECTED, as_user_error
+from ottla.console.render import render
+from ottla.console.table import Action, Download, Form, Outcome, Section, Stream, UserError, View
+from ottla.console.views import SECTIONS
+from ottla.http.app import HttpApp, Request, Response, json_response
+from ottla.http.errors import HttpError
+from ottla.http.routing import Handler, Routes
+
+log = logging.getLogger(__name__)
+
+HTML = "text/html; charset=utf-8"
+NO_STORE = (b"cache-control", b"no-store")
+THEMES = ("light", "dark")
+
+
+class ConsoleApp:
+    """Serves the console; `http` is the ASGI application."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.gate = Gate(console)
+        self.assets = Assets()
+        routes = Routes()
+        self._add_fixed(routes)
+        for section in SECTIONS:
+            self._add_section(routes, section)
+        self.http = HttpApp(routes, console.options.limits, server="ottla-console")
+        self.http.around = self._around
+        self.http.error_page = self._error_page
+
+    def _add_fixed(self, routes: Routes) -> None:
+        routes.add("GET", "/", self._home)
+        routes.add("GET", "/static/{file}", self.assets.serve)
+        routes.add("GET", "/static/vendor/{file}", self.assets.serve)
+        routes.add("GET", "/healthz", _healthy)
+        routes.add("GET", "/api/openapi.json", self._openapi)
+        routes.add("GET", "/login", self._login_page)
+        routes.add("POST", "/login", self._log_in)
+        routes.add("POST", "/logout", self._log_out)
+        routes.add("GET", "/login/oidc", self.gate.to_provider)
+        routes.add("GET", "/login/oidc/back", self.gate.from_provider)
+
+    def _add_section(self, routes: Routes, section: Section) -> None:
+        for view in section.views:
+            if view.template:
+                routes.add("GET", f"/c/{{cluster}}{view.path}", self._page(section, view))
+            routes.add("GET", f"/api/clusters/{{cluster}}{view.path}", self._data(view))
+        for action in section.actions:
+            routes.add("POST", f"/c/{{cluster}}{action.path}", self._form(section, action))
+            routes.add("POST", f"/api/clusters/{{cluster}}{action.path}", self._change(action))
+        for stream in section.streams:
+            handler = self._stream(stream)
+            routes.add("GET", f"/c/{{cluster}}{stream.path}", handler)
+            routes.add("GET", f"/api/clusters/{{cluster}}{stream.path}", handler)
+
+    # Every request.
+
+    async def _around(self, request: Request, handler: Handler) -> Response:
+        """Refuse what is forged or not for us; add the security headers to what is answered."""
+        host = request.headers.get("host", "")
+        if not is_trusted_host(host, (*self.console.options.allowed_hosts, self.console.options.host)):
+            raise HttpError(421, 421, f"This console is not {host}: allow the name with --allow-host")
+        if request.method not in ("GET", "HEAD"):
+            headers = request.headers
+            if not is_same_origin(headers.get("origin"), host, headers.get("sec-fetch-site")):
+                raise HttpError(403, 403, "The request comes from another site")
+        await self.console.tidy()
+        response: Response = await handler(request)
+        response.headers = (*response.headers, *SECURITY_HEADERS)
+        return response
+
+    def _error_page(self, request: Request | None, error: HttpError) -> Response:
+        shown = UserError(error.message, status=error.status)
+        if request is None or request.segments[:1] == ["api"]:
+            response = _json_error(shown)
+        else:
+            response = self._problem(request, shown, None)
+        response.headers = (*response.headers, *SECURITY_HEADERS)
+        return response
+
+    # Pages.
+
+    def _page(self, section: Section, view: View) -> Handler:
+        async def handle(request: Request) -> Response:
+            session, answer = await self.gate.session(request)
+            if session is None:
+                return answer or self._to_login(request)
+            try:
+                ctx = self._context(request, session)
+                self.gate.check(ctx, view.role)
+                data = await view.read(ctx)
+            except EXPECTED as error:
+                return self._problem(request, as_user_error(error), session, section)
+            is_part = view.fragment and request.headers.get("hx-request") == "true"
+            return self._html(request, session, section, view.fragment if is_part else view.template, data)
+
+        return handle
+
+    def _form(self, section: Section, action: Action) -> Handler:
+        async def handle(request: Request) -> Response:
+            session, answer = await self.gate.session(request)
+            if session is None:
+                return answer or self._to_login(request)
+            form = Form(_form_fields(request))
+            if not session.fits(form.text("_csrf", "") or request.headers.get("x-csrf-token")):
+                raise HttpError(403, 403, "The form is too old, or not from this console: reload the page")
+            try:
+                ctx = self._context(request, session)
+                outcome = await self._run(ctx, action, form)
+            except EXPECTED as error:
+                return self._problem(request, as_user_error(error), session, section)
+            if outcome.page is not None:
+                return self._html(request, session, section, outcome.template, outcome.page)
+            session.flash = outcome.message
+            if request.headers.get("hx-request") == "true":
+                return Response(b"", 200, HTML, ((b"hx-redirect", outcome.to.encode()), NO_STORE))
+            return _redirect(outcome.to)
+
+        return handle
+
+    async def _run(self, ctx: Context, action: Action, form: Form) -> Outcome:
+        """Run an action if the person may, and keep it in the audit log."""
+        self.gate.check(ctx, action.role, is_change=action.is_change)
+        error: str | None = None
+        try:
+            outcome = await action.run(ctx, form)
+        except EXPECTED as failure:
+            error = str(failure) or type(failure).__name__
+            raise
+        finally:
+            if action.is_change:
+                ctx.live.changed()
+                self.console.clusters[ctx.live.name].changed()
+                self.console.audit.add(
+                    user=ctx.session.user,
+                    client=ctx.request.client,
+                    cluster=ctx.live.name,
+                    action=action.summary,
+                    target="/".join(each for name, each in ctx.params.items() if name != "cluster"),
+                    fields=dict(form.values),
+                    error=error,
+                )
+        return outcome
+
+    def _context(self, request: Request, session: Session) -> Context:
+        name = request.params["cluster"]
+        shared = self.console.clusters.get(name)
+        if shared is None:
+            raise UserError(f"There is no cluster {name!r}.", status=404)
+        live = session.clusters.get(name, shared)
+        if self.console.options.login == BROKER_LOGIN and name not in session.clusters:
+            raise UserError("You are not logged in to this cluster.", status=403)
+        if shared.problem is not None:
+            what = f"No broker of {name} answers: {shared.problem}"
+            raise UserError(what, "Start the brokers. This page recovers by itself.", 503)
+        return Context(self.console, request, session, live)
+
+    def _html(
+        self, request: Request, session: Session, section: Section | None, template: str, data: dict[str, Any]
+    ) -> Response:
+        values = {**self._frame(request, session, section), **data}
+        session.flash = "" if request.headers.get("hx-request") != "true" else session.flash
+        headers: tuple[tuple[bytes, bytes], ...] = (NO_STORE, (b"vary", b"hx-request"))
+        if self.gate.is_new(request, session):
+            headers = (*headers, self.gate.cookie(session))
+        return Response(render(template, **values).encode(), 200, HTML, headers)
+
+    def _frame(self, request: Request, session: Session | None, section: Section | None) -> dict[str, Any]:
+        """Return what every page shows around its content."""
+        console = self.console
+        cluster = request.params.get("cluster", "")
+        if cluster not in console.clusters:
+            cluster = next(iter(console.clusters))
+        role = None if session is None else session.role_in(cluster)
+        theme = cookies_of(request).get("theme", "")
+        return {
+            "cluster": cluster,
+            "clusters": list(console.clusters),
+            "sections": SECTIONS,
+            "section": section,
+            "session": session,
+            "role": role,
+            "can_operate": role is not None and role >= 2 and not console.options.is_read_only,
+            "can_admin": role is not None and role >= 3 and not console.options.is_read_only,
+            "is_read_only": console.options.is_read_only,
+            "has_login": self.gate.needs_login,
+            "csrf": "" if session is None else session.csrf,
+            "flash": "" if session is None else session.flash,
+            "theme": theme if theme in THEMES else "",
+            "assets": self.assets.version,
+            "target": request.target,
+            "url": lambda *segments, **query: page_url(cluster, *segments, **query),
+        }
+
+    def _problem(
+        self, request: Request, error: UserError, session: Session | None, section: Section | None = None
+    ) -> Response:
+        """Return an error as a page, or as the part of one that htmx puts beside the form."""
+        is_part = request.headers.get("hx-request") == "true"
+        template = "parts/error.html" if is_part else "error.html"
+        values = {**self._frame(request, session, section), "error": error}
+        return Response(render(template, **values).encode(), error.status, HTML, (NO_STORE,))
+
+    # Data.
+
+    def _data(self, view: View) -> Handler:
+        async def handle(request: Request) -> Response:
+            return await self._api(request, lambda ctx: self._read(ctx, view))
+
+        return handle
+
+    async def _read(self, ctx: Context, view: View) -> Response:
+        self.gate.check(ctx, view.role)
+        return json_response(_plain(await view.read(ctx)))
+
+    def _change(self, action: Action) -> Handler:
+        async def run(ctx: Context) -> Response:
+            body = ctx.request.json() if ctx.request.body else {}
+            if not isinstance(body, dict):
+                raise UserError("The body is a JSON object.", status=400)
+            outcome = await self._run(ctx, action, Form(body))
+            return json_response({"message": outcome.message, **_plain(outcome.data)})
+
+        async def handle(request: Request) -> Response:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip()
+            if kind != "application/json":
+                return _json_error(UserError("The body must be application/json.", status=415))
+            return await self._api(request, run)
+
+        return handle
+
+    async def _api(self, request: Request, run: Callable[[Context], Awaitable[Response]]) -> Response:
+        try:
+            session = await self.gate.program(request)
+            return await run(self._context(request, session))
+        except EXPECTED as error:
+            return _json_error(as_user_error(error))
+
+    def _stream(self, stream: Stream) -> Handler:
+        async def handle(request: Request) -> Response:
+            session, answer = await self.gate.session(request)
+            if session is None:
+                return answer or Response(b"", 401)
+            try:
+                ctx = self._context(request, session)
+                self.gate.check(ctx, stream.role)
+                return _streamed(await stream.open(ctx))
+            except EXPECTED as error:
+                shown = as_user_error(error)
+                if request.headers.get("accept", "").startswith("text/event-stream"):
+                    return _json_error(shown)
+                return self._problem(request, shown, session)
+
+        return handle
+
+    # Fixed pages.
+
+    async def _home(self, request: Request) -> Response:
+        return _redirect(page_url(next(iter(self.console.clusters))), 302)
+
+    async def _openapi(self, request: Request) -> Response:
+        return json_response(describe(SECTIONS))
+
+    def _to_login(self, request: Request) -> Response:
+        if request.headers.get("hx-request") == "true":
+            return Response(b"", 200, HTML, ((b"hx-redirect", b"/login"),))
+        return _redirect(f"/login?to={quote(request.target.partition('?')[0])}", 302)
+
+    async def _login_page(self, request: Request) -> Response:
+        return self._login_form(request, None)
+
+    def _login_form(self, request: Request, error: UserError | None) -> Response:
+        values = {
+            **self._frame(request, None, None),
+            "error": error,
+            "to": _inside(request.query.get("to", "/")),
+            "by_provider": self.console.oidc is not None,
+        }
+        status = 200 if error is None else error.status
+        return Response(render("login.html", **values).encode(), status, HTML, (NO_STORE,))
+
+    async def _log_in(self, request: Request) -> Response:
+        form = Form(_form_fields(request))
+        try:
+            session = await self.gate.log_in(request, form.text("user"), form.text("password"))
+        except EXPECTED as error:
+            return self._login_form(request, as_user_error(error))
+        response = _redirect(_inside(form.text("to", "/")))
+        response.headers = (*response.headers, self.gate.cookie(session))
+        return response
+
+    async def _log_out(self, request: Request) -> Response:
+        session, _ = await self.gate.session(request)
+        if session is not None and session.fits(Form(_form_fields(request)).text("_csrf", "")):
+            await self.console.end(session)
+        return _redirect("/login")
+
+
+def cookies_of(request: Request) -> dict[str, str]:
+    """Return the cookies of a request."""
+    try:
+        return {name: each.value for name, each in SimpleCookie(request.headers.get("cookie", "")).items()}
+    except CookieError:
+        return {}
+
+
+async def _healthy(request: Request) -> Response:
+    return json_response({"status": "ok"})
+
+
+def _form_fields(request: Request) -> dict[str, Any]:
+    """Return the fields of a form; those that occur several times as lists."""
+    fields: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=10_000)
+    except (UnicodeDecodeError, ValueError):
+        raise HttpError(400, 400, "The form cannot be read") from None
+    for name, value in pairs:
+        if name in fields:
+            before = fields[name]
+            fields[name] = [*before, value] if isinstance(before, list) else [before, value]
+        else:
+            fields[name] = value
+    return fields
+
+
+def _streamed(download: Download) -> Response:
+    headers = [NO_STORE, (b"x-accel-buffering", b"no")]
+    if download.name is not None:
+        name = "".join(each if each.isalnum() or each in "._-" else "_" for each in download.name)
+        headers.append((b"content-disposition", f'attachment; filename="{name}"'.encode("ascii", "replace")))
+    return Response(b"", 200, download.content_type, tuple(headers), stream=download.chunks)
+
+
+def _redirect(to: str, status: int = 303) -> Response:
+    return Response(b"", status, HTML, ((b"location", to.encode()), NO_STORE))
+
+
+def _inside(to: str) -> str:
+    """Return where to go after a login: a page of this console and no other.
+
+    Browsers leave tabs and line ends out of an address: `/ TAB /example.org` is another site.
+    """
+    is_inside = to.startswith("/") and not to.startswith(("//", "/\\"))
+    return to if is_inside and to.isascii() and to.isprintable() else "/"
+
+
+def _json_error(error: UserError) -> Response:
+    body = {"error_code": error.status, "message": str(error), "hint": error.hint}
+    return json_response(body, error.status)
+
+
+def _plain(data: dict[str, Any]) -> Any:
+    """Return data as JSON knows it."""
+    return json.loads(json.dumps(data, default=_as_plain))
+
+
+def _as_plain(value: Any) -> Any:
+    if hasattr(value, "as_json"):
+        return value.as_json()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)

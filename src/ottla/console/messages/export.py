@@ -1,0 +1,153 @@
+"""Messages as CSV, as JSON (one object per line), and as Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+from ottla.console.messages.message import Message
+from ottla.console.messages.search import Progress
+
+CSV, JSON, PARQUET = "csv", "json", "parquet"
+KINDS = {
+    CSV: "text/csv; charset=utf-8",
+    JSON: "application/x-ndjson",
+    PARQUET: "application/vnd.apache.parquet",
+}
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+PARQUET_ROWS = 10_000
+
+
+async def exported(kind: str, scan: AsyncIterator[Progress]) -> AsyncIterator[bytes]:
+    """Yield the file of what a scan finds, as it finds it."""
+    if kind == PARQUET:
+        async for part in _parquet(scan):
+            yield part
+        return
+    if kind == CSV:
+        yield _csv_row(COLUMNS)
+    async for progress in scan:
+        write = _csv if kind == CSV else _json_line
+        found = b"".join(write(each) for each in progress.hits)
+        if found:
+            yield found
+
+
+def _row(message: Message) -> list[Any]:
+    record = message.record
+    moment = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
+    key = None if record.key is None else message.key.text
+    value = None if record.value is None else message.value.text
+    headers = json.dumps(dict(message.headers()), ensure_ascii=False) if record.headers else ""
+    return [record.topic, record.partition, record.offset, moment, key, value, headers]
+
+
+def _csv(message: Message) -> bytes:
+    return _csv_row(["" if each is None else _inert(each) for each in _row(message)])
+
+
+def _inert(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula."""
+    if isinstance(cell, str) and cell.startswith(FORMULA_STARTS):
+        return "'" + cell
+    return cell
+
+
+def _csv_row(cells: Any) -> bytes:
+    out = io.StringIO()
+    csv.writer(out).writerow(cells)
+    return out.getvalue().encode()
+
+
+def _json_line(message: Message) -> bytes:
+    record = message.record
+    line = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _json_part(message.key),
+        "value": _json_part(message.value),
+        "headers": dict(message.headers()),
+    }
+    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+
+def _json_part(part: Any) -> Any:
+    return part.data if part.is_structured else part.text
+
+
+async def _parquet(scan: AsyncIterator[Progress]) -> AsyncIterator[bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("ms", tz="UTC")),
+            ("key", pa.string()),
+            ("value", pa.string()),
+            ("headers", pa.string()),
+        ]
+    )
+    out = _Sink()
+    writer = pq.ParquetWriter(out, schema, compression="zstd")
+    rows: list[list[Any]] = []
+
+    def write() -> bytes:
+        """Write a row group, and return what it added to the file."""
+        columns = list(zip(*rows, strict=True))
+        columns[3] = tuple(datetime.fromisoformat(each) for each in columns[3])
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+        rows.clear()
+        return out.taken()
+
+    async for progress in scan:
+        rows.extend(_row(each) for each in progress.hits)
+        if len(rows) >= PARQUET_ROWS:
+            yield write()
+    if rows:
+        yield write()
+    writer.close()
+    yield out.taken()
+
+
+class _Sink:
+    """A file that hands out what was written to it, piece by piece."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: Any) -> int:
+        """Keep what is written."""
+        part = bytes(data)
+        self._parts.append(part)
+        self._size += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        """Return how much was written."""
+        return self._size
+
+    def flush(self) -> None:
+        """Do nothing: there is no buffer below."""
+
+    def close(self) -> None:
+        """Do nothing: what was written is still to be taken."""
+
+    def taken(self) -> bytes:
+        """Return what was written since the last call."""
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found

@@ -1,0 +1,124 @@
+"""A record with its decoded parts, which are decoded when they are looked at, and masked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.client.consumer import ConsumerRecord
+from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder
+from ottla.console.messages.masking import HIDDEN, KEY, VALUE, Masking
+
+PREVIEW_CHARACTERS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the messages of a topic are read: decoder, formats, masking."""
+
+    topic: str
+    decoder: MessageDecoder = field(default_factory=MessageDecoder)
+    key_format: str = "auto"
+    value_format: str = "auto"
+    masking: Masking = field(default_factory=Masking)
+    limit: int = PARSED_BYTES
+
+
+class Message:
+    """One record as the console sees it."""
+
+    __slots__ = ("_key", "_value", "reading", "record")
+
+    def __init__(self, record: ConsumerRecord, reading: Reading) -> None:
+        self.record = record
+        self.reading = reading
+        self._key: Decoded | None = None
+        self._value: Decoded | None = None
+
+    @property
+    def key(self) -> Decoded:
+        """The key, decoded and masked."""
+        if self._key is None:
+            found = self._decoded(self.record.key, self.reading.key_format, KEY)
+            self._key = _hidden(found) if self.reading.masking.hides(KEY) else found
+        return self._key
+
+    @property
+    def value(self) -> Decoded:
+        """The value, decoded and masked."""
+        if self._value is None:
+            found = self._decoded(self.record.value, self.reading.value_format, VALUE)
+            self._value = self._masked(found)
+        return self._value
+
+    def headers(self) -> list[tuple[str, str | None]]:
+        """Return the headers as text; a header's value that is not text is written in hexadecimal."""
+        masking = self.reading.masking
+        return [
+            (name, HIDDEN if masking.hides_header(name) else _header_text(value))
+            for name, value in self.record.headers
+        ]
+
+    def header(self, name: str) -> str | None:
+        """Return the last header of a name; None if there is none."""
+        found = None
+        for key, value in self.headers():
+            if key == name:
+                found = value
+        return found
+
+    def as_json(self, *, preview: bool = False) -> dict[str, Any]:
+        """Return it as JSON; with `preview`, long texts are cut."""
+        record = self.record
+        return {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": "append" if record.timestamp_type else "create",
+            "key": _part(self.key, preview),
+            "value": _part(self.value, preview),
+            "headers": [{"name": name, "value": value} for name, value in self.headers()],
+        }
+
+    def _decoded(self, raw: bytes | None, how: str, part: str) -> Decoded:
+        reading, record = self.reading, self.record
+        return reading.decoder.decode(
+            raw, how, field=part, topic=record.topic, headers=record.headers, limit=reading.limit
+        )
+
+    def _masked(self, found: Decoded) -> Decoded:
+        masking = self.reading.masking
+        if not masking or self.record.value is None:
+            return found
+        if masking.hides(VALUE):
+            return _hidden(found)
+        if not masking.paths():
+            return found
+        if not found.is_structured:
+            return _hidden(found)  # it cannot be looked into
+        data = masking.masked(found.data)
+        return Decoded(found.kind, json.dumps(data, ensure_ascii=False), found.size, data, found.problem)
+
+
+def _hidden(found: Decoded) -> Decoded:
+    return Decoded("masked", HIDDEN, found.size)
+
+
+def _part(part: Decoded, preview: bool) -> dict[str, Any]:
+    text = part.text
+    is_cut = part.is_cut
+    if preview and len(text) > PREVIEW_CHARACTERS:
+        text, is_cut = text[:PREVIEW_CHARACTERS], True
+    return {"kind": part.kind, "text": text, "size": part.size, "cut": is_cut, "problem": part.problem}
+
+
+def _header_text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return "0x" + value.hex()
+    return text if all(each.isprintable() for each in text) else "0x" + value.hex()

@@ -1,0 +1,135 @@
+"""Scans a topic for the messages that an expression matches, and says how far it is.
+
+Batches are decoded and tested in a thread, so that pages are served meanwhile. If the expression says which
+bytes a match must contain, batches without them are not decoded; if values may be written by schemas, where
+texts need not be among the bytes, records are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from ottla.client.cluster import Cluster
+from ottla.client.consumer import ConsumerRecord
+from ottla.client.consumer.fetching.record import MAX_DECOMPRESSED_BYTES
+from ottla.common.clock import Clock
+from ottla.console.messages.decoding import GZIP
+from ottla.console.messages.expression import Expression
+from ottla.console.messages.message import Message, Reading
+from ottla.console.messages.positions import Offsets, Ranges
+from ottla.console.messages.reader import Chunk, read, records_of
+from ottla.protocol.errors import CorruptMessage, InvalidRecord
+from ottla.protocol.records.records import record_data
+
+PROGRESS_EVERY_MS = 250
+ESCAPE = b"\\u"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a scan is; `hits` are those since the last one."""
+
+    scanned: int
+    total: int
+    found: int
+    seconds: float
+    hits: list[Message] = field(default_factory=list)
+    is_done: bool = False
+    cursor: Offsets = field(default_factory=dict)
+    """Where to continue, if it ended because it found enough."""
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.scanned / self.seconds if self.seconds else 0.0
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON, without the hits."""
+        return {
+            "scanned": self.scanned,
+            "total": self.total,
+            "found": self.found,
+            "seconds": round(self.seconds, 2),
+            "rate": round(self.rate),
+            "done": self.is_done,
+        }
+
+
+async def search(
+    cluster: Cluster,
+    reading: Reading,
+    expression: Expression,
+    begin: Offsets,
+    ranges: Ranges,
+    clock: Clock,
+    *,
+    limit: int,
+) -> AsyncIterator[Progress]:
+    """Yield how far the scan is and what it found since, several times a second; end after `limit` hits."""
+    positions = {index: max(begin.get(index, first), first) for index, (first, _) in ranges.items()}
+    ends = {index: end for index, (_, end) in ranges.items()}
+    total = sum(max(0, ends[index] - offset) for index, offset in positions.items())
+    began = told = clock.mono_ms()
+    state = Progress(0, total, 0, 0.0)
+    async for chunk in read(cluster, reading.topic, positions, ends):
+        hits = await asyncio.to_thread(matches, chunk, reading, expression)
+        room = limit - state.found
+        is_full = len(hits) >= room
+        index = chunk.partition.partition
+        reached = hits[room - 1].record.offset + 1 if is_full else min(chunk.next_offset, chunk.end)
+        state.hits += hits[:room]
+        state.found += min(len(hits), room)
+        state.scanned += reached - chunk.position
+        positions[index] = reached
+        now = clock.mono_ms()
+        state.seconds = (now - began) / 1000
+        if is_full:
+            break
+        if now - told >= PROGRESS_EVERY_MS or (hits and state.found == len(state.hits)):
+            told = now
+            yield state
+            state.hits = []
+    state.is_done = True
+    if any(positions[index] < ends[index] for index in positions):
+        state.cursor = positions
+    yield state
+
+
+def matches(chunk: Chunk, reading: Reading, expression: Expression) -> list[Message]:
+    """Return the messages of a chunk that match."""
+    records: list[ConsumerRecord] = []
+    is_as_written = not {reading.key_format, reading.value_format} & {"hex", "base64"}
+    needles = expression.needles if is_as_written else ()
+    if needles and not reading.decoder.has_registry:
+        for batch in chunk.batches:
+            header = batch[0]
+            if not header.is_control and header.record_count and _may_match(batch, needles):
+                records += records_of(chunk._replace(batches=[batch]))
+    else:
+        records = records_of(chunk)
+        if needles:
+            records = [each for each in records if _record_may_match(each, needles)]
+    test = expression.test
+    found = []
+    for record in records:
+        message = Message(record, reading)
+        if test(message):
+            found.append(message)
+    return found
+
+
+def _may_match(batch: tuple[object, object], needles: tuple[bytes, ...]) -> bool:
+    try:
+        data = record_data(batch[0], batch[1], MAX_DECOMPRESSED_BYTES)  # type: ignore[arg-type]
+    except (InvalidRecord, CorruptMessage):
+        return False
+    return all(each in data for each in needles) or GZIP in data or ESCAPE in data
+
+
+def _record_may_match(record: ConsumerRecord, needles: tuple[bytes, ...]) -> bool:
+    key, value = record.key or b"", record.value or b""
+    if value[:1] == b"\0" or key[:1] == b"\0" or value[:2] == GZIP or ESCAPE in value or record.headers:
+        return True
+    return all(each in value or each in key for each in needles)

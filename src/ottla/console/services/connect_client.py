@@ -1,0 +1,37 @@
+"""Kafka Connect by its REST API: Ottla's, and Apache Kafka's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.console.services.http_json import ask
+from ottla.http.json_client import JsonClient, path_of
+
+
+class ConnectClient:
+    """Asks one Connect cluster."""
+
+    def __init__(self, url: str) -> None:
+        self._client = JsonClient(url)
+        self.url = self._client.url
+
+    async def get(self, *segments: object, **query: object) -> Any:
+        """GET a path."""
+        return await ask(self._client, "GET", path_of(*segments, **query))
+
+    async def send(self, method: str, body: Any, *segments: object, **query: object) -> Any:
+        """Send a change."""
+        return await ask(self._client, method, path_of(*segments, **query), body)
+
+    async def connectors(self) -> dict[str, Any]:
+        """Return all connectors with their status and their settings."""
+        path = "/connectors?expand=status&expand=info"
+        return dict(await ask(self._client, "GET", path))
+
+    async def plugins(self) -> list[dict[str, Any]]:
+        """Return the connector classes that are installed."""
+        return list(await self.get("connector-plugins"))
+
+    async def validate(self, plugin: str, config: dict[str, str]) -> dict[str, Any]:
+        """Return the settings of a class with their docs, and what is wrong with the given ones."""
+        return dict(await self.send("PUT", config, "connector-plugins", plugin, "config", "validate"))

@@ -1,0 +1,40 @@
+"""Server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+CONTENT_TYPE = "text/event-stream; charset=utf-8"
+KEEP_ALIVE_S = 15.0
+KEEP_ALIVE = b": still here\n\n"
+
+
+def event(name: str, data: Any) -> bytes:
+    """Return one event; its data is JSON, on one line."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+async def kept_alive(events: AsyncIterator[bytes], every_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
+    """Yield the events, and a comment where none comes for a while: proxies cut silent connections."""
+    coming: asyncio.Task[bytes] | None = None
+    try:
+        while True:
+            if coming is None:
+                coming = asyncio.ensure_future(anext(events))
+            done, _ = await asyncio.wait((coming,), timeout=every_s)
+            if not done:
+                yield KEEP_ALIVE
+                continue
+            finished, coming = coming, None
+            try:
+                found = finished.result()
+            except StopAsyncIteration:
+                return
+            yield found
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)

@@ -1,0 +1,161 @@
+"""What a page and a change are: declared once, served as HTML and as JSON.
+
+A `View` reads: `GET /c/{cluster}/topics` is its page, `GET /api/clusters/{cluster}/topics` its data. An
+`Action` changes: the same paths, with POST, take a form or a JSON object. A `Stream` sends events or a file.
+Docs and access control follow from the declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.console.access.roles import OPERATOR, VIEWER, Role
+
+if TYPE_CHECKING:
+    from ottla.console.context import Context
+
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter, or a field of a form."""
+
+    name: str
+    doc: str
+    kind: str = "string"
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A page and its data."""
+
+    path: str
+    summary: str
+    template: str
+    read: Callable[[Context], Awaitable[Data]]
+    role: Role = VIEWER
+    query: tuple[Parameter, ...] = ()
+    fragment: str = ""
+    """The template of what htmx replaces; the whole page by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an action did: a sentence, the page to show next, and data for the API."""
+
+    message: str
+    to: str
+    data: Data = field(default_factory=dict)
+    page: Data | None = None
+    """Shown in place of a redirect, with the view's template: a preview."""
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A change."""
+
+    path: str
+    summary: str
+    run: Callable[[Context, Form], Awaitable[Outcome]]
+    role: Role = OPERATOR
+    fields: tuple[Parameter, ...] = ()
+    is_change: bool = True
+    """Whether it is kept in the audit log; a preview changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file that is made while it is sent."""
+
+    content_type: str
+    name: str | None
+    chunks: AsyncIterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Server-sent events, or a download."""
+
+    path: str
+    summary: str
+    open: Callable[[Context], Awaitable[Download]]
+    role: Role = VIEWER
+    query: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The views and actions about one thing, and its place in the navigation."""
+
+    name: str
+    title: str
+    path: str
+    key: str
+    views: tuple[View, ...] = ()
+    actions: tuple[Action, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    group: str = ""
+
+
+class UserError(Exception):
+    """What a person asked for cannot be done; says why and what would do."""
+
+    def __init__(self, message: str, hint: str = "", status: int = 422) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.status = status
+
+
+class Form:
+    """The fields of an action, from a form or from JSON."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a field as text; UserError if it is missing and has no default."""
+        found = self.values.get(name)
+        if isinstance(found, list):
+            found = found[-1] if found else None
+        if found is None or (found == "" and default is None):
+            if default is None:
+                raise UserError(f"{name} is missing")
+            return default
+        return found if isinstance(found, str) else str(found)
+
+    def whole(self, name: str, default: int | None = None, *, least: int = -(2**63)) -> int:
+        """Return a field as a whole number."""
+        given = self.text(name, "" if default is not None else None).strip().replace(",", "")
+        if not given and default is not None:
+            return default
+        try:
+            number = int(given)
+        except ValueError:
+            raise UserError(f"{name} is a whole number, not {given!r}") from None
+        if number < least:
+            raise UserError(f"{name} is at least {least}, not {number}")
+        return number
+
+    def flag(self, name: str) -> bool:
+        """Return whether a field is set."""
+        found = self.text(name, "")
+        return found.lower() in ("true", "on", "1", "yes")
+
+    def many(self, name: str) -> list[str]:
+        """Return all values of a field."""
+        found = self.values.get(name, [])
+        return [str(each) for each in found] if isinstance(found, list) else [str(found)]
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Return the fields whose names begin with a prefix, without it; in JSON, the object of that name."""
+        whole = self.values.get(prefix.rstrip("."))
+        if isinstance(whole, dict):
+            return {str(name): str(value) for name, value in whole.items()}
+        return {
+            name.removeprefix(prefix): self.text(name, "") for name in self.values if name.startswith(prefix)
+        }

@@ -1,0 +1,223 @@
+"""Connectors, by the REST API of Kafka Connect: list, settings from validate, pause, restart, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.console.context import Context
+from ottla.console.services.connect_client import ConnectClient
+from ottla.console.services.http_json import ServiceUnavailable
+from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
+
+CONTROLS = {"pause": "PUT", "resume": "PUT", "stop": "PUT", "restart": "POST"}
+HIDDEN = "PASSWORD"
+
+
+def _connect(ctx: Context) -> ConnectClient:
+    found = ctx.console.connects.get(ctx.live.name)
+    if found is None:
+        raise UserError(
+            "No Kafka Connect is configured for this cluster.", "Start the console with --connect URL.", 404
+        )
+    return found
+
+
+async def connectors(ctx: Context) -> Data:
+    """Return the connectors and their states."""
+    connect = ctx.console.connects.get(ctx.live.name)
+    page: Data = {"is_configured": False, "connectors": [], "plugins": [], "url_of_connect": "", "reason": ""}
+    if connect is None:
+        hint = "Start one with “ottla connect serve”, and the console with --connect URL."
+        return {**page, "reason": hint}
+    try:
+        found = await connect.connectors()
+    except ServiceUnavailable as error:
+        return {**page, "reason": f"{error}. Start one: ottla connect serve"}
+    return {
+        "is_configured": True,
+        "url_of_connect": connect.url,
+        "connectors": [_row(name, each) for name, each in sorted(found.items())],
+        "plugins": await connect.plugins(),
+        "reason": "",
+    }
+
+
+def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
+    status, info = found.get("status", {}), found.get("info", {})
+    tasks = status.get("tasks", [])
+    return {
+        "name": name,
+        "type": status.get("type", info.get("type", "")),
+        "state": status.get("connector", {}).get("state", ""),
+        "class": info.get("config", {}).get("connector.class", ""),
+        "tasks": len(tasks),
+        "failed": sum(each.get("state") == "FAILED" for each in tasks),
+    }
+
+
+async def connector(ctx: Context) -> Data:
+    """Return a connector: its state, its tasks, its settings."""
+    connect, name = _connect(ctx), ctx.params["connector"]
+    info = await connect.get("connectors", name)
+    status = await connect.get("connectors", name, "status")
+    config = dict(info.get("config", {}))
+    return {
+        "connector": _row(name, {"info": info, "status": status}),
+        "worker": status.get("connector", {}).get("worker_id", ""),
+        "trace": status.get("connector", {}).get("trace", ""),
+        "tasks": [
+            {name: each.get(name, "") for name in ("id", "state", "worker_id", "trace")}
+            for each in status.get("tasks", [])
+        ],
+        "config": dict(sorted(config.items())),
+        "controls": list(CONTROLS),
+    }
+
+
+async def configuration(ctx: Context) -> Data:
+    """Return the form of a connector, from what its class says about its settings."""
+    connect = _connect(ctx)
+    name, plugin = ctx.query("name"), ctx.query("class")
+    config: dict[str, str] = {}
+    if name:
+        config = dict(await connect.get("connectors", name, "config"))
+        plugin = config.get("connector.class", plugin)
+    return await _form(connect, name, plugin, config)
+
+
+async def _form(connect: ConnectClient, name: str, plugin: str, config: dict[str, str]) -> Data:
+    plugins = await connect.plugins()
+    groups: dict[str, list[dict[str, Any]]] = {}
+    errors = 0
+    if plugin:
+        given = {"connector.class": plugin, **config}
+        checked = await connect.validate(
+            plugin.rpartition(".")[2] or plugin, {"name": name or "new", **given}
+        )
+        errors = int(checked.get("error_count", 0))
+        for each in checked.get("configs", []):
+            field = _field(each, given)
+            if field["is_visible"]:
+                groups.setdefault(field["group"], []).append(field)
+    return {
+        "name": name,
+        "chosen_class": plugin,
+        "plugins": plugins,
+        "groups": groups,
+        "errors": errors,
+        "is_new": not name,
+        "is_checked": bool(config),
+    }
+
+
+def _field(each: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
+    definition, value = each["definition"], each["value"]
+    name = definition["name"]
+    default = definition.get("default_value")
+    return {
+        "name": name,
+        "title": definition.get("display_name") or name,
+        "doc": definition.get("documentation") or "",
+        "type": definition.get("type", "STRING"),
+        "is_secret": definition.get("type") == HIDDEN,
+        "is_required": bool(definition.get("required")),
+        "default": default or "",
+        "value": given.get(name, ""),
+        "choices": value.get("recommended_values") or [],
+        "errors": value.get("errors") or [],
+        "is_visible": value.get("visible", True) and name not in ("name", "connector.class"),
+        "group": definition.get("group") or "Settings",
+        "is_important": definition.get("importance") == "HIGH",
+    }
+
+
+def _config(form: Form) -> dict[str, str]:
+    found = {key: value for key, value in form.prefixed("config.").items() if value.strip()}
+    found["connector.class"] = form.text("class")
+    return found
+
+
+async def check(ctx: Context, form: Form) -> Outcome:
+    """Validate settings without saving them."""
+    config = _config(form)
+    page = await _form(_connect(ctx), form.text("name", ""), form.text("class"), config)
+    page |= {"is_checked": True, "is_new": form.text("is_new", "true") == "true"}
+    return Outcome("", "", {"error_count": page["errors"]}, page, "connector_form.html")
+
+
+async def save(ctx: Context, form: Form) -> Outcome:
+    """Create a connector, or change its settings."""
+    connect, name = _connect(ctx), form.text("name").strip()
+    found = await connect.send("PUT", _config(form), "connectors", name, "config")
+    return Outcome(
+        f"Connector {name} is saved.", ctx.url("connectors", name), {"name": found.get("name", name)}
+    )
+
+
+async def control(ctx: Context, form: Form) -> Outcome:
+    """Pause, resume, stop or restart a connector, or restart one of its tasks."""
+    connect, name, what = _connect(ctx), ctx.params["connector"], form.text("what")
+    if what not in CONTROLS:
+        raise UserError(f"what is one of {', '.join(CONTROLS)}")
+    task = form.text("task", "")
+    if task:
+        await connect.send("POST", None, "connectors", name, "tasks", form.whole("task", least=0), "restart")
+    elif what == "restart":
+        await connect.send("POST", None, "connectors", name, "restart", includeTasks="true")
+    else:
+        await connect.send(CONTROLS[what], None, "connectors", name, what)
+    return Outcome(f"{name}: {what} was asked for.", ctx.url("connectors", name))
+
+
+async def delete(ctx: Context, form: Form) -> Outcome:
+    """Delete a connector."""
+    name = ctx.params["connector"]
+    if form.text("confirm", "") != name:
+        raise UserError(f"Type the connector's name, {name}, to confirm.")
+    await _connect(ctx).send("DELETE", None, "connectors", name)
+    return Outcome(f"Connector {name} is deleted.", ctx.url("connectors"))
+
+
+_SETTINGS = (
+    Parameter("name", "The connector", required=True),
+    Parameter("class", "Its class", required=True),
+    Parameter("config", "Settings by name", "object"),
+)
+
+SECTION = Section(
+    "connectors",
+    "Connectors",
+    "/connectors",
+    "c",
+    views=(
+        View("/connectors", "List of connectors", "connectors.html", connectors),
+        View("/connectors/{connector}", "A connector and its tasks", "connector.html", connector),
+        View(
+            "/configure-connector",
+            "Settings of a connector, explained",
+            "connector_form.html",
+            configuration,
+            query=(Parameter("name", "An existing connector"), Parameter("class", "The class of a new one")),
+        ),
+    ),
+    actions=(
+        Action("/check-connector", "Validate settings", check, fields=_SETTINGS, is_change=False),
+        Action("/connectors", "Save a connector", save, fields=_SETTINGS),
+        Action(
+            "/connectors/{connector}/control",
+            "Control a connector",
+            control,
+            fields=(
+                Parameter("what", ", ".join(CONTROLS), required=True),
+                Parameter("task", "One task only", "integer"),
+            ),
+        ),
+        Action(
+            "/connectors/{connector}/delete",
+            "Delete a connector",
+            delete,
+            fields=(Parameter("confirm", "The connector's name", required=True),),
+        ),
+    ),
+    group="Data",
+)

@@ -1,0 +1,396 @@
+"""Messages of a topic: browse, search, follow, look at one, produce, send again, export."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ottla.client.consumer import ConsumerRecord
+from ottla.console import sse
+from ottla.console.context import Context
+from ottla.console.messages import positions
+from ottla.console.messages.decoding import FORMATS, PARSED_BYTES
+from ottla.console.messages.export import CSV, KINDS, exported
+from ottla.console.messages.expression import Expression, everything, joined, parse, quoted
+from ottla.console.messages.message import Message, Reading
+from ottla.console.messages.search import Progress, search
+from ottla.console.messages.tail import tail
+from ottla.console.render import render
+from ottla.console.table import (
+    Action,
+    Data,
+    Download,
+    Form,
+    Outcome,
+    Parameter,
+    Section,
+    Stream,
+    UserError,
+    View,
+)
+from ottla.console.views.producing import encoded, headers_of
+from ottla.console.views.topics import the_topic, topic_row
+
+SHOWN, MAX_SHOWN = 50, 1_000
+MAX_EXPORTED = 10_000_000
+DETAIL_BYTES = 64 * 1024
+ALL_BYTES = 8 * 1024 * 1024
+READ_QUERY = (
+    Parameter("partition", "A partition; absent: all", "integer"),
+    Parameter("key_format", "How keys are decoded: " + ", ".join(FORMATS)),
+    Parameter("value_format", "How values are decoded: " + ", ".join(FORMATS)),
+)
+FILTER_QUERY = (
+    Parameter("start", "newest, oldest, offset or time"),
+    Parameter("at", "The offset, or the time (ISO 8601, or milliseconds)"),
+    Parameter("key", "Part of the key"),
+    Parameter("text", "Part of the value"),
+    Parameter("header", "NAME or NAME=VALUE"),
+    Parameter("where", "An expression, such as $.total > 100"),
+    Parameter("limit", "How many", "integer"),
+)
+
+
+def _allowed(ctx: Context) -> None:
+    if not ctx.console.options.shows_messages:
+        raise UserError(
+            "Looking at messages is switched off.", "The console was started with --no-messages.", 403
+        )
+
+
+def _reading(ctx: Context, limit: int = PARSED_BYTES) -> Reading:
+    topic = ctx.params["topic"]
+    decoder, masking = ctx.console.decoders[ctx.live.name], ctx.console.masking(topic)
+    key_format, value_format = _format(ctx, "key_format"), _format(ctx, "value_format")
+    return Reading(topic, decoder, key_format, value_format, masking, limit)
+
+
+def _format(ctx: Context, name: str) -> str:
+    found = ctx.query(name) or "auto"
+    if found not in FORMATS:
+        raise UserError(f"{name} is one of {', '.join(FORMATS)}", status=400)
+    return found
+
+
+def expression_of(ctx: Context) -> Expression:
+    """Return the expression of the filters: the simple ones, and the one that was written."""
+    parts = []
+    if key := ctx.query("key"):
+        parts.append(parse(f"key CONTAINS {quoted(key)}"))
+    if text := ctx.query("text"):
+        parts.append(parse(f"value CONTAINS {quoted(text)}"))
+    if header := ctx.query("header"):
+        name, equals, value = header.partition("=")
+        test = f"= {quoted(value.strip())}" if equals else "IS NOT NULL"
+        parts.append(parse(f"header['{name.strip().replace(chr(39), '')}'] {test}"))
+    if where := ctx.query("where"):
+        parts.append(parse(where))
+    return joined(parts) if parts else everything()
+
+
+def _partitions(ctx: Context) -> list[int] | None:
+    given = ctx.query("partition")
+    return None if given == "" else [ctx.number("partition", 0)]
+
+
+async def messages(ctx: Context) -> Data:
+    """Return a page of messages."""
+    _allowed(ctx)
+    snapshot, found = await the_topic(ctx)
+    expression = expression_of(ctx)
+    start = ctx.query("start", positions.NEWEST) or positions.NEWEST
+    if start not in positions.STARTS:
+        raise UserError(f"start is one of {', '.join(positions.STARTS)}", status=400)
+    limit = ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN)
+    page = None
+    if not expression.text and ctx.query("live") != "true":
+        page = await _page(ctx, found.name, start, limit)
+    reading = _reading(ctx)
+    return {
+        "tab": "messages",
+        "topic": topic_row(snapshot, found),
+        "partition_count": len(found.partitions),
+        "messages": []
+        if page is None
+        else [Message(each, reading).as_json(preview=True) for each in page.records],
+        "next_cursor": None if page is None else page.next_cursor,
+        "is_search": bool(expression.text),
+        "is_live": ctx.query("live") == "true",
+        "filters": _filters(ctx, start, limit),
+        "formats": FORMATS,
+        "is_masked": bool(reading.masking),
+        "topics": [each for each in snapshot.info.topics if not snapshot.info.topics[each].is_internal],
+        "query": _query_string(ctx),
+    }
+
+
+def _filters(ctx: Context, start: str, limit: int) -> dict[str, Any]:
+    names = ("at", "key", "text", "header", "where", "partition", "cursor")
+    found: dict[str, Any] = {name: ctx.query(name) for name in names}
+    found |= {"start": start, "limit": limit}
+    return found | {name: ctx.query(name, "auto") or "auto" for name in ("key_format", "value_format")}
+
+
+def _query_string(ctx: Context) -> str:
+    from urllib.parse import urlencode
+
+    kept = [(name, value) for name, value in ctx.request.query.multi_items() if name != "cursor" and value]
+    return urlencode(kept)
+
+
+async def _page(ctx: Context, topic: str, start: str, limit: int) -> positions.Page:
+    cluster = ctx.admin.cluster
+    ranges = await positions.ranges_of(cluster, topic, _partitions(ctx))
+    try:
+        if cursor := ctx.query("cursor"):
+            begin = positions.parse_cursor(cursor)
+        else:
+            begin = await positions.start_offsets(cluster, topic, ranges, start, ctx.query("at"))
+    except ValueError as error:
+        raise UserError(str(error), status=400) from None
+    read = positions.backward if start == positions.NEWEST else positions.forward
+    return await read(cluster, topic, ranges, begin, limit)
+
+
+async def _scan(ctx: Context, limit: int) -> AsyncIterator[Progress]:
+    cluster, topic = ctx.admin.cluster, ctx.params["topic"]
+    ranges = await positions.ranges_of(cluster, topic, _partitions(ctx))
+    start = ctx.query("start", positions.OLDEST)
+    try:
+        if cursor := ctx.query("cursor"):
+            begin = positions.parse_cursor(cursor)
+        else:
+            chosen = positions.OLDEST if start == positions.NEWEST else start
+            begin = await positions.start_offsets(cluster, topic, ranges, chosen, ctx.query("at"))
+    except ValueError as error:
+        raise UserError(str(error), status=400) from None
+    return search(cluster, _reading(ctx), expression_of(ctx), begin, ranges, ctx.live.clock, limit=limit)
+
+
+async def searching(ctx: Context) -> Download:
+    """Send what a search finds, and how far it is."""
+    _allowed(ctx)
+    scan = await _scan(ctx, ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN))
+    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_search_events(ctx, scan)))
+
+
+async def _search_events(ctx: Context, scan: AsyncIterator[Progress]) -> AsyncIterator[bytes]:
+    try:
+        async for progress in scan:
+            if progress.hits:
+                yield sse.event("rows", _rows(ctx, progress.hits))
+            yield sse.event(
+                "progress", {**progress.as_json(), "cursor": positions.cursor_text(progress.cursor)}
+            )
+    except Exception as error:
+        yield sse.event("problem", str(error) or type(error).__name__)
+        raise
+    yield sse.event("end", {})
+
+
+def _rows(ctx: Context, found: list[Message]) -> str:
+    """Return messages as rows of the table."""
+    shown = [each.as_json(preview=True) for each in found]
+    return render(
+        "parts/message_rows.html",
+        messages=shown,
+        url=ctx.url,
+        topic={"name": ctx.params["topic"]},
+        filters=_filters(ctx, "", 0),
+    )
+
+
+async def tailing(ctx: Context) -> Download:
+    """Send messages as they are written."""
+    _allowed(ctx)
+    _, found = await the_topic(ctx)
+    chosen = _partitions(ctx) or [index for index, each in found.partitions.items() if each.leader >= 0]
+    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_tail_events(ctx, chosen)))
+
+
+async def _tail_events(ctx: Context, chosen: list[int]) -> AsyncIterator[bytes]:
+    try:
+        async for tick in tail(ctx.live, _reading(ctx), expression_of(ctx), chosen):
+            if tick.messages:
+                yield sse.event("rows", _rows(ctx, list(reversed(tick.messages))))
+            yield sse.event("tick", tick.as_json())
+    except Exception as error:
+        yield sse.event("problem", str(error) or type(error).__name__)
+        raise
+
+
+async def export(ctx: Context) -> Download:
+    """Send messages as a file."""
+    _allowed(ctx)
+    kind = ctx.query("format", CSV)
+    if kind not in KINDS:
+        raise UserError(f"format is one of {', '.join(KINDS)}", status=400)
+    scan = await _scan(ctx, ctx.number("limit", 100_000, least=1, most=MAX_EXPORTED))
+    suffix = "jsonl" if kind == "json" else kind
+    return Download(KINDS[kind], f"{ctx.params['topic']}.{suffix}", exported(kind, scan))
+
+
+async def _the_record(ctx: Context) -> ConsumerRecord:
+    _allowed(ctx)
+    topic = ctx.params["topic"]
+    partition, offset = ctx.params["partition"], ctx.params["offset"]
+    if not (partition.isdigit() and offset.isdigit()):
+        raise UserError("A message is named by its partition and its offset.", status=404)
+    found = await positions.one_record(ctx.admin.cluster, topic, int(partition), int(offset))
+    if found is None:
+        raise UserError(f"{topic}-{partition} has no message at offset {offset} any more.", status=404)
+    return found
+
+
+async def message(ctx: Context) -> Data:
+    """Return one message."""
+    record = await _the_record(ctx)
+    limit = ALL_BYTES if ctx.query("all") == "true" else DETAIL_BYTES
+    found = Message(record, _reading(ctx, limit))
+    snapshot = await ctx.live.snapshot()
+    return {
+        "tab": "messages",
+        "topic": topic_row(snapshot, (await the_topic(ctx))[1]),
+        "message": found.as_json(),
+        "pretty": {"key": found.key.pretty(), "value": found.value.pretty()},
+        "can_load_all": found.value.is_cut and found.value.size <= ALL_BYTES,
+        "is_masked": bool(found.reading.masking),
+        "leader_epoch": record.leader_epoch,
+        "filters": _filters(ctx, "", 0),
+        "formats": FORMATS,
+        "topics": [each for each in snapshot.info.topics if not snapshot.info.topics[each].is_internal],
+    }
+
+
+async def raw(ctx: Context) -> Download:
+    """Send the value of a message as it is."""
+    record = await _the_record(ctx)
+    if ctx.console.masking(record.topic):
+        raise UserError("Parts of this topic are masked: its raw values cannot be had.", status=403)
+    part = record.key if ctx.query("part") == "key" else record.value
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield part or b""
+
+    name = f"{record.topic}-{record.partition}-{record.offset}.bin"
+    return Download("application/octet-stream", name, whole())
+
+
+async def production(ctx: Context) -> Data:
+    """Return what the form for a new message needs."""
+    snapshot, found = await the_topic(ctx)
+    return {
+        "tab": "produce",
+        "topic": topic_row(snapshot, found),
+        "partition_count": len(found.partitions),
+        "has_registry": ctx.console.decoders[ctx.live.name].has_registry,
+    }
+
+
+async def produce(ctx: Context, form: Form) -> Outcome:
+    """Write a message."""
+    topic = ctx.params["topic"]
+    headers = headers_of(form)
+    registry_url = ctx.live.options.registry_url
+    key = await encoded(form, "key", topic, headers, registry_url)
+    value = await encoded(form, "value", topic, headers, registry_url)
+    partition = form.text("partition", "")
+    producer = await ctx.live.producer()
+    stored = await producer.send_and_wait(
+        topic,
+        value,
+        key,
+        partition=form.whole("partition", least=0) if partition else None,
+        headers=headers,
+    )
+    place = {"partition": stored.partition, "offset": stored.offset}
+    to = ctx.url("topics", topic, "messages")
+    return Outcome(f"Stored in partition {stored.partition} at offset {stored.offset}.", to, place)
+
+
+async def resend(ctx: Context, form: Form) -> Outcome:
+    """Write a message once more, as it is, to the same topic or to another."""
+    record = await _the_record(ctx)
+    target = form.text("to", "") or record.topic
+    if ctx.console.masking(record.topic) and target != record.topic:
+        raise UserError(
+            "Parts of this topic are masked: its messages cannot be copied elsewhere.", status=403
+        )
+    producer = await ctx.live.producer()
+    stored = await producer.send_and_wait(target, record.value, record.key, headers=record.headers)
+    place = {"topic": target, "partition": stored.partition, "offset": stored.offset}
+    message = f"Sent to {target}: partition {stored.partition}, offset {stored.offset}."
+    return Outcome(message, ctx.url("topics", target, "messages"), place)
+
+
+async def check_expression(ctx: Context, form: Form) -> Outcome:
+    """Say whether an expression can be read."""
+    parse(form.text("where"))
+    return Outcome("The expression can be read.", ctx.url("topics", ctx.params["topic"], "messages"))
+
+
+_ONE = "/topics/{topic}/messages/{partition}/{offset}"
+
+SECTION = Section(
+    "messages",
+    "Messages",
+    "",
+    "",
+    views=(
+        View(
+            "/topics/{topic}/messages",
+            "Messages of a topic",
+            "messages.html",
+            messages,
+            query=(*READ_QUERY, *FILTER_QUERY, Parameter("cursor", "Where to continue: 0=42,1=17")),
+        ),
+        View(_ONE, "One message", "message.html", message, query=READ_QUERY, fragment="parts/message.html"),
+        View("/topics/{topic}/produce", "What a new message needs", "produce.html", production),
+    ),
+    actions=(
+        Action(
+            "/topics/{topic}/messages",
+            "Produce a message",
+            produce,
+            fields=(
+                Parameter("key", "The key"),
+                Parameter("value", "The value"),
+                Parameter("key_format", "text, json, hex, base64, registry or null"),
+                Parameter("value_format", "the same"),
+                Parameter("headers", "Lines of name: value, or an object", "object"),
+                Parameter("partition", "Absent: by the key", "integer"),
+            ),
+        ),
+        Action(
+            f"{_ONE}/resend",
+            "Send a message again",
+            resend,
+            fields=(Parameter("to", "Another topic"),),
+        ),
+        Action(
+            "/topics/{topic}/check-expression",
+            "Check an expression",
+            check_expression,
+            fields=(Parameter("where", "The expression", required=True),),
+            is_change=False,
+        ),
+    ),
+    streams=(
+        Stream(
+            "/topics/{topic}/search",
+            "Search a topic (server-sent events)",
+            searching,
+            query=(*READ_QUERY, *FILTER_QUERY),
+        ),
+        Stream(
+            "/topics/{topic}/tail", "Messages as they come (server-sent events)", tailing, query=READ_QUERY
+        ),
+        Stream(
+            "/topics/{topic}/export",
+            "Messages as a file",
+            export,
+            query=(*READ_QUERY, *FILTER_QUERY, Parameter("format", "csv, json or parquet")),
+        ),
+        Stream(f"{_ONE}/raw", "The bytes of a message", raw, query=(Parameter("part", "key or value"),)),
+    ),
+)

@@ -1,0 +1,141 @@
+"""Verifies users of HTTP by logging in to a broker as them: one list of users for the whole cluster.
+
+A password is tried with the mechanism that the brokers' users have (PLAIN, SCRAM), a token with OAUTHBEARER:
+the broker decides, and nothing that it knows leaves it. A success is remembered for REMEMBERED_S, by a keyed
+hash: no password is kept. A failure is not remembered; at most MAX_LOGINS are tried at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import os
+import stringprep
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ottla.client.client_options import ClientOptions
+from ottla.client.errors import AuthenticationFailed, ClientError
+from ottla.http.authentication import VerifierAway
+from ottla.protocol.errors import KafkaError
+from ottla.wire.connection import Connection, ConnectionOptions
+from ottla.wire.security import OAUTHBEARER, PLAIN, SCRAM_256, SCRAM_512
+
+REMEMBERED_S = 60.0
+MAX_REMEMBERED = 10_000
+MAX_LOGINS = 8
+MAX_CREDENTIAL_CHARS = 16_384
+BY_PASSWORD = (SCRAM_512, SCRAM_256, PLAIN)
+
+
+class BrokerUsers:
+    """Verifies passwords and tokens; `options` say how brokers are reached, over a listener with SASL."""
+
+    def __init__(
+        self,
+        options: ClientOptions,
+        mechanism: str | None = None,
+        *,
+        name_claim: str = "sub",
+        now_ms: Callable[[], float] | None = None,
+    ) -> None:
+        own = options.sasl_mechanism if options.sasl_mechanism in BY_PASSWORD else None
+        self._mechanism = mechanism or own or SCRAM_512
+        self._protocol = "SASL_SSL" if options.uses_tls else "SASL_PLAINTEXT"
+        self._options = options
+        self._name_claim = name_claim
+        self._now_ms = now_ms or (lambda: asyncio.get_running_loop().time() * 1000)
+        self._secret = os.urandom(32)
+        self._known: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+        self._logins = asyncio.Semaphore(MAX_LOGINS)
+
+    async def password(self, user: str, password: str) -> str | None:
+        """Return `User:NAME` if a broker accepts the password."""
+        if not password or len(user) + len(password) > MAX_CREDENTIAL_CHARS:
+            return None
+        if self._mechanism != PLAIN and not _is_prepared(user):
+            return None
+        options = replace(
+            self._options,
+            security_protocol=self._protocol,
+            sasl_mechanism=self._mechanism,
+            sasl_plain_username=user,
+            sasl_plain_password=password,
+        )
+        return await self._verified(options, f"{user}\0{password}", f"User:{user}")
+
+    async def token(self, token: str) -> str | None:
+        """Return the principal of a token that a broker accepts."""
+        name = _claims(token).get(self._name_claim)
+        if not isinstance(name, str) or not name:
+            return None
+        options = replace(
+            self._options,
+            security_protocol=self._protocol,
+            sasl_mechanism=OAUTHBEARER,
+            sasl_oauth_token_provider=lambda: token,
+        )
+        return await self._verified(options, f"\0{token}", f"User:{name}")
+
+    async def _verified(self, options: ClientOptions, credentials: str, principal: str) -> str | None:
+        key = hmac.digest(self._secret, credentials.encode(), hashlib.sha256)
+        until, known = self._known.get(key, (0.0, ""))
+        if until > self._now_ms():
+            self._known.move_to_end(key)
+            return known
+        async with self._logins:
+            if not await self._logs_in(options):
+                self._known.pop(key, None)
+                return None
+        self._known[key] = (self._now_ms() + REMEMBERED_S * 1000, principal)
+        self._known.move_to_end(key)
+        while len(self._known) > MAX_REMEMBERED:
+            self._known.popitem(last=False)
+        return principal
+
+    async def _logs_in(self, options: ClientOptions) -> bool:
+        """Tell whether the first broker that answers accepts the credentials."""
+        connecting = ConnectionOptions(
+            options.client_id,
+            options.socket_connection_setup_timeout_ms,
+            options.request_timeout_ms,
+            options.socket_options,
+            options.security(),
+        )
+        reasons = []
+        for address in options.addresses:
+            try:
+                connection = await Connection.open(address, connecting)
+            except AuthenticationFailed:
+                return False
+            except (ClientError, KafkaError, OSError) as error:
+                reasons.append(str(error))
+                continue
+            connection.close()
+            return True
+        raise VerifierAway("; ".join(reasons))
+
+
+def _is_prepared(user: str) -> bool:
+    """Tell whether SCRAM sends a name as it is: with another spelling a client would be another principal."""
+    return unicodedata.normalize("NFKC", user) == user and not any(
+        stringprep.in_table_b1(each) or stringprep.in_table_c12(each) for each in user
+    )
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Return what a token says, unverified: it counts only after a broker has accepted the token."""
+    parts = token.split(".")
+    if len(parts) != 3 or len(token) > MAX_CREDENTIAL_CHARS:
+        return {}
+    try:
+        found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

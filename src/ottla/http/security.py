@@ -1,0 +1,65 @@
+"""How an HTTP service is secured: TLS, who its users are, and what they may do. One way for all services."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.client.client_options import ClientOptions
+from ottla.http.app import HttpApp, Request
+from ottla.http.authentication import Authenticator
+from ottla.http.broker_acls import BrokerAcls
+from ottla.http.broker_users import BrokerUsers
+from ottla.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSecurity:
+    """How an HTTP server is secured."""
+
+    tls: ssl.SSLContext | None = None
+    peer_tls: ssl.SSLContext | None = None
+    """Trusts what signs this server's certificate, for requests between processes of one service."""
+    authentication: tuple[str, ...] = ()
+    """How users prove who they are: basic, bearer, certificate; nothing: without a proof."""
+    user_mechanism: str | None = None
+    """The SASL mechanism that passwords are verified with; by default that of our own connections."""
+    uses_acls: bool = False
+    """Whether the brokers' ACLs decide who may do what."""
+    super_users: tuple[str, ...] = ()
+
+
+class Acls(Protocol):
+    """What decides."""
+
+    def allows(self, principal: str, host: str, operation: Operation, name: str) -> bool:
+        """Tell whether a principal may do something with a named resource."""
+        ...
+
+    def allows_on_cluster(self, principal: str, host: str, operation: Operation) -> bool:
+        """Tell whether a principal may do something with the whole service."""
+        ...
+
+
+async def secure(
+    app: HttpApp,
+    security: HttpSecurity,
+    client: ClientOptions,
+    access: Callable[[Acls], Callable[[Request], None]],
+    parts: AsyncExitStack,
+    realm: str,
+) -> None:
+    """Let users prove who they are, and have the brokers' ACLs decide, by the rules of `access`."""
+    if security.authentication:
+        users = BrokerUsers(client, security.user_mechanism)
+        app.authenticate = Authenticator(security.authentication, users, realm=realm)
+    if security.uses_acls:
+        app.authorize = access(await parts.enter_async_context(BrokerAcls(client, security.super_users)))
+
+
+def operation_words(operation: Operation) -> str:
+    """Return an operation as Kafka's tools write it: `DescribeConfigs`."""
+    return "".join(word.capitalize() for word in operation.name.split("_"))

@@ -1,0 +1,36 @@
+"""What a listener asks of its clients: TLS, a certificate, SASL."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.security.certificate_name import PrincipalMapper, distinguished_name
+from ottla.security.principal import ANONYMOUS, user_principal
+from ottla.security.sasl import SaslSession
+
+
+@dataclass(slots=True)
+class ListenerSecurity:
+    """The security of one listener. `tls` is replaced when certificates change: new connections use it."""
+
+    tls: ssl.SSLContext | None = None
+    mapper: PrincipalMapper | None = None
+    """How the names in certificates become user names."""
+    new_sasl: Callable[[], SaslSession] | None = None
+    """Returns the SASL state of a new connection; None: clients do not authenticate by SASL."""
+
+    def principal(self, certificate: Mapping[str, Any] | None) -> str:
+        """Return who a client is by its certificate; without a certificate it is anonymous."""
+        subject = (certificate or {}).get("subject")
+        if not subject:
+            return ANONYMOUS
+        name = distinguished_name(subject)
+        user = name if self.mapper is None else self.mapper.user_name(name)
+        return ANONYMOUS if user is None else user_principal(user)
+
+
+PLAINTEXT = ListenerSecurity()
+"""A listener that asks nothing."""

@@ -1,0 +1,13 @@
+"""Authentication, authorization and quotas as pure code: no sockets, no clocks, no files.
+
+Reading order:
+
+    principal           who a connection is
+    certificate_name    the user name in a client's certificate
+    jaas                JAAS lines: users and passwords in the configuration
+    exchange            what SASL mechanisms have in common
+    plain, scram, oauthbearer       the mechanisms, on the broker's side
+    sasl                the SASL state of a connection
+    acls, authorizer    what an ACL is; who may do what
+    delegation_tokens   credentials that are derived from a secret of the brokers
+"""

@@ -1,0 +1,239 @@
+"""The console's API and what it refuses, without a browser."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from tests.integration.console_stage import CLUSTER, RunningConsole
+
+from ottla.client import Consumer, Producer
+from ottla.client.admin import Admin
+from ottla.console.openapi import describe
+from ottla.console.views import SECTIONS
+from ottla.http.limits import HttpLimits
+from ottla.testing.local_broker import OttlaBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[OttlaBroker]:
+    with OttlaBroker() as running:
+        with Admin(running.bootstrap_servers) as admin:
+            admin.create_topic("orders", partitions=3)
+        with Producer(running.bootstrap_servers, compression_type="gzip") as producer:
+            for i in range(5_000):
+                value = json.dumps({"n": i, "name": f"n-{i}"}).encode()
+                producer.send(
+                    "orders", value, key=b"k-%d" % i, partition=i % 3, headers=[("h", b"%d" % (i % 7))]
+                )
+        with Consumer(running.bootstrap_servers, group_id="readers", topics="orders") as consumer:
+            consumer.poll(3_000)
+            consumer.commit()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(broker: OttlaBroker) -> Iterator[RunningConsole]:
+    with RunningConsole(broker.bootstrap_servers, limits=HttpLimits(max_body_bytes=100_000)) as running:
+        yield running
+
+
+@pytest.fixture
+def api(console: RunningConsole) -> Iterator[httpx.Client]:
+    with console.api() as client:
+        yield client
+
+
+def test_a_topic_lives_by_the_api(api: httpx.Client, broker: OttlaBroker) -> None:
+    made = api.post("/topics", json={"name": "by-api", "partitions": 2, "config": {"retention.ms": "5000"}})
+    assert made.status_code == 200
+    assert api.post("/topics", json={"name": "by-api"}).json()["error_code"] == 422
+    assert len(api.get("/topics/by-api").json()["partitions"]) == 2
+    found = {each["name"]: each for each in api.get("/topics/by-api/configs").json()["configs"]}
+    assert found["retention.ms"]["value"] == "5000"
+    assert found["retention.ms"]["default"] == "604800000"
+    assert found["retention.ms"]["doc"]
+    changed = api.post(
+        "/topics/by-api/configs", json={"config": {"max.message.bytes": "9"}, "unset": ["retention.ms"]}
+    )
+    assert changed.status_code == 200
+    stored = api.post(
+        "/topics/orders/messages", json={"key": "k", "value": "v", "headers": {"a": "b"}}
+    ).json()
+    assert stored["offset"] >= 0
+    assert api.post("/topics/by-api/delete", json={"confirm": "no"}).status_code == 422
+    assert api.post("/topics/by-api/delete", json={"confirm": "by-api"}).status_code == 200
+    assert api.get("/topics/by-api").status_code == 404
+    actions = [each["action"] for each in api.get("/audit").json()["lines"]]
+    assert actions[:3] == ["Delete a topic", "Delete a topic", "Produce a message"]
+
+
+def test_pages_of_messages_go_through_all_of_them_both_ways(api: httpx.Client) -> None:
+    for start in ("newest", "oldest"):
+        seen: list[tuple[int, int]] = []
+        query = {"start": start, "limit": "700"}
+        while True:
+            page = api.get("/topics/orders/messages", params=query).json()
+            seen += [(each["partition"], each["offset"]) for each in page["messages"]]
+            if page["next_cursor"] is None:
+                break
+            query["cursor"] = page["next_cursor"]
+        assert len(seen) == len(set(seen)) >= 5_000
+
+
+def events(text: str) -> list[tuple[str, object]]:
+    found = []
+    for block in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if "event" in lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ({"where": "$.n >= 4990"}, 10),
+        ({"where": "$.name = 'n-4321'"}, 1),
+        ({"key": "k-4321"}, 1),
+        ({"text": '"name": "n-4321"'}, 1),
+        ({"header": "h=3", "where": "$.n < 70"}, 10),
+        ({"where": "partition = 1 AND offset < 10"}, 10),
+        ({"where": "key = 'nobody-there'"}, 0),
+        ({"where": "$.n >= 0", "limit": "500"}, 500),
+    ],
+)
+def test_a_search_finds_what_is_there(api: httpx.Client, query: dict[str, str], count: int) -> None:
+    found = events(api.get("/topics/orders/search", params={"limit": "1000", **query}).text)
+    last = [data for name, data in found if name == "progress"][-1]
+    assert isinstance(last, dict)
+    assert last["found"] == count
+    assert last["done"]
+    assert found[-1][0] == "end"
+    if count < 500:
+        assert last["scanned"] == last["total"] >= 5_000
+
+
+def test_a_search_can_be_continued(api: httpx.Client) -> None:
+    query = {"where": "$.n >= 0", "limit": "1000"}
+    total = 0
+    while True:
+        last = [
+            data
+            for name, data in events(api.get("/topics/orders/search", params=query).text)
+            if name == "progress"
+        ][-1]
+        assert isinstance(last, dict)
+        total += last["found"]
+        if not last["cursor"]:
+            break
+        query["cursor"] = last["cursor"]
+    assert total >= 5_000
+
+
+def test_exports_have_every_record(api: httpx.Client) -> None:
+    query = {"where": "$.n >= 0"}
+    lines = api.get("/topics/orders/export", params={**query, "format": "json"}).text.splitlines()
+    assert sorted(json.loads(line)["value"]["n"] for line in lines) == list(range(5_000))
+    rows = api.get("/topics/orders/export", params={**query, "format": "csv"}).text.splitlines()
+    assert len(rows) == 5_001
+    table = pq.read_table(
+        io.BytesIO(api.get("/topics/orders/export", params={**query, "format": "parquet"}).content)
+    )
+    assert table.num_rows == 5_000
+    assert sorted(json.loads(each)["n"] for each in table["value"].to_pylist()) == list(range(5_000))
+    assert api.get("/topics/orders/export", params={"format": "xls"}).status_code == 400
+
+
+def test_what_is_wrong_is_said(api: httpx.Client) -> None:
+    for path, status in (
+        ("/topics/none", 404),
+        ("/topics/none/messages", 404),
+        ("/topics/orders/messages?start=noon", 400),
+        ("/topics/orders/messages?start=offset&at=x", 400),
+        ("/topics/orders/messages?cursor=x", 400),
+        ("/topics/orders/messages?where=%24.a%20%3E", 400),
+        ("/topics/orders/messages?value_format=xml", 400),
+        ("/topics/orders/messages/0/999999", 404),
+        ("/topics/orders/messages/x/y", 404),
+        ("/groups/none", 404),
+        ("/brokers/77", 404),
+        ("/schemas/none", 404),
+    ):
+        answer = api.get(path)
+        assert answer.status_code == status, path
+        assert answer.json()["message"]
+    assert api.post("/groups/readers/reset", json={"target": "never"}).status_code == 422
+    assert api.post("/topics", content=b"{", headers={"content-type": "application/json"}).status_code == 400
+    assert api.post("/topics", json=[]).status_code == 400
+
+
+def test_forged_requests_are_refused(console: RunningConsole) -> None:
+    with console.browser() as browser:
+        page = browser.get("/create-topic")
+        token = page.text.split('name="_csrf" value="')[1].split('"')[0]
+        form = {"name": "forged", "partitions": "1", "replication": "1"}
+        assert browser.post("/topics", data=form).status_code == 403
+        assert browser.post("/topics", data={**form, "_csrf": "guess"}).status_code == 403
+        evil = {"origin": "http://evil.example.org"}
+        assert browser.post("/topics", data={**form, "_csrf": token}, headers=evil).status_code == 403
+        assert browser.get("/topics", headers={"host": "evil.example.org"}).status_code == 421
+        plain = httpx.post(
+            f"{console.server.url}/api/clusters/{CLUSTER}/topics",
+            content=b'{"name": "forged"}',
+            headers={"content-type": "text/plain"},
+        )
+        assert plain.status_code == 415
+        assert browser.post("/topics", data={**form, "_csrf": token}).status_code == 303
+        assert "forged is created" in browser.get("/topics").text
+        assert "forged is created" not in browser.get("/topics").text, "it is said once"
+        big = browser.post("/topics", content=b"x" * 100_001)
+        assert big.status_code == 413
+
+
+def test_files_are_served_and_nothing_beside_them(console: RunningConsole) -> None:
+    server = console.server.url
+    answer = httpx.get(f"{server}/static/app.css")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "immutable" in answer.headers["cache-control"]
+    for path in (
+        "/static/..%2Fapp.py",
+        "/static/vendor/..%2F..%2Fapp.py",
+        "/static/htmx.LICENSE",
+        "/etc/passwd",
+    ):
+        assert httpx.get(server + path).status_code == 404
+
+
+def test_the_description_of_the_api_is_whole(console: RunningConsole) -> None:
+    found = httpx.get(f"{console.server.url}/api/openapi.json").json()
+    assert found == json.loads(json.dumps(describe(SECTIONS)))
+    operations = [each["operationId"] for path in found["paths"].values() for each in path.values()]
+    assert len(operations) == len(set(operations)) > 60
+
+
+def test_history_grows_and_events_come(api: httpx.Client, console: RunningConsole) -> None:
+    with api.stream("GET", "/events") as stream:
+        text = ""
+        for part in stream.iter_text():
+            text += part
+            if text.count("event: numbers") >= 3:
+                break
+    found = api.get("/history", params={"series": "records|lag|topic.orders.bytes"}).json()
+    assert len(found["times"]) >= 2
+    assert found["series"] == ["records", "lag", "topic.orders.bytes"]
+
+
+def test_offsets_are_reset(api: httpx.Client, broker: OttlaBroker) -> None:
+    preview = api.post(
+        "/groups/readers/preview-reset", json={"target": "offset", "value": 5, "topic": "orders"}
+    ).json()
+    assert {each["after"] for each in preview["moves"]} == {5}
+    assert api.post("/groups/readers/reset", json={"target": "shift", "value": -2}).status_code == 200
+    assert api.post("/groups/readers/reset", json={"target": "earliest"}).status_code == 200
+    with Admin(broker.bootstrap_servers) as admin:
+        assert {each.offset for each in admin.group_offsets("readers").values()} == {0}

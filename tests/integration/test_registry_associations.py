@@ -1,0 +1,109 @@
+"""Associations: which subjects a topic's keys and values belong to, by confluent-kafka's client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("httpx")
+
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.common.schema_registry_client import (
+    AssociationCreateOrUpdateInfo,
+    AssociationCreateOrUpdateRequest,
+)
+from confluent_kafka.serialization import MessageField, SerializationContext
+from tests.integration.registry_stage import RunningRegistry
+
+from ottla.testing.local_broker import OttlaBroker
+
+STRING = '"string"'
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[OttlaBroker]:
+    with OttlaBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
+    with RunningRegistry(broker.bootstrap_servers) as running:
+        yield running
+
+
+def request(name: str, *infos: AssociationCreateOrUpdateInfo) -> AssociationCreateOrUpdateRequest:
+    return AssociationCreateOrUpdateRequest(name, "lkc-1", f"id-{name}", "topic", list(infos))
+
+
+def test_a_serializer_finds_the_subject_of_its_topic(broker: OttlaBroker, registry: RunningRegistry) -> None:
+    client = SchemaRegistryClient({"url": registry.url})
+    schema_id = client.register_schema("shared", Schema(STRING, "AVRO"))
+    made = client.create_association(
+        request("orders", AssociationCreateOrUpdateInfo(subject="shared", association_type="value"))
+    )
+    assert [(each.subject, each.lifecycle, each.frozen) for each in made.associations] == [
+        ("shared", "WEAK", False)
+    ]
+    conf = {
+        "auto.register.schemas": False,
+        "use.latest.version": True,
+        "subject.name.strategy.type": "ASSOCIATED",
+    }
+    serializer = AvroSerializer(client, STRING, conf=conf)
+    data = serializer("x", SerializationContext("orders", MessageField.VALUE))
+    assert data is not None
+    assert int.from_bytes(data[1:5], "big") == schema_id
+    with RunningRegistry(broker.bootstrap_servers) as other:
+        found = SchemaRegistryClient({"url": other.url}).get_associations_by_resource_name("orders", "lkc-1")
+        assert [(each.subject, each.resource_id) for each in found] == [("shared", "id-orders")]
+    client.delete_associations("id-orders")
+    assert client.get_associations_by_resource_name("orders", "-") == []
+    assert client.get_latest_version("shared").schema_id == schema_id
+
+
+def test_a_strong_association_owns_its_subject(registry: RunningRegistry) -> None:
+    ask = registry.ask
+    body = {
+        "resourceName": "own",
+        "resourceNamespace": "lkc-1",
+        "resourceId": "id-own",
+        "associations": [{"associationType": "value", "schema": {"schema": STRING}}],
+    }
+    made = ask("POST", "/associations", body)
+    assert made.status == 200, made
+    subject = ":.lkc-1:own-value"
+    found = made.body["associations"][0]
+    assert (found["subject"], found["lifecycle"], found["frozen"]) == (subject, "STRONG", True)
+    assert ask("GET", f"/associations/subjects/{subject}").body[0]["resourceId"] == "id-own"
+    other = {**body, "resourceName": "o2", "resourceId": "id-o2", "associations": [{"subject": subject}]}
+    assert ask("POST", "/associations", other).body["error_code"] == 40905
+    assert ask("DELETE", "/associations/resources/id-own").body["error_code"] == 40908
+    assert ask("DELETE", "/associations/resources/id-own?cascadeLifecycle=true&dryRun=true").status == 204
+    assert ask("DELETE", "/associations/resources/id-own?cascadeLifecycle=true").status == 204
+    assert ask("GET", f"/subjects/{subject}/versions").body["error_code"] == 40401
+    assert ask("DELETE", "/associations/resources/id-own").body["error_code"] == 40410
+
+
+def test_what_is_refused(registry: RunningRegistry) -> None:
+    ask = registry.ask
+    ask("POST", "/subjects/weak/versions", {"schema": STRING})
+    body = {"resourceName": "r", "resourceNamespace": "n", "resourceId": "i"}
+
+    def refused(method: str = "POST", path: str = "/associations", **association: object) -> int:
+        return int(ask(method, path, {**body, "associations": [association]}).body["error_code"])
+
+    assert ask("POST", "/associations", body).body["error_code"] == 42212
+    assert refused() == 42212, "WEAK needs a subject"
+    assert refused(subject="nothing") == 40907
+    assert refused(subject="weak", associationType="other") == 42212
+    assert refused(subject="weak", frozen=True) == 42212
+    assert refused(subject="weak", schema={"schema": STRING}) == 42212
+    assert refused("PUT", "/associations/resources/i", lifecycle="STRONG") == 42212
+    assert ask("POST", "/associations", {**body, "associations": [{"subject": "weak"}]}).status == 200
+    assert ask("POST", "/associations", {**body, "associations": [{"subject": "weak"}]}).status == 200
+    ask("POST", "/subjects/weak2/versions", {"schema": STRING})
+    assert refused(subject="weak2") == 40903
+    assert refused("PUT", "/associations/resources/i", subject="weak2") == 42212

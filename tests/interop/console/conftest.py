@@ -1,0 +1,71 @@
+"""The console in a real Chromium, Debian's; without it these tests are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser as Chromium
+from playwright.sync_api import sync_playwright
+from tests.integration.registry_stage import RunningRegistry
+from tests.interop.console.stage import CHROMIUM, Browser, RunningConsole, fill
+
+from ottla.testing.local_broker import OttlaBroker
+
+NewBrowser = Callable[..., Browser]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    """Chromium for one module: playwright's event loop runs in this thread until its end."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no {CHROMIUM}; install it with: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[OttlaBroker]:
+    with OttlaBroker() as running:
+        fill(running.bootstrap_servers)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
+    with RunningRegistry(broker.bootstrap_servers) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(broker: OttlaBroker, registry: RunningRegistry) -> Iterator[RunningConsole]:
+    with RunningConsole(broker.bootstrap_servers, registry.url) as running:
+        yield running
+
+
+@pytest.fixture
+def new_browser(chromium: Chromium) -> Iterator[NewBrowser]:
+    contexts = []
+
+    def make(base: str, *, width: int = 1280, scheme: str = "light") -> Browser:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 860},
+            color_scheme=scheme,  # type: ignore[arg-type]
+        )
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        return Browser(context, base)
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def browser(console: RunningConsole, new_browser: NewBrowser) -> Iterator[Browser]:
+    """A page of the console; whatever a test does, no script fails and nothing leaves the host."""
+    found = new_browser(console.url)
+    yield found
+    found.check()

@@ -1,0 +1,217 @@
+"""What people do, by clicking: create, produce, browse, filter, reset, register, delete."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.sync_api import expect
+from tests.interop.console.stage import Browser, RunningConsole, shows
+
+from ottla.client import Consumer
+from ottla.client.admin import Admin
+from ottla.testing.local_broker import OttlaBroker
+
+SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
+
+
+def test_a_topic_is_created_configured_grown_cloned_and_deleted(
+    browser: Browser, broker: OttlaBroker
+) -> None:
+    page = browser.open("/topics")
+    page.get_by_role("link", name="Create a topic").click()
+    page.locator("form.panel [name=name]").fill("made-here")
+    page.get_by_label("Partitions").fill("2")
+    page.get_by_label("cleanup.policy").fill("compact")
+    page.get_by_role("button", name="Create").click()
+    shows(page, "Topic made-here is created.")
+
+    page.get_by_role("link", name="Configs").click()
+    row = page.locator("tr", has=page.get_by_text("retention.ms", exact=True))
+    row.get_by_role("textbox").fill("60000")
+    row.get_by_role("button", name="Save").click()
+    shows(page, "Changed retention.ms of made-here.")
+    row = page.locator("tr", has=page.get_by_text("retention.ms", exact=True))
+    row.get_by_role("textbox").fill("soon")
+    row.get_by_role("button", name="Save").click()
+    expect(row.get_by_role("alert")).to_contain_text("retention.ms")
+
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Add partitions…").click()
+    page.get_by_label("Partitions in total").fill("5")
+    page.get_by_role("button", name="Add", exact=True).click()
+    shows(page, "made-here has 5 partitions now.")
+    with Admin(broker.bootstrap_servers) as admin:
+        assert len(admin.describe_topics(["made-here"])["made-here"].partitions) == 5
+        configs = {each.name: each.value for each in admin.topic_configs("made-here")}
+    assert configs["cleanup.policy"] == "compact"
+    assert configs["retention.ms"] == "60000"
+
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("link", name="Clone…").click()
+    expect(page.locator("[name='config.retention.ms']")).to_have_value("60000")
+    page.get_by_role("button", name="Create").click()
+    shows(page, "Topic made-here-copy is created.")
+
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Delete topic…").click()
+    page.get_by_label("to confirm").last.fill("something else")
+    page.get_by_role("button", name="Delete topic", exact=True).click()
+    shows(page, "Type the topic's name")
+    page.get_by_label("to confirm").last.fill("made-here-copy")
+    page.get_by_role("button", name="Delete topic", exact=True).click()
+    shows(page, "Topic made-here-copy is deleted.")
+    with Admin(broker.bootstrap_servers) as admin:
+        assert "made-here-copy" not in admin.list_topics()
+
+
+def test_a_message_is_produced_found_opened_and_sent_again(browser: Browser, broker: OttlaBroker) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("typed", partitions=2)
+        admin.create_topic("typed-copy", partitions=1)
+    page = browser.open("/topics/typed/messages")
+    shows(page, "There are no messages here.")
+    page.get_by_role("link", name="Produce one").click()
+    page.get_by_label("Key", exact=True).fill("k-1")
+    page.get_by_label("Value", exact=True).fill('{"city": "Tromsø"')
+    page.get_by_label("Value as").select_option("json")
+    page.get_by_label("Headers").fill("source: console")
+    page.get_by_role("button", name="Produce").click()
+    shows(page, "The value is not JSON")
+    page.get_by_label("Value", exact=True).fill('{"city": "Tromsø"}')
+    page.get_by_role("button", name="Produce").click()
+    shows(page, "Stored in partition")
+    page.locator("#messages tr.message a").first.click()
+    shows(page, '"city": "Tromsø"')
+    shows(page, "console")
+    page.get_by_label("Send again to").select_option("typed-copy")
+    page.get_by_role("button", name="Send", exact=True).click()
+    shows(page, "Sent to typed-copy")
+    with Consumer(
+        broker.bootstrap_servers, topics="typed-copy", group_id="c", auto_offset_reset="earliest"
+    ) as consumer:
+        record = consumer.getone(timeout_ms=10_000)
+    assert record.key == b"k-1"
+    assert json.loads(record.value) == {"city": "Tromsø"}
+    assert record.headers == (("source", b"console"),)
+
+
+def test_messages_are_browsed_by_page_offset_and_time(browser: Browser) -> None:
+    page = browser.open("/topics/orders/messages?limit=20")
+    expect(page.locator("#messages tr.message")).to_have_count(20)
+    shows(page, "order-000599")
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator("#messages tr.message")).to_have_count(20)
+    expect(page.get_by_text("order-000599")).to_have_count(0)
+    page.get_by_label("From").select_option("offset")
+    page.get_by_label("Offset or time").fill("3")
+    page.locator("#filters").get_by_label("Partition").select_option("1")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#messages tr.message td:nth-child(3)").first).to_have_text("3")
+    page.get_by_label("From").select_option("time")
+    page.get_by_label("Offset or time").fill("2020-01-01T00:00")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#messages tr.message td:nth-child(3)").first).to_have_text("0")
+
+
+def test_filters_are_evaluated_on_the_server_and_can_be_saved(browser: Browser) -> None:
+    page = browser.open("/topics/orders/messages")
+    page.get_by_label("Where").fill("$.customer.country = 'NO' AND $.total >= 290 AND NOT $.test")
+    page.get_by_role("button", name="Show").click()
+    shows(page, "5 found in 600 of 600 records")
+    expect(page.locator("#messages tr.message")).to_have_count(5)
+    page.get_by_role("button", name="Save filter").click()
+    page.get_by_role("link", name="Clear").click()
+    page.get_by_role("link", name="$.customer.country = 'NO'").click()
+    shows(page, "5 found in 600 of 600 records")
+    page.get_by_role("link", name="Clear").click()
+    page.get_by_label("Header").fill("trace=t-17")
+    page.get_by_role("button", name="Show").click()
+    shows(page, "1 found in 600 of 600 records")
+    page.get_by_label("Where").fill("$.total >")
+    page.get_by_role("button", name="Show").click()
+    shows(page, "The expression cannot be read")
+
+
+def test_a_tail_shows_what_is_written(browser: Browser, broker: OttlaBroker, console: RunningConsole) -> None:
+    from ottla.client import Producer
+
+    page = browser.open("/topics/clicks/messages?live=true")
+    shows(page, "records/s")
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send("clicks", b"GET /just-now", key=b"tail")
+        producer.flush()
+        shows(page, "GET /just-now")
+        page.get_by_role("button", name="Pause").click()
+        shows(page, "paused")
+
+
+def test_odd_values_are_decoded_cut_and_loaded(browser: Browser) -> None:
+    page = browser.open("/topics/odd/messages?start=oldest")
+    page.locator("#messages tr.message a").nth(0).click()
+    shows(page, "gzip json")
+    shows(page, '"to": "Oslo"')
+    page.locator("#messages tr.message a").nth(1).click()
+    shows(page, "00000010  10 11 12 13")
+    page.locator("#messages tr.message a").nth(2).click()
+    shows(page, "Only the beginning is shown.")
+    page.get_by_role("link", name="Load all").click()
+    expect(page.get_by_text("Only the beginning is shown.")).to_have_count(0)
+    page.locator("#messages tr.message a").nth(2).click()
+    expect(page.locator(".one")).to_have_count(2)
+
+
+def test_an_export_is_the_whole_topic(browser: Browser) -> None:
+    page = browser.open("/topics/orders/messages")
+    page.locator("summary", has_text="Export").click()
+    with page.expect_download() as coming:
+        page.get_by_role("link", name="JSON").click()
+    lines = coming.value.path().read_text().splitlines()
+    assert len(lines) == 600
+    assert {json.loads(line)["value"]["id"] for line in lines} == {f"o-{i:06}" for i in range(600)}
+
+
+def test_offsets_are_reset_with_a_preview(browser: Browser, broker: OttlaBroker) -> None:
+    page = browser.open("/groups/billing")
+    page.get_by_role("link", name="Reset offsets").click()
+    page.locator("[name=target]").select_option("earliest")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("#preview tbody tr")).not_to_have_count(0)
+    with Admin(broker.bootstrap_servers) as admin:
+        assert any(each.offset for each in admin.group_offsets("billing").values()), (
+            "a preview changes nothing"
+        )
+    page.get_by_role("button", name="Reset", exact=False).last.click()
+    shows(page, "of billing.")
+    with Admin(broker.bootstrap_servers) as admin:
+        assert {each.offset for each in admin.group_offsets("billing").values()} == {0}
+
+
+def test_a_schema_is_checked_registered_and_compared(browser: Browser) -> None:
+    page = browser.open("/create-schema")
+    page.locator("[name=subject]").first.fill("shop-value")
+    page.locator("[name=schema]").fill(json.dumps(SCHEMA))
+    page.get_by_role("button", name="Register").click()
+    shows(page, "shop-value has a new schema")
+    page.get_by_role("link", name="New version").click()
+    broken = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "total", "type": "double"}]}  # type: ignore[misc]
+    page.locator("[name=schema]").fill(json.dumps(broken))
+    page.get_by_role("button", name="Check compatibility").click()
+    shows(page, "Not compatible.")
+    broken["fields"][-1]["default"] = 0.0  # type: ignore[index]
+    page.locator("[name=schema]").fill(json.dumps(broken))
+    page.get_by_role("button", name="Check compatibility").click()
+    expect(page.locator("#checked")).to_have_text("Compatible.")
+    page.get_by_role("button", name="Register").click()
+    shows(page, "Changes since version 1")
+    expect(page.locator(".diff .added").filter(has_text="total")).to_have_count(1)
+
+
+def test_every_change_is_in_the_audit_log(browser: Browser) -> None:
+    page = browser.open("/create-topic")
+    page.locator("form.panel [name=name]").fill("audited")
+    page.get_by_role("button", name="Create").click()
+    shows(page, "Topic audited is created.")
+    browser.open("/audit?q=audited")
+    row = page.locator("tbody tr", has_text="Create a topic").first
+    expect(row).to_contain_text("name=audited")
+    expect(row).to_contain_text("anonymous")

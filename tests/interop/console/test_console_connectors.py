@@ -1,0 +1,55 @@
+"""Connectors by clicking, on a real Connect worker; its engine only says that tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from tests.integration.connect_stage import IdleEngine, RunningWorker
+from tests.interop.console.conftest import NewBrowser
+from tests.interop.console.stage import RunningConsole, shows
+
+from ottla.testing.local_broker import OttlaBroker
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[OttlaBroker, RunningWorker]]:
+    monkeypatch.setattr("ottla.connect.herder.task_runner.EngineSupervisor", IdleEngine)
+    with OttlaBroker() as broker, RunningWorker(broker.bootstrap_servers, tmp_path) as running:
+        yield broker, running
+
+
+def test_a_connector_is_made_from_its_form_paused_and_deleted(
+    worker: tuple[OttlaBroker, RunningWorker], new_browser: NewBrowser
+) -> None:
+    broker, connect = worker
+    with RunningConsole(broker.bootstrap_servers, connect_url=connect.url) as console:
+        browser = new_browser(console.url)
+        page = browser.open("/connectors")
+        shows(page, "There are no connectors yet.")
+        assert browser.violations() == []
+        page.get_by_role("link", name="Create a connector").click()
+        datagen = page.locator("select[name=class] option", has_text="Datagen").first.inner_text()
+        page.locator("select[name=class]").select_option(datagen)
+        page.get_by_role("button", name="Choose").click()
+        page.locator("form.panel [name=name]").fill("made")
+        page.get_by_role("button", name="Check").click()
+        shows(page, "must be corrected")
+        assert browser.violations() == []
+        page.locator("form.panel [name=name]").fill("made")
+        page.locator("[name='config.topic']").fill("generated")
+        page.get_by_role("button", name="Check").click()
+        shows(page, "The settings are valid.")
+        page.locator("form.panel [name=name]").fill("made")
+        page.get_by_role("button", name="Save").click()
+        shows(page, "Connector made is saved.")
+        page.get_by_role("button", name="Pause").click()
+        shows(page, "pause was asked for")
+        page.get_by_role("button", name="Delete…").click()
+        page.get_by_label("to confirm").fill("made")
+        page.get_by_role("button", name="Delete", exact=True).click()
+        shows(page, "Connector made is deleted.")
+        expect(page.get_by_text("There are no connectors yet.")).to_be_visible(timeout=15_000)
+        browser.check()

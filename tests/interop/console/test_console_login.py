@@ -1,0 +1,147 @@
+"""Login with the broker's users: what each may do is what the broker's ACLs allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+from tests.interop.console.conftest import NewBrowser
+from tests.interop.console.stage import CLUSTER, Browser, RunningConsole, shows
+
+from ottla.client.admin import Admin
+from ottla.testing.local_cluster import LocalCluster
+
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+MECHANISM = "SCRAM-SHA-512"
+ADMIN = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": MECHANISM,
+    "sasl_plain_username": "broker",
+    "sasl_plain_password": "broker-secret",
+}
+SETTINGS = {
+    "sasl.enabled.mechanisms": MECHANISM,
+    "sasl.mechanism.inter.broker.protocol": MECHANISM,
+    "ottla.bootstrap.scram": f"{MECHANISM}=[name=broker,password=broker-secret]",
+    "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": (
+        f'{SCRAM_MODULE} required username="broker" password="broker-secret";'
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:broker;User:chief",
+}
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[str]:
+    with LocalCluster(1, settings=SETTINGS, security_protocol="SASL_PLAINTEXT") as cluster:
+        with Admin(cluster.bootstrap_servers, **ADMIN) as admin:
+            admin.set_scram_password("chief", "chief-secret")
+            admin.set_scram_password("alice", "alice-secret")
+            admin.create_topic("orders", partitions=2)
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def guarded(secured: str) -> Iterator[RunningConsole]:
+    with RunningConsole(secured, client=ADMIN, login="broker") as console:
+        yield console
+
+
+def log_in(browser: Browser, user: str, password: str) -> None:
+    page = browser.open("/topics")
+    page.wait_for_url("**/login**")
+    page.get_by_label("User").fill(user)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_a_wrong_password_is_refused_and_the_right_one_leads_on(
+    guarded: RunningConsole, new_browser: NewBrowser
+) -> None:
+    browser = new_browser(guarded.url)
+    log_in(browser, "chief", "wrong")
+    shows(browser.page, "does not accept this name and password")
+    assert browser.violations() == []
+    log_in(browser, "chief", "chief-secret")
+    browser.page.wait_for_url(f"**/c/{CLUSTER}/topics")
+    shows(browser.page, "orders")
+    expect(browser.page.locator(".who")).to_contain_text("chief admin")
+    browser.page.get_by_role("button", name="Log out").click()
+    browser.open("/topics")
+    browser.page.wait_for_url("**/login**")
+    browser.check()
+
+
+def test_an_acl_is_explained_created_and_lets_alice_in(
+    guarded: RunningConsole, new_browser: NewBrowser
+) -> None:
+    alice = new_browser(guarded.url)
+    log_in(alice, "alice", "alice-secret")
+    expect(alice.page.locator(".who")).to_contain_text("alice viewer")
+    shows(alice.page, "There are no topics yet.")
+    assert alice.page.get_by_role("link", name="Create a topic").count() == 0
+    alice.open("/topics/orders/messages")
+    shows(alice.page, "TOPIC_AUTHORIZATION_FAILED")
+    alice.open("/audit")
+    shows(alice.page, "This needs the role admin")
+
+    chief = new_browser(guarded.url)
+    log_in(chief, "chief", "chief-secret")
+    page = chief.open(
+        "/explain-acl?principal=User:alice&operation=read&resource_type=topic&resource_name=orders"
+    )
+    expect(page.locator("#verdict")).to_contain_text("No ACL allows it")
+    assert chief.violations() == []
+    page.get_by_role("link", name="Create an ACL that allows it").click()
+    page.get_by_role("button", name="Create").click()
+    shows(page, "The ACL is created.")
+    assert chief.violations() == []
+    chief.open(
+        "/explain-acl?principal=User:alice&operation=describe&resource_type=topic&resource_name=orders"
+    )
+    expect(page.locator("#verdict")).to_contain_text("Allowed.")
+
+    alice.open("/topics")
+    shows(alice.page, "orders")
+    alice.open("/topics/orders/messages")
+    shows(alice.page, "There are no messages here.")
+
+    chief.open("/acls?principal=User:alice")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+    shows(page, "The ACL is deleted.")
+    alice.check()
+    chief.check()
+
+
+def test_users_and_quotas_are_made_by_clicking(
+    guarded: RunningConsole, secured: str, new_browser: NewBrowser
+) -> None:
+    browser = new_browser(guarded.url)
+    log_in(browser, "chief", "chief-secret")
+    browser.page.wait_for_url(f"**/c/{CLUSTER}/topics")
+    page = browser.open("/users")
+    page.get_by_role("button", name="Create a user").click()
+    page.locator("#create-user [name=name]").fill("bob")
+    page.locator("#create-user [name=password]").fill("bob-secret")
+    page.get_by_role("button", name="Save").click()
+    shows(page, "bob can log in with SCRAM-SHA-512.")
+    assert browser.violations() == []
+    with Admin(
+        secured, **{**ADMIN, "sasl_plain_username": "bob", "sasl_plain_password": "bob-secret"}
+    ) as admin:
+        admin.list_topics()
+    browser.open("/quotas")
+    page.get_by_role("button", name="Set a quota").click()
+    page.locator("#set-quota [name=user]").fill("bob")
+    page.locator("[name='quota.producer_byte_rate']").fill("1048576")
+    page.get_by_role("button", name="Save").click()
+    shows(page, "1.0 MiB/s")
+    assert browser.violations() == []
+    page.get_by_role("button", name="Remove").click()
+    shows(page, "There are no quotas.")
+    browser.open("/audit")
+    shows(page, "Change quotas")
+    assert "bob-secret" not in page.content()
+    browser.check()

@@ -1,0 +1,96 @@
+"""Every page: it is there, axe finds nothing wrong, in light and dark, at 1280 pixels and on a phone."""
+
+from __future__ import annotations
+
+import pytest
+from tests.interop.console.conftest import NewBrowser
+from tests.interop.console.stage import Browser, RunningConsole, shows
+
+PAGES = {
+    "": "All partitions have a leader",
+    "/topics": "orders",
+    "/create-topic": "cleanup.policy",
+    "/topics/orders": "First offset",
+    "/topics/orders/messages": "order-000599",
+    "/topics/orders/messages/0/0": "Leader epoch",
+    "/topics/orders/messages?where=%24.total%20%3E%20298": "found in 600 of 600",
+    "/topics/orders/produce": "Headers",
+    "/topics/orders/configs": "retention.ms",
+    "/topics/orders/consumers": "billing",
+    "/topics/orders/producers": "Producer id",
+    "/topics/odd/messages": "tombstone",
+    "/groups": "warehouse",
+    "/groups/billing": "coordinator",
+    "/groups/billing/reset": "Preview",
+    "/transactions": "There are no transactional ids",
+    "/hanging-transactions": "No transaction hangs",
+    "/schemas": "There are no schemas yet",
+    "/create-schema": "Check compatibility",
+    "/connectors": "There is no Kafka Connect",
+    "/pipelines": "No pipeline was run here",
+    "/users": "There are no users",
+    "/quotas": "There are no quotas",
+    "/certificates": "There are no certificates",
+    "/brokers": "Elect preferred leaders",
+    "/brokers/1": "log.dirs",
+    "/reassignments": "Nothing is on its way",
+    "/acls": "The brokers have no authorizer",
+    "/explain-acl": "Explain",
+    "/tokens": "Delegation tokens",
+    "/audit": "Audit log",
+    "/no-such-page": "404",
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_there_and_accessible(browser: Browser, path: str) -> None:
+    page = browser.open(path)
+    shows(page, PAGES[path])
+    assert browser.violations() == []
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/topics", "/topics/orders/messages", "/groups/billing", "/topics/orders/configs"]
+)
+def test_in_the_dark_and_on_a_phone(console: RunningConsole, new_browser: NewBrowser, path: str) -> None:
+    browser = new_browser(console.url, width=390, scheme="dark")
+    page = browser.open(path)
+    shows(page, PAGES[path])
+    assert browser.violations() == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "the page must not scroll sideways"
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("link", name="Brokers").click()
+    shows(page, "Elect preferred leaders")
+    browser.check()
+
+
+def test_the_theme_is_kept(browser: Browser) -> None:
+    page = browser.open()
+    page.get_by_role("button", name="Theme").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_keys_lead_to_pages_and_fields(browser: Browser) -> None:
+    page = browser.open()
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.wait_for_url("**/topics")
+    page.keyboard.press("/")
+    page.keyboard.type("paym")
+    shows(page, "1 topic")
+    page.wait_for_url("**q=paym**")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    shows(page, "Find on this page")
+
+
+def test_every_answer_has_the_security_headers(console: RunningConsole, browser: Browser) -> None:
+    answer = browser.page.goto(console.url)
+    assert answer is not None
+    headers = answer.headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"

@@ -1,0 +1,368 @@
+"""The PostgreSQL connectors on a real server, without Spark: the kit calls them as a worker does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from tests.postgres_server import PostgresServer, postgres_server
+
+from ottla.connect.connectors.postgres_cdc import PostgresCdcSource, is_visible
+from ottla.connect.connectors.postgres_sink import PostgresSink
+from ottla.connect.connectors.postgres_source import PostgresSource
+from ottla.connect.data import schema as s
+from ottla.connect.data.json_form import schema_to_json, to_json
+from ottla.connect.data.record import Record
+from ottla.connect.data.schema import Schema
+from ottla.connect.engine.pipeline import BadRecord
+from ottla.connect.engine.sink_batches import PartWriter
+from ottla.connect.engine.spec import TaskSpec
+from ottla.connect.options import DEFAULT_CONVERTERS
+from ottla.connect.sdk import Batch, Offsets
+from ottla.connect.testing import check_config, read_source, write_sink
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: PostgresServer) -> Iterator[Any]:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        yield connection
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+        for (name,) in connection.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
+            connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+        for (name,) in connection.execute("SELECT pubname FROM pg_publication").fetchall():
+            connection.execute(f"DROP PUBLICATION {name}")
+
+
+def test_new_rows_are_found_by_a_growing_column(server: PostgresServer, database: Any) -> None:
+    database.execute(
+        "CREATE TABLE t (id bigserial PRIMARY KEY, name text, price numeric(8,2), day date, raw bytea)"
+    )
+    database.execute(
+        "INSERT INTO t (name, price, day, raw) SELECT 'n' || g, g / 4.0, '2020-01-02', '\\x01' "
+        "FROM generate_series(1, 30000) g"
+    )
+    config = {
+        "connection.url": f"jdbc:{server.url}",
+        "table.whitelist": "t",
+        "topic.prefix": "db-",
+        "batch.max.rows": "11000",
+    }
+    records = read_source(PostgresSource, config)
+    assert sorted(each.key["id"] for each in records) == list(range(1, 30001))
+    one = next(each for each in records if each.key["id"] == 3)
+    assert one.topic == "db-t"
+    assert one.value == {
+        "id": 3,
+        "name": "n3",
+        "price": Decimal("0.75"),
+        "day": date(2020, 1, 2),
+        "raw": b"\x01",
+    }
+    assert one.value_schema is not None
+    assert one.value_schema.field_map()["price"] == s.decimal(2, optional=True)
+    stored: Offsets = {'{"table":"public.t"}': {"incrementing": 29998}}
+    assert [each.key["id"] for each in read_source(PostgresSource, config, offsets=stored)] == [29999, 30000]
+
+    whole = {**config, "mode": "bulk", "poll.interval.ms": "3600000"}
+    assert sorted(each.key["id"] for each in read_source(PostgresSource, whole)) == list(range(1, 30001))
+
+
+def test_changed_rows_are_found_by_a_timestamp(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int, at timestamptz)")
+    database.execute(
+        "INSERT INTO t SELECT g, 0, timestamptz '2020-01-01' + g / 3 * interval '1 s' "
+        "FROM generate_series(1, 9) g"
+    )
+    config = {
+        "connection.url": server.url,
+        "table.whitelist": "t",
+        "topic.prefix": "",
+        "mode": "timestamp+incrementing",
+        "timestamp.column.name": "at",
+        "batch.max.rows": "4",
+    }
+    assert [each.value["id"] for each in read_source(PostgresSource, config)] == list(range(1, 10))
+    found = check_config(PostgresSource, {**config, "timestamp.column.name": ""})
+    assert found.results["timestamp.column.name"].errors
+    wrong = check_config(PostgresSource, {**config, "connection.url": "postgresql://127.0.0.1:1/x"})
+    assert "cannot connect" in wrong.results["connection.url"].errors[0]
+    assert "public.t" in check_config(PostgresSource, config).results["table.whitelist"].recommended
+
+
+ROW = s.struct(
+    {"id": Schema(s.INT32), "name": Schema(s.STRING, optional=True), "at": s.timestamp_schema(optional=True)}
+)
+KEY = s.struct({"id": Schema(s.INT32)})
+
+
+def record(offset: int, key: int, name: str | None = None, *, gone: bool = False) -> Record:
+    value = None if gone else {"id": key, "name": name, "at": datetime(2020, 1, 1, tzinfo=UTC)}
+    return Record("t", value, None if gone else ROW, {"id": key}, KEY, 0, 0, [], offset, "t")
+
+
+def test_the_sink_creates_upserts_deletes_and_evolves(server: PostgresServer, database: Any) -> None:
+    config = {"connection.url": server.url, "auto.create": "true", "auto.evolve": "true"}
+    first = [record(0, 1, "a"), record(1, 2, "b"), record(2, 1, "c"), record(3, 2, gone=True)]
+    assert write_sink(PostgresSink, config, first) == []
+    assert database.execute("SELECT id, name FROM t").fetchall() == [(1, "c")]
+    # The same batch again changes nothing, also after the rows have changed.
+    database.execute("DELETE FROM t")
+    write_sink(PostgresSink, config, first)
+    assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    wide = record(4, 3, "d")
+    wide.value_schema = ROW.with_fields(ROW.field_map() | {"more": Schema(s.FLOAT64, optional=True)})
+    wide.value["more"] = 1.5
+    write_sink(PostgresSink, config, [wide], number=1)
+    assert database.execute("SELECT id, more FROM t").fetchall() == [(3, 1.5)]
+
+
+def test_a_mix_of_changes_has_the_outcome_of_its_order(server: PostgresServer, database: Any) -> None:
+    config = {"connection.url": server.url, "auto.create": "true", "auto.evolve": "true"}
+    other_order = record(4, 4, "four")
+    other_order.value = dict(reversed(other_order.value.items()))
+    narrow = record(6, 5, "narrow")
+    del narrow.value["at"]
+    rows = [
+        record(0, 1, "a"), record(1, 1, gone=True), record(2, 1, "again"),
+        record(3, 2, "gone"), other_order, record(5, 5, "wide"), narrow, record(7, 2, gone=True),
+        record(8, 6, "wide"), record(9, 6, gone=True),
+    ]  # fmt: skip
+    late = record(10, 6, "late")
+    del late.value["at"]
+    assert write_sink(PostgresSink, config, [*rows, late]) == []
+    found = database.execute("SELECT id, name, at IS NULL FROM t ORDER BY id").fetchall()
+    assert found == [(1, "again", False), (4, "four", False), (5, "narrow", False), (6, "late", True)]
+
+
+def test_names_that_move_between_rows_are_written_one_after_the_other(
+    server: PostgresServer, database: Any
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text UNIQUE, at timestamptz)")
+    config = {"connection.url": server.url}
+    assert write_sink(PostgresSink, config, [record(0, 1, "x"), record(1, 2, "y")]) == []
+    moves = [record(2, 1, "free"), record(3, 2, "x"), record(4, 1, "y")]
+    assert write_sink(PostgresSink, config, moves, number=1) == []
+    assert database.execute("SELECT id, name FROM t ORDER BY id").fetchall() == [(1, "y"), (2, "x")]
+
+
+def test_rows_that_postgresql_refuses_are_named_and_the_others_are_written(
+    server: PostgresServer, database: Any
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text CHECK (name <> 'bad'), at timestamptz)")
+    config = {"connection.url": server.url, "insert.mode": "insert"}
+    rows = [record(0, 1, "a"), record(1, 2, "bad"), record(2, 1, "again"), record(3, 3, "c")]
+    refused = write_sink(PostgresSink, config, rows)
+    assert [each.record.offset for each in refused] == [1, 2]
+    assert "violates check constraint" in refused[0].reason
+    assert database.execute("SELECT id FROM t ORDER BY id").fetchall() == [(1,), (3,)]
+
+
+def test_a_batch_that_comes_again_refuses_the_same_records(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text CHECK (name <> 'bad'), at timestamptz)")
+    config = {"connection.url": server.url}
+    rows = [record(0, 1, "a"), record(1, 2, "bad")]
+    first = write_sink(PostgresSink, config, rows)
+    assert [each.record.offset for each in first] == [1]
+    # The driver died before it wrote the dead letter.
+    assert write_sink(PostgresSink, config, rows) == first
+
+
+def test_the_offsets_of_a_topic_that_was_created_again_begin_at_0(
+    server: PostgresServer, database: Any
+) -> None:
+    config = {"connection.url": server.url, "auto.create": "true"}
+    write_sink(PostgresSink, config, [record(each, each, "old") for each in range(5)])
+    write_sink(PostgresSink, config, [record(0, 9, "new")], number=1)
+    assert database.execute("SELECT id FROM t WHERE name = 'new'").fetchall() == [(9,)]
+
+
+def test_a_refused_record_fails_the_task_again_and_again_if_it_is_not_tolerated(
+    server: PostgresServer, database: Any
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text CHECK (name <> 'bad'), at timestamptz)")
+    settings = {
+        "connection.url": server.url,
+        "key.converter": "JsonConverter",
+        "value.converter": "JsonConverter",
+    }
+    spec = TaskSpec("c", 0, 1, "sink", "PostgresSink", settings, DEFAULT_CONVERTERS).to_json()
+    writer = PostgresSink("c", settings).writer(settings)
+    batch = Batch("q", 0, "c", 0)
+    assert writer.prepare(batch)
+    rows = [as_json(record(0, 1, "a")), as_json(record(1, 2, "bad"))]
+    for _ in range(2):
+        with pytest.raises(BadRecord, match="violates check constraint"):
+            list(PartWriter(spec, writer, batch)(iter([pa.RecordBatch.from_pylist(rows)])))
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    database.execute("ALTER TABLE t DROP CONSTRAINT t_name_check")
+    list(PartWriter(spec, writer, batch)(iter([pa.RecordBatch.from_pylist(rows)])))
+    assert database.execute("SELECT id FROM t ORDER BY id").fetchall() == [(1,), (2,)]
+
+
+def as_json(one: Record) -> dict[str, Any]:
+    """Return a record as the source of Spark gives it."""
+    parts = {"key": (KEY, one.key), "value": (ROW, one.value)}
+    row = {
+        name: json.dumps({"schema": schema_to_json(schema), "payload": to_json(schema, value)}).encode()
+        for name, (schema, value) in parts.items()
+    }
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    return {**row, "topic": "t", "partition": 0, "offset": one.offset, "timestamp": at}
+
+
+# Change data capture.
+
+
+def cdc_config(server: PostgresServer, **more: str) -> dict[str, str]:
+    return {
+        "database.hostname": "127.0.0.1",
+        "database.port": str(server.port),
+        "database.user": "tester",
+        "database.dbname": "postgres",
+        "topic.prefix": "shop",
+        **more,
+    }
+
+
+class Capture:
+    """A reader that is kept from batch to batch, as Spark's process keeps it."""
+
+    def __init__(self, server: PostgresServer, **more: str) -> None:
+        config = cdc_config(server, **more)
+        self.reader: Any = PostgresCdcSource("cdc", config).reader(config)
+        self.offset: Offsets = self.reader.initial({})
+
+    def batch(self) -> list[Record]:
+        end = self.reader.latest(self.offset)
+        records = [each for part in self.reader.plan(self.offset, end) for each in self.reader.read(part)]
+        self.offset = end
+        return records
+
+    def everything(self) -> list[Record]:
+        found: list[Record] = []
+        while True:
+            before = self.offset
+            found += self.batch()
+            if self.offset == before:
+                return found
+            self.reader.commit(before)
+
+
+def test_snapshot_and_log_make_one_stream_of_changes(server: PostgresServer, database: Any) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, name text, price numeric(8,2), at timestamptz, ok boolean, "
+        "free numeric, u uuid, j jsonb, d date, ts timestamp)"
+    )
+    database.execute(
+        "INSERT INTO t SELECT g, 'n' || g, 1.25, '2020-01-01 00:00:00.5+00', true, 12.345, "
+        "'00000000-0000-0000-0000-000000000001', '{\"a\": 1}', '1970-01-03', '1970-01-01 00:00:01' "
+        "FROM generate_series(1, 1000) g"
+    )
+    capture = Capture(server, **{"snapshot.fetch.size": "5"})
+    # A change while the snapshot is read comes once, from the log.
+    first = capture.batch()
+    database.execute("UPDATE t SET name = 'changed' WHERE id = 999")
+    rest = capture.everything()
+    found = first + rest
+    snapshot = [each for each in found if each.value["op"] == "r"]
+    assert sorted(each.key["id"] for each in snapshot) == list(range(1, 1001))
+    assert [each.value["after"]["name"] for each in found if each.key["id"] == 999] == ["n999", "changed"]
+    one = snapshot[0]
+    assert one.topic == "shop.public.t"
+    assert one.value["before"] is None
+    assert one.value["source"]["snapshot"] == "true"
+    after = one.value["after"]
+    assert (after["price"], after["at"], after["ok"], after["d"], after["ts"]) == (
+        Decimal("1.25"),
+        "2020-01-01T00:00:00.500000Z",
+        True,
+        2,
+        1_000_000,
+    )
+    assert after["free"] == {"scale": 3, "value": (12345).to_bytes(2, "big")}
+    assert one.value_schema is not None
+    assert one.value_schema.name == "shop.public.t.Envelope"
+    s.check_value(one.value_schema, one.value)
+
+    database.execute("INSERT INTO t (id, name) VALUES (2000, 'new')")
+    database.execute("DELETE FROM t WHERE id = 1")
+    database.execute("ALTER TABLE t ADD COLUMN extra int")
+    database.execute("UPDATE t SET id = 3000, extra = 7 WHERE id = 2")
+    changes = [
+        (each.key["id"], None if each.value is None else each.value["op"]) for each in capture.everything()
+    ]
+    assert changes == [
+        (2000, "c"),
+        (1, "d"),
+        (1, None),
+        (2, "d"),
+        (2, None),
+        (3000, "c"),
+    ]
+
+
+def test_a_batch_is_the_same_after_a_restart_and_the_slot_advances_after_it(
+    server: PostgresServer, database: Any
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    config = cdc_config(server)
+    capture = Capture(server)
+    capture.everything()
+    for number in range(50):
+        database.execute("INSERT INTO t VALUES (%s, 0)", (number,))
+    start = capture.offset
+    end = capture.reader.latest(start)
+    records = [each for part in capture.reader.plan(start, end) for each in capture.reader.read(part)]
+    again: Any = PostgresCdcSource("cdc", config).reader(config)
+    replayed = [each for part in again.plan(start, end) for each in again.read(part)]
+    assert [each.value for each in replayed] == [each.value for each in records]
+    assert [each.key["id"] for each in records] == list(range(50))
+    database.execute("UPDATE t SET v = 1 WHERE id = 7")
+    held = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots"
+    before = database.execute(held).fetchone()[0]
+    again.commit(end)
+    assert database.execute(held).fetchone()[0] > before
+    following = again.latest(end)
+    later = [each for part in again.plan(end, following) for each in again.read(part)]
+    assert [(each.key["id"], each.value["op"]) for each in later] == [(7, "u")]
+
+
+def test_a_slot_that_holds_much_of_the_log_is_an_alarm(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    config = cdc_config(server, **{"wal.retention.alarm.bytes": "100000"})
+    assert PostgresCdcSource("cdc", config).alarms() == []
+    Capture(server).everything()
+    database.execute("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 5000) g")
+    (alarm,) = PostgresCdcSource("cdc", config).alarms()
+    assert "run the connector, or drop the slot" in alarm
+
+
+def test_what_a_snapshot_shows() -> None:
+    snapshot = "100:110:101,105"
+    assert [is_visible(snapshot, each) for each in (99, 100, 101, 104, 105, 109, 110, 111)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+    wrapped = f"{(1 << 32) + 5}:{(1 << 32) + 9}:"
+    assert is_visible(wrapped, 4294967290)
+    assert is_visible(wrapped, 6)
+    assert not is_visible(wrapped, 9)

@@ -1,0 +1,143 @@
+"""The audit log: who was denied what and who changed what, in a file and in a topic, without values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from tests.unit.api.authorization_requests import TOPIC, build
+from tests.unit.api.authorization_stage import BROKER, Stage
+from tests.unit.coordinator.coordinator_bench import Client
+
+from ottla.api.support.audit_log import AuditFile, AuditLog
+from ottla.api.support.context import RequestContext
+from ottla.broker.broker import Broker
+from ottla.common.clock import ManualClock
+from ottla.common.topic_names import AUDIT_TOPIC
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.records import iter_records
+from ottla.security.acls import Operation, ResourceType
+
+SECRET = "do-not-write-me"
+
+
+@pytest.fixture
+async def audited(tmp_path: Path) -> AsyncIterator[Stage]:
+    raw = {
+        **BROKER,
+        "log.dirs": str(tmp_path / "data"),
+        "delegation.token.secret.key": SECRET,
+        "ottla.audit.file": str(tmp_path / "audit.log"),
+        "ottla.audit.topic": "true",
+    }
+    async with Broker(raw) as broker:
+        stage = Stage(broker)
+        stage.client.principal = "User:root"
+        yield stage
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "audit.log").read_text().splitlines()]
+
+
+async def test_changes_and_denials_are_written_to_the_file_and_to_the_topic(
+    audited: Stage, tmp_path: Path
+) -> None:
+    await audited.send(ApiKey.CREATE_TOPICS, 7, name=TOPIC)
+    await audited.send(ApiKey.CREATE_TOPICS, 7, name=TOPIC, validate_only=True)
+    await audited.send(ApiKey.CREATE_ACLS, 3, operation=3, permission_type=3)
+    audited.client.principal = "User:mallory"
+    await audited.send(ApiKey.DELETE_TOPICS, 6, name=TOPIC)
+    found = lines_of(tmp_path)
+    assert [(each["event"], each["principal"], each["api"], each["name"]) for each in found] == [
+        ("changed", "User:root", "CREATE_TOPICS", TOPIC),
+        ("changed", "User:root", "CREATE_ACLS", "ALLOW User:x READ on TOPIC:LITERAL:new from *"),
+        ("denied", "User:mallory", "DELETE_TOPICS", TOPIC),
+    ]
+    denied = found[-1]
+    assert (denied["host"], denied["client_id"], denied["broker"]) == ("10.0.0.7", "app", 1)
+    assert (denied["operation"], denied["resource"], denied["allowed"]) == ("DELETE", "TOPIC", False)
+    assert (tmp_path / "audit.log").stat().st_mode & 0o777 == 0o600
+    topic = audited.broker._audit_topic
+    assert topic is not None
+    await topic.stop()
+    partition = audited.broker.partitions.get(AUDIT_TOPIC, 0)
+    read = partition.log.read(0, 1 << 20, partition.log.log_end_offset).records
+    data = read if isinstance(read, bytes) else read.read()
+    values = [each.value for _, batch in iter_batches(data) for each in iter_records(batch)]
+    assert [json.loads(each or b"") for each in values] == found
+
+
+async def test_values_of_configs_and_secrets_of_tokens_are_nowhere(audited: Stage, tmp_path: Path) -> None:
+    from kio.schema.incremental_alter_configs.v1.request import AlterableConfig
+
+    await audited.send(ApiKey.CREATE_TOPICS, 7, name=TOPIC)
+    change: Any = AlterableConfig(name="retention.ms", config_operation=0, value="123456789")  # type: ignore[arg-type]
+    await audited.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, configs=(change,))
+    token = await audited.send(ApiKey.CREATE_DELEGATION_TOKEN, 3, owner_principal_name=None)
+    assert token.error_code is ErrorCode.none
+    described = await audited.send(ApiKey.DESCRIBE_CONFIGS, 4, resource_type=4, resource_name="1")
+    text = (tmp_path / "audit.log").read_text()
+    assert f"{TOPIC}: retention.ms" in text
+    assert "123456789" not in text
+    assert token.token_id in text
+    assert token.hmac.hex() not in text
+    assert SECRET not in text
+    assert SECRET not in repr(described)
+    sensitive = {each.name: each for each in described.results[0].configs}["delegation.token.secret.key"]
+    assert (sensitive.value, sensitive.is_sensitive) == (None, True)
+    assert SECRET not in repr(list(audited.broker.cluster.image.records()))
+
+
+async def test_only_brokers_write_to_the_topic(audited: Stage) -> None:
+    await audited.send(ApiKey.CREATE_TOPICS, 7, name=AUDIT_TOPIC)
+    audited.client.principal = "User:writer"
+    audited.use(audited.acls("User:writer", (ResourceType.TOPIC, "*", Operation.ALL)))
+    audited.use(
+        [
+            *audited.acls("User:writer", (ResourceType.TOPIC, "*", Operation.ALL)),
+            *audited.acls("User:writer", (ResourceType.TRANSACTIONAL_ID, "*", Operation.ALL)),
+        ]
+    )
+    response = await audited.ask(build(ApiKey.PRODUCE, 9, name=AUDIT_TOPIC, transactional_id=None), 9)
+    assert response.responses[0].partition_responses[0].error_code is ErrorCode.invalid_topic_exception
+
+
+def test_denials_are_bounded_and_counted() -> None:
+    written: list[str] = []
+    clock = ManualClock()
+    audit = AuditLog(1, clock, [written.append], denials_per_second=2)
+    client: Any = Client()
+    ctx = RequestContext(None, client, ApiKey.PRODUCE, 9, 1, "app")  # type: ignore[arg-type]
+    for _ in range(5):
+        audit.denied(ctx, Operation.WRITE, ResourceType.TOPIC, "orders")
+    assert len(written) == 2
+    clock.advance(1_000)
+    audit.denied(ctx, Operation.WRITE, ResourceType.TOPIC, "orders")
+    assert json.loads(written[2])["left_out"] == 3
+    audit.changed(ctx, "TOPIC", "x" * 10_000, None)
+    assert len(written[3]) < 1_000
+
+
+def test_a_rotated_file_that_cannot_be_opened_again_leaves_other_descriptors_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    file = AuditFile(str(folder / "audit"))
+    (folder / "audit").unlink()
+    folder.rmdir()  # where the broker may not create files
+    file.write("one")
+    others = [os.open(tmp_path / str(number), os.O_RDWR | os.O_CREAT) for number in range(20)]
+    file.write("two")
+    for each in others:
+        os.fstat(each)  # still open
+        os.close(each)
+    folder.mkdir()
+    file.write("three")
+    assert (folder / "audit").read_text() == "three\n"
+    file.close()

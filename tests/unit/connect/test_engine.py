@@ -1,0 +1,148 @@
+"""The engine: tasks that are stopped while they start, and an engine that dies while a task is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client.client_options import ClientOptions
+from ottla.connect.engine import process
+from ottla.connect.engine.process import Engine
+from ottla.connect.engine.queries import is_overtaken
+from ottla.connect.engine.spec import TaskSpec
+from ottla.connect.engine.supervisor import EngineOptions, EngineSupervisor
+from ottla.connect.options import WorkerOptions
+
+SPEC = TaskSpec("orders", 0, 1, "source", "Any", {})
+
+
+class SlowQuery:
+    """A query whose start takes as long as the test wants."""
+
+    may_start = threading.Event()
+    is_starting = threading.Event()
+    running: list[str]
+
+    def __init__(self, _spark: Any, _plugins: Any, _path: Any, spec: TaskSpec) -> None:
+        self.spec = spec
+
+    def start(self) -> None:
+        self.is_starting.set()
+        assert self.may_start.wait(10)
+        self.running.append(self.spec.id)
+
+    def stop(self) -> None:
+        self.running.remove(self.spec.id)
+
+
+class Commands:
+    """The start of a task, and its stop before it has started."""
+
+    def __iter__(self) -> Any:
+        yield json.dumps({"start": asdict(SPEC)})
+        assert SlowQuery.is_starting.wait(10)
+        yield json.dumps({"stop": SPEC.id, "run": SPEC.run})
+
+
+def test_a_task_that_is_stopped_while_it_starts_does_not_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    SlowQuery.running = []
+    monkeypatch.setattr(process, "TaskQuery", SlowQuery)
+    monkeypatch.setattr(Engine, "_watch", lambda _: None)
+    events = io.StringIO()
+    engine = Engine({"plugin_path": []}, events)
+    engine._spark = AnySpark()
+    # One thread for the start, and one for the stop, which ends before the start in the wrong order.
+    engine._pool = ThreadPoolExecutor(2)
+    engine.serve(Commands())  # type: ignore[arg-type]
+    late = threading.Timer(0.1, SlowQuery.may_start.set)
+    late.start()
+    engine._pool.shutdown(wait=True)
+    assert SlowQuery.running == []
+    assert [json.loads(each)["event"] for each in events.getvalue().splitlines()] == ["running", "stopped"]
+
+
+class AnySpark:
+    """Takes any call."""
+
+    def __getattr__(self, _: str) -> AnySpark:
+        return self
+
+    def __call__(self, *_: object) -> None:
+        return None
+
+
+class DeadProcess:
+    """An engine that ends before it has answered."""
+
+    returncode: int | None = None
+    pid = 1
+    stdin = None
+
+
+async def test_a_task_that_was_being_stopped_is_reported_when_the_engine_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[dict[str, Any]] = []
+    engine = EngineSupervisor(EngineOptions(), events.append)
+    dead: Any = DeadProcess()
+
+    async def launch() -> None:
+        engine._process = dead
+        engine._ready.set()
+
+    monkeypatch.setattr(engine, "_launch", launch)
+    await engine.start_task(SPEC)
+    await engine.stop_task(SPEC.id, SPEC.run)
+    assert events == []
+    dead.returncode = 3
+    engine._ended(dead)
+    assert [(each["event"], each["task"], each["run"]) for each in events] == [("failed", "orders-0", 1)]
+
+
+async def test_a_stopped_task_is_not_reported_again() -> None:
+    events: list[dict[str, Any]] = []
+    engine = EngineSupervisor(EngineOptions(), events.append)
+    dead: Any = DeadProcess()
+    engine._process, engine._tasks = dead, {SPEC.id: SPEC.run}
+    engine._forward({"event": "stopped", "task": SPEC.id, "run": SPEC.run, "report": None})
+    engine._ended(dead)
+    await asyncio.sleep(0)
+    assert [each["event"] for each in events] == ["stopped"]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../../etc", "a/b", "/etc", "orders", "my orders"])
+def test_the_checkpoints_of_a_connector_are_below_those_of_its_group(name: str, tmp_path: Path) -> None:
+    options = WorkerOptions(ClientOptions(), {}, storage=tmp_path)
+    folder = options.checkpoints_of(name)
+    assert folder.resolve() == folder
+    assert folder.parent == tmp_path / options.group_id
+
+
+@pytest.mark.parametrize(
+    ("committed", "is_old"),
+    [
+        ({}, False),
+        ({"orders": {"0": 10, "1": 4}}, False),
+        ({"orders": {"0": 11, "1": 5}}, False),
+        ({"orders": {"0": 12, "1": 5}}, True),
+        ({"orders": {"0": -2, "7": 99}, "other": {"0": 99}}, False),
+    ],
+)
+def test_a_checkpoint_that_other_tasks_have_overtaken_is_not_used_again(
+    tmp_path: Path, committed: dict[str, Any], is_old: bool
+) -> None:
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    (tmp_path / "offsets").mkdir()
+    assert not is_overtaken(tmp_path, committed)
+    for number, offset in enumerate((10, 11)):
+        text = f'v1\n{{}}\n{{"orders":{{"0":{offset},"1":5}}}}'
+        (tmp_path / "offsets" / str(number)).write_text(text)
+    assert is_overtaken(tmp_path, committed) == is_old

@@ -1,0 +1,154 @@
+"""A worker's membership: what it does when its coordinator goes away or its own code fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
+from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
+from kio.schema.leave_group.v5 import LeaveGroupRequest
+from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
+
+from ottla.client.errors import ClientError
+from ottla.connect.group import membership
+from ottla.connect.group.membership import GroupMembership, GroupOptions
+from ottla.connect.group.protocol import Assignment, WorkerMetadata, encode_assignment
+from ottla.protocol.types import i32
+
+OPTIONS = GroupOptions("g", session_timeout_ms=50, heartbeat_interval_ms=1)
+
+
+class Coordinator:
+    """Answers as a coordinator of one member does; `beats` answers heartbeats."""
+
+    def __init__(self, beats: Callable[[], ErrorCode]) -> None:
+        self.joins, self.beats = 0, beats
+        self.is_away = False
+
+    async def connect(self, *_: object) -> Coordinator:
+        if self.is_away:
+            raise ClientError("nothing listens")
+        return self
+
+    def forget(self, *_: object) -> None:
+        """Nothing is kept."""
+
+    async def request(self, request: Any, kind: Any, **_: object) -> Any:
+        if isinstance(request, JoinGroupRequest):
+            self.joins += 1
+            return JoinGroupResponse(
+                throttle_time=i32_ms(0),
+                error_code=ErrorCode.none,
+                generation_id=i32(self.joins),
+                protocol_type="connect",
+                protocol_name="sessioned",
+                leader="other",
+                skip_assignment=False,
+                member_id="m",
+                members=(),
+            )
+        if isinstance(request, SyncGroupRequest):
+            made = encode_assignment(Assignment("other", "http://o/", 1))
+            return SyncGroupResponse(
+                throttle_time=i32_ms(0),
+                error_code=ErrorCode.none,
+                protocol_type="connect",
+                protocol_name="sessioned",
+                assignment=made,
+            )
+        if isinstance(request, HeartbeatRequest):
+            return HeartbeatResponse(throttle_time=i32_ms(0), error_code=self.beats())
+        assert isinstance(request, LeaveGroupRequest)
+        raise ClientError("it stops")
+
+
+def i32_ms(value: int) -> Any:
+    from datetime import timedelta
+
+    from kio.static.primitive import i32Timedelta
+
+    return i32Timedelta.parse(timedelta(milliseconds=value))
+
+
+class Events:
+    """What the group tells a worker."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+        self.taken = asyncio.Event()
+
+    async def group_metadata(self) -> WorkerMetadata:
+        return WorkerMetadata("http://w/", 1)
+
+    async def deal_out(self, *_: object) -> dict[str, Assignment]:
+        raise AssertionError("this worker does not lead")
+
+    async def take_assignment(self, *_: object) -> bool:
+        self.taken.set()
+        return False
+
+    async def lose_everything(self) -> None:
+        self.lost.set()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "PAUSE_S", 0.001)
+
+
+def member(coordinator: Coordinator, events: Events) -> GroupMembership:
+    any_cluster: Any = None
+    made = GroupMembership(any_cluster, OPTIONS, events)
+    made._coordinators = coordinator  # type: ignore[assignment]
+    return made
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - the coordinator of this test only counts
+            await asyncio.sleep(0)
+
+
+async def test_an_error_of_the_heartbeat_loop_does_not_end_the_membership(quick: None) -> None:
+    beats = 0
+
+    def beat() -> ErrorCode:
+        nonlocal beats
+        beats += 1
+        if beats == 2:
+            raise RuntimeError("a mistake in our own code")
+        return ErrorCode.none
+
+    coordinator, events = Coordinator(beat), Events()
+    group = member(coordinator, events)
+    group.start()
+    await until(lambda: coordinator.joins == 2 and beats > 4)
+    assert not events.lost.is_set()
+    await group.stop()
+
+
+async def test_an_unknown_member_stops_everything_and_joins_as_a_new_one(quick: None) -> None:
+    answers = iter([ErrorCode.none, ErrorCode.unknown_member_id])
+    coordinator, events = Coordinator(lambda: next(answers, ErrorCode.none)), Events()
+    group = member(coordinator, events)
+    group.start()
+    await until(lambda: coordinator.joins == 2)
+    assert events.lost.is_set()
+    await group.stop()
+
+
+async def test_a_worker_without_a_coordinator_stops_its_tasks_after_the_session(quick: None) -> None:
+    coordinator, events = Coordinator(lambda: ErrorCode.none), Events()
+    group = member(coordinator, events)
+    group.start()
+    await events.taken.wait()
+    events.taken.clear()
+    coordinator.is_away = True
+    await asyncio.wait_for(events.lost.wait(), 10)
+    coordinator.is_away = False
+    await asyncio.wait_for(events.taken.wait(), 10)
+    await group.stop()

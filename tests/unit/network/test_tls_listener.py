@@ -1,0 +1,196 @@
+"""TLS listeners: large replies and slow readers, a limited number of handshakes, and new certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import trustme
+from tests.unit.network.harness import (
+    BIG,
+    ECHO,
+    FILE,
+    SWALLOW,
+    DiskFile,
+    MemoryFile,
+    ScriptedHandler,
+    request,
+)
+from tests.waiting import until
+
+from ottla.common.clock import ManualClock
+from ottla.common.file_range import FileRange
+from ottla.common.listeners import Listener
+from ottla.network.limits import NetworkLimits
+from ottla.network.listener_security import ListenerSecurity
+from ottla.network.server import Server
+from ottla.security.connection_rates import ConnectionRates
+from ottla.security.quota_rates import QuotaWindows
+
+MIB = 1 << 20
+DEADLINE_S = 20
+
+
+class TlsBench:
+    """A server with one TLS listener, and an authority that clients trust."""
+
+    def __init__(self) -> None:
+        self.authority = trustme.CA()
+        self.clock = ManualClock()
+        self.handler = ScriptedHandler()
+        self.security = ListenerSecurity(self.context("one"))
+        self.writers: list[asyncio.StreamWriter] = []
+
+    def context(self, name: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.authority.issue_cert("127.0.0.1", common_name=name).configure_cert(context)
+        return context
+
+    async def serve(self, **limits: int) -> None:
+        limits = {"sweep_interval_ms": 10**9, **limits}
+        self.server = Server(self.handler, NetworkLimits(**limits), self.clock)
+        await self.server.bind(Listener("SSL", "127.0.0.1", 0), self.security)
+        await self.server.serve()
+        self.port = self.server.listeners[0].port
+
+    async def connect(self, *, tls: bool = True) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        async with asyncio.timeout(DEADLINE_S):
+            streams = await asyncio.open_connection("127.0.0.1", self.port, ssl=context if tls else None)
+        self.writers.append(streams[1])
+        return streams
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[TlsBench]:
+    made = TlsBench()
+    yield made
+    for writer in made.writers:
+        writer.transport.abort()
+    await made.server.stop(0)
+
+
+async def receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    async with asyncio.timeout(DEADLINE_S):
+        size, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
+        return correlation_id, await reader.readexactly(size - 4)
+
+
+@pytest.mark.parametrize("kind", [DiskFile, MemoryFile])
+async def test_files_reach_a_slow_reader_byte_for_byte(bench: TlsBench, kind: type[DiskFile]) -> None:
+    await bench.serve(send_buffer_bytes=64 << 10)
+    file = kind(6 * MIB)
+    bench.handler.chunks = [b"head", FileRange(file, 3, 5 * MIB), b"tail", FileRange(file, 0, 100)]
+    reader, writer = await bench.connect()
+    writer.write(request(FILE, 1) + request(ECHO, 2, b"next"))
+    expected = b"head" + file.content[3 : 5 * MIB + 3] + b"tail" + file.content[:100]
+    assert await receive(reader) == (1, expected)
+    assert await receive(reader) == (2, b"next")
+
+
+async def test_requests_and_replies_of_any_size_alternate(bench: TlsBench) -> None:
+    bench.handler.limit = 8 * MIB
+    await bench.serve()
+    reader, writer = await bench.connect()
+    for number, size in enumerate((1, 100, 17_000, 100_000, 3 * MIB)):
+        writer.write(request(SWALLOW, number, bytes(size)))
+        assert await receive(reader) == (number, struct.pack(">i", 8 + size))
+        bench.handler.kept.clear()
+    writer.write(b"".join(request(BIG, number) for number in range(50)))
+    for number in range(50):
+        assert (await receive(reader))[0] == number
+
+
+async def test_a_higher_limit_of_handshakes_is_used_at_once(bench: TlsBench) -> None:
+    await bench.serve(handshakes=1)
+    await bench.connect(tls=False)  # says nothing
+    await until(lambda: bench.server.handshakes.in_flight == 1)
+    second = asyncio.ensure_future(bench.connect())
+    await asyncio.sleep(0.05)
+    assert not second.done()
+    bench.server.change_limits(replace(bench.server.limits, handshakes=2))
+    reader, writer = await second
+    writer.write(request(ECHO, 1, b"in"))
+    assert await receive(reader) == (1, b"in")
+
+
+async def test_a_connection_over_the_rate_is_served_later_and_not_closed(bench: TlsBench) -> None:
+    await bench.serve()
+    rates = bench.server.connection_rates = ConnectionRates(QuotaWindows(1, 1_000))
+    rates.change_rates(20, {}, None, bench.clock.mono_ms())
+    for _ in range(20):
+        rates.connected("SSL", bench.clock.mono_ms())
+    streams = await asyncio.gather(*(bench.connect() for _ in range(3)))
+    assert bench.server.stats.delayed == 3
+    for number, (reader, writer) in enumerate(streams):
+        writer.write(request(ECHO, number, b"in"))
+        assert await receive(reader) == (number, b"in")
+    assert bench.server.stats.rejected == 0
+
+
+async def test_what_waits_for_its_turn_is_closed_with_the_listener(bench: TlsBench) -> None:
+    await bench.serve()
+    rates = bench.server.connection_rates = ConnectionRates(QuotaWindows(1, 1_000))
+    rates.change_rates(1, {}, None, bench.clock.mono_ms())
+    rates.connected("SSL", bench.clock.mono_ms())
+    reader, _ = await bench.connect(tls=False)
+    await until(lambda: bench.server.stats.delayed == 1)
+    await bench.server.stop(0)
+    async with asyncio.timeout(DEADLINE_S):
+        assert await reader.read() == b""
+
+
+async def test_silent_peers_do_not_keep_others_out(bench: TlsBench) -> None:
+    await bench.serve(handshakes=2, crowded_handshake_ms=2_000)
+    for _ in range(2):
+        await bench.connect(tls=False)  # says nothing
+    await until(lambda: bench.server.handshakes.in_flight == 2)
+    third = asyncio.ensure_future(bench.connect())
+    await asyncio.sleep(0.05)
+    assert not third.done()
+    assert bench.server.handshakes.in_flight == 2
+    bench.clock.advance(2_001)
+    bench.server.sweep()
+    reader, writer = await third
+    writer.write(request(ECHO, 1, b"in"))
+    assert await receive(reader) == (1, b"in")
+    await until(lambda: bench.server.stats.failed_handshakes == 2)
+
+
+async def test_a_new_context_serves_new_connections_and_open_ones_stay(bench: TlsBench) -> None:
+    await bench.serve()
+    reader, writer = await bench.connect()
+    before = writer.get_extra_info("peercert")["serialNumber"]
+    bench.security.tls = bench.context("two")
+    _, other = await bench.connect()
+    assert other.get_extra_info("peercert")["serialNumber"] != before
+    writer.write(request(ECHO, 1, b"still"))
+    assert await receive(reader) == (1, b"still")
+
+
+async def test_a_client_that_speaks_no_tls_is_closed_with_the_reason(
+    bench: TlsBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.serve()
+    reader, writer = await bench.connect(tls=False)
+    writer.write(request(ECHO, 1))
+    async with asyncio.timeout(DEADLINE_S):
+        await reader.read()
+    await until(lambda: "does not speak TLS" in caplog.text)
+    assert bench.server.stats.connections == 0
+
+
+async def test_an_idle_tls_connection_is_closed(bench: TlsBench) -> None:
+    await bench.serve(max_idle_ms=1_000)
+    reader, _ = await bench.connect()
+    await until(lambda: bench.server.stats.connections == 1)
+    bench.server.sweep()
+    bench.clock.advance(1_001)
+    bench.server.sweep()
+    async with asyncio.timeout(DEADLINE_S):
+        assert await reader.read() == b""

@@ -1,0 +1,189 @@
+"""PLAIN, OAUTHBEARER's claims, JAAS lines, and the names in certificates and Kerberos principals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.security.certificate_name import PrincipalMapper, RuleError, distinguished_name
+from ottla.security.exchange import AuthenticationRefused, Identity
+from ottla.security.jaas import JaasError, parse_jaas
+from ottla.security.kerberos_name import KerberosNames, KerberosRuleError
+from ottla.security.oauthbearer import ClaimRules, OAuthBearerServer
+from ottla.security.plain import PlainServer
+
+NOW_MS = 1_700_000_000_000
+NOW_S = NOW_MS // 1000
+CLAIMS = {"sub": "alice", "exp": NOW_S + 60, "iss": "us", "aud": ["kafka", "x"], "scope": "read write"}
+RULES = ClaimRules(issuer="us", audiences=("kafka",), required_scopes=("write",))
+BEARER = b"n,,\x01auth=Bearer a.b.c\x01\x01"
+
+
+@pytest.mark.parametrize("message", [b"\0alice\0secret", b"alice\0alice\0secret"])
+def test_plain_accepts_the_password(message: bytes) -> None:
+    assert PlainServer({"alice": "secret"}).respond(message) == (b"", Identity("User:alice"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\0alice\0wrong",
+        b"\0bob\0secret",
+        b"\0alice\0",
+        b"\0\0secret",
+        b"bob\0alice\0secret",
+        b"alice\0secret",
+        b"\0alice\0secret\0",
+        b"\xff\0alice\0secret",
+        b"\0alice\0" + b"x" * 9000,
+    ],
+)
+def test_plain_refuses_everything_else(message: bytes) -> None:
+    with pytest.raises(AuthenticationRefused):
+        PlainServer({"alice": "secret", "": "secret"}).respond(message)
+
+
+def oauth(claims: dict[str, Any], rules: ClaimRules = RULES) -> OAuthBearerServer:
+    return OAuthBearerServer(lambda _: claims, rules, lambda: NOW_MS)
+
+
+def test_a_token_that_fits_is_accepted_until_it_expires() -> None:
+    assert oauth(CLAIMS).respond(BEARER) == (b"", Identity("User:alice", NOW_MS + 60_000))
+    assert oauth({**CLAIMS, "aud": "kafka"}).respond(BEARER)[1] is not None
+    assert oauth({**CLAIMS, "exp": NOW_S - 20}).respond(BEARER)[1] is not None  # clocks may differ
+    named = ClaimRules(user_claim="email", scope_claim="roles", required_scopes=("admin",))
+    claims = {**CLAIMS, "email": "a@x", "roles": ["admin"]}
+    assert oauth(claims, named).respond(BEARER)[1] == Identity("User:a@x", NOW_MS + 60_000)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sub": None},
+        {"sub": 7},
+        {"sub": " "},
+        {"exp": None},
+        {"exp": "soon"},
+        {"exp": True},
+        {"exp": float("nan")},
+        {"exp": NOW_S - 31},
+        {"nbf": NOW_S + 31},
+        {"iat": NOW_S + 31},
+        {"iss": "them"},
+        {"iss": None},
+        {"aud": "other"},
+        {"aud": None},
+        {"scope": "read"},
+        {"scope": None},
+        {"scope": {"write": 1}},
+    ],
+)
+def test_a_token_that_does_not_fit_is_refused_after_the_clients_acknowledgement(
+    changed: dict[str, Any],
+) -> None:
+    exchange = oauth({**CLAIMS, **changed})
+    assert exchange.respond(BEARER) == (b'{"status":"invalid_token"}', None)
+    with pytest.raises(AuthenticationRefused):
+        exchange.respond(b"\x01")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"n,,",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Basic x\x01\x01",
+        b"n,,\x01auth=Bearer \x01\x01",
+        b"x" * 70_000,
+    ],
+)
+def test_a_message_without_a_token_is_refused(message: bytes) -> None:
+    with pytest.raises(AuthenticationRefused):
+        oauth(CLAIMS).respond(message)
+
+
+def test_a_client_cannot_act_as_another_than_its_token_says() -> None:
+    with pytest.raises(AuthenticationRefused, match="another user"):
+        oauth(CLAIMS).respond(b"n,a=bob,\x01auth=Bearer a.b.c\x01\x01")
+    assert oauth(CLAIMS).respond(b"n,a=alice,\x01auth=Bearer a.b.c\x01x=y\x01\x01")[1] is not None
+
+
+def test_a_jaas_line_is_read() -> None:
+    login = parse_jaas(
+        'org.x.PlainLoginModule required\n username="admin" password="a\\"b; c" user_alice=plain user_b="";'
+    )
+    assert login.module == "org.x.PlainLoginModule"
+    assert login.options["password"] == 'a"b; c'
+    assert login.users == {"alice": "plain", "b": ""}
+    assert "plain" not in repr(login)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "org.X often a=b;", "org.X required", 'org.X required a="b;', "X required; Y required;"]
+)
+def test_what_is_not_jaas_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(JaasError) as refused:
+        parse_jaas(text + "")
+    assert "a=" not in str(refused.value).replace("key=value", "")
+
+
+SUBJECT = (
+    (("countryName", "CZ"),),
+    (("organizationName", "Kafka, Inc."),),
+    (("organizationalUnitName", "sales"),),
+    (("commonName", "Alice"),),
+)
+NAME = "CN=Alice,OU=sales,O=Kafka\\, Inc.,C=CZ"
+
+
+def test_a_distinguished_name_is_written_as_in_java() -> None:
+    assert distinguished_name(SUBJECT) == NAME
+    assert distinguished_name(((("commonName", "a"), ("userId", "b")),)) == "CN=a+UID=b"
+    assert distinguished_name(((("commonName", "#a+b "),),)) == "CN=\\#a\\+b\\ "
+    assert distinguished_name(((("emailAddress", "a@b"),),)) == "1.2.840.113549.1.9.1=#1603614062"
+
+
+@pytest.mark.parametrize(
+    ("rules", "user"),
+    [
+        ("DEFAULT", NAME),
+        ("", NAME),
+        ("RULE:^CN=([^,]+),.*$/$1/", "Alice"),
+        ("RULE:^CN=([^,]+),.*$/$1/L", "alice"),
+        ("RULE:^CN=([^,]+),OU=([^,]+),.*$/$1@$2/U,DEFAULT", "ALICE@SALES"),
+        ("RULE:^CN=other.*$/x/, RULE:.*OU=sales.*/team-$0/ ,DEFAULT", f"team-{NAME}"),
+        ("RULE:^CN=other$/x/", None),
+        ("RULE:^CN=other$/x/,DEFAULT", NAME),
+    ],
+)
+def test_mapping_rules_make_the_user_name(rules: str, user: str | None) -> None:
+    assert PrincipalMapper(rules).user_name(NAME) == user
+
+
+@pytest.mark.parametrize("rules", ["RULE:x", "RULE:^(x/$1/", "DEFAULT,nonsense", "RULE:a/b/X"])
+def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
+    with pytest.raises(RuleError):
+        PrincipalMapper(rules)
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal", "user"),
+    [
+        (["DEFAULT"], "alice@EXAMPLE.ORG", "alice"),
+        (["DEFAULT"], "kafka/host@EXAMPLE.ORG", "kafka"),
+        (["RULE:[1:$1@$0](.*@OTHER)s/@.*//", "DEFAULT"], "bob@OTHER", "bob"),
+        (["RULE:[2:$1;$2](^.*;admin$)s/;admin$//"], "alice/admin@ANY", "alice"),
+        (["RULE:[1:$1]/L"], "Alice@ANY", "alice"),
+    ],
+)
+def test_kerberos_rules_make_the_user_name(rules: list[str], principal: str, user: str) -> None:
+    assert KerberosNames(rules, "EXAMPLE.ORG").user_name(principal) == user
+
+
+def test_a_principal_that_no_rule_fits_is_refused() -> None:
+    with pytest.raises(KerberosRuleError):
+        KerberosNames(["DEFAULT"], "EXAMPLE.ORG").user_name("eve@ELSEWHERE")
+    with pytest.raises(KerberosRuleError):
+        KerberosNames(["RULE:nonsense"], "EXAMPLE.ORG")

@@ -1,0 +1,150 @@
+"""SCRAM on the broker's side: RFC 7677's example, a client of another library, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scramp import ScramClient
+
+from ottla.security.exchange import AuthenticationRefused, Identity
+from ottla.security.scram import (
+    MECHANISMS,
+    ScramCredential,
+    ScramServer,
+    TokenCredential,
+    fake_credential,
+    make_credential,
+)
+
+SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+RFC_USER = make_credential("SCRAM-SHA-256", "pencil", SALT, 4096)
+FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+FINAL = (
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+    b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+)
+
+
+def server(
+    credential: ScramCredential | None = RFC_USER,
+    mechanism: str = "SCRAM-SHA-256",
+    token: TokenCredential | None = None,
+) -> ScramServer:
+    return ScramServer(
+        mechanism,
+        lambda _, user: credential if user == "user" else None,
+        lambda _, token_id: token if token_id == "user" else None,
+        lambda name, user: fake_credential(name, user, b"secret"),
+        NONCE,
+    )
+
+
+def test_the_example_of_the_rfc() -> None:
+    exchange = server()
+    answer, identity = exchange.respond(FIRST)
+    assert answer == (
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
+    assert identity is None
+    assert exchange.respond(FINAL) == (
+        b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+        Identity("User:user"),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(sorted(MECHANISMS)),
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20),
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20),
+)
+def test_a_client_of_another_library_authenticates(mechanism: str, user: str, password: str) -> None:
+    credential = make_credential(mechanism, password, b"a salt of any length", 4096)
+    exchange = ScramServer(
+        mechanism,
+        lambda _, name: credential if name == user else None,
+        lambda *_: None,
+        lambda name, who: fake_credential(name, who, b"secret"),
+        NONCE,
+    )
+    client = ScramClient([mechanism], user, password)
+    answer, _ = exchange.respond(client.get_client_first().encode())
+    client.set_server_first(answer.decode())
+    answer, identity = exchange.respond(client.get_client_final().encode())
+    client.set_server_final(answer.decode())
+    assert identity == Identity.of_user(user)
+
+
+def test_an_unknown_user_gets_a_salt_that_stays_and_fails_at_the_proof() -> None:
+    first = b"n,,n=nobody,r=rOprNGfwEbeRWgbNEkqO"
+    exchange, again = server(), server()
+    answer, _ = exchange.respond(first)
+    assert again.respond(first)[0] == answer
+    assert answer.endswith(b",i=4096")
+    other, _ = server().respond(b"n,,n=somebody,r=rOprNGfwEbeRWgbNEkqO")
+    assert other != answer
+    with pytest.raises(AuthenticationRefused, match="Invalid username or password"):
+        exchange.respond(FINAL)
+
+
+def test_a_token_authenticates_as_its_owner_until_it_expires() -> None:
+    token = TokenCredential("User:owner", RFC_USER, 12345)
+    first = FIRST + b",tokenauth=true"
+    exchange = server(None, token=token)
+    answer, _ = exchange.respond(first)
+    client = ScramClient(["SCRAM-SHA-256"], "user", "pencil", c_nonce="rOprNGfwEbeRWgbNEkqO")
+    client.get_client_first()
+    client.client_first_bare = first[3:].decode()
+    client.set_server_first(answer.decode())
+    _, identity = exchange.respond(client.get_client_final().encode())
+    assert identity == Identity("User:owner", 12345, is_token=True)
+    with pytest.raises(AuthenticationRefused):  # a user's name is no token id
+        other = server(token=None)
+        other.respond(first)
+        other.respond(FINAL)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"n,,",
+        b"p=tls-unique,,n=user,r=abc",
+        b"n,,n=,r=abc",
+        b"n,,n=us=2Xer,r=abc",
+        b"n,a=other,n=user,r=abc",
+        b"n,,n=user,r=",
+        b"n,,n=user,r=a,b",
+        b"\xff\xfe",
+        b"n,,n=user,r=" + b"x" * 600,
+        b"n,,n=user,r=abc" + b"x" * 9000,
+    ],
+)
+def test_a_first_message_that_is_not_valid_is_refused(message: bytes) -> None:
+    with pytest.raises(AuthenticationRefused):
+        server().respond(message)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"c=biws", b"c=eSws"),
+        (b"NlF$k0,", b"NlF$k1,"),
+        (b"p=dH", b"p=dI"),
+        (b",p=", b",q="),
+        (b"p=dHzb", b"p="),
+    ],
+)
+def test_a_final_message_that_does_not_fit_is_refused(old: bytes, new: bytes) -> None:
+    exchange = server()
+    exchange.respond(FIRST)
+    with pytest.raises(AuthenticationRefused):
+        exchange.respond(FINAL.replace(old, new))
+
+
+def test_credentials_do_not_show_their_keys() -> None:
+    assert repr(RFC_USER) == "ScramCredential(iterations=4096)"
