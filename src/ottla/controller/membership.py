@@ -173,9 +173,8 @@ class Membership:
             candidacy.cancel()
         try:
             if term is not None:
-                await (
-                    term.step_down()
-                )  # which ends the candidacy, too, should it not hear that it is cancelled
+                # This ends the candidacy, too, should it not hear that it is cancelled.
+                await term.step_down()
             if candidacy is not None:
                 await asyncio.gather(candidacy, return_exceptions=True)
         finally:
@@ -205,10 +204,11 @@ class Membership:
         except Exception:
             logger.exception("the controller failed, resigning so that another broker can be elected")
             await asyncio.sleep(RETRY_S)
+        finally:  # also if the broker stops just after it was elected
+            await term.step_down()
+            if self.term is term:
+                self.term = None
         logger.info("the controller term of epoch %d has ended", epoch)
-        await term.step_down()
-        if self.term is term:
-            self.term = None
         try:
             await self._store.resign(session)
         except MetadataError:

@@ -16,6 +16,7 @@ from ottla.controller.term import ControllerTerm
 from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.metadata.records import Endpoint
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
+from ottla.metadata.store import Session
 
 STARTING = BrokerRegistration(incarnation_id="i", directory_id="d")
 READY = replace(STARTING, endpoints=(Endpoint("PLAINTEXT", "one", 9092),))
@@ -205,3 +206,34 @@ async def test_a_failure_that_nobody_expected_ends_neither_the_sessions_nor_the_
     monkeypatch.undo()
     candidate.server.expire_node(1)
     await candidate.until(lambda: len(candidate.epochs) == 3)
+
+
+class EndlessTerm:
+    """A term that lasts until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.is_running = self.has_stepped_down = False
+
+    async def run(self) -> None:
+        self.is_running = True
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        self.has_stepped_down = True
+
+    step_down = stop
+
+
+async def test_a_broker_that_is_elected_while_it_stops_steps_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def elected_at_once(_: Session) -> int:
+        return 1
+
+    term = EndlessTerm()
+    store = MemoryStore(MemoryServer(), 1)
+    monkeypatch.setattr(store, "stand_for_election", elected_at_once)
+    member = Membership(store, 1, lambda _: cast(ControllerTerm, term), lambda: None, _trusted, _trusted)
+    await member.open(STARTING)
+    member.stand_for_election()
+    assert member.term is None
+    await member.close()
+    assert (term.is_running, term.has_stepped_down, member.term) == (True, True, None)
