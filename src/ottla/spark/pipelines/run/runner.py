@@ -279,10 +279,12 @@ class Runner:
             self._write_state(self._state.state)
 
     def _poll_flow(self, running: RunningFlow) -> None:
-        is_active = (
-            running.query.isActive
-        )  # read the status first: later reports are handled in the next round
-        for progress in running.poll():
+        # Read the status first: later reports are handled in the next round.
+        is_active = running.query.isActive
+        reports = running.poll()
+        if reports:  # The driver's endpoint serves the state, so a batch is there before it is reported.
+            self._state.flows = [each.as_json() for each in self._progress()]
+        for progress in reports:
             self._observer.batch(progress)
             if progress.batch_rows:
                 self._views.changed(running.target.name, self._graph)
