@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,32 @@ def _logging_as_before() -> Iterator[None]:
         if type(handler) is logging.StreamHandler and handler not in before:
             root.removeHandler(handler)
             root.setLevel(level)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Order the files of `-n 3 --dist loadfile`."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.scheduling import LongestFirst
+
+    return LongestFirst(config, log)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Forget how the last run ended: if this one is killed, its failures must not be taken for all of them."""
+    _note_end(session.config, None)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note how the run ended, for tools/retry_failed.py."""
+    _note_end(session.config, int(exitstatus))
+
+
+def _note_end(config: pytest.Config, code: int | None) -> None:
+    cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
+    if cache is not None and not hasattr(config, "workerinput"):
+        cache.set("ottla/last_run", code)
 
 
 @pytest.hookimpl(wrapper=True)
