@@ -74,7 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Forget how the last run ended: if this one is killed, its failures must not be taken for all of them."""
+    """Forget how the last run ended: if this one is killed, what failed before is not all that failed."""
     _note_end(session.config, None)
 
 

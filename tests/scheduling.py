@@ -1,8 +1,8 @@
-"""Gives test files to the workers of pytest-xdist: the longest first, those of one Spark session to one worker.
+"""Gives test files to the workers of pytest-xdist: the longest first, those of one Spark session to one.
 
 `--dist loadfile` begins with the files that have the most tests. A file with one test of a minute may start
-last, while the other workers have nothing left to do. Each worker that runs a file of tests/spark starts a JVM
-for it, which costs more than most of these files.
+last, while the other workers have nothing left to do. Each worker that runs a file of tests/spark starts a
+JVM for it, which costs more than most of these files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS: dict[str, int] = {}
-"""About how long a file takes, if it is 15 s or more (`pytest --durations` tells). The order is what counts."""
+"""About how long the long files take (`pytest --durations=0` tells). The order is what counts."""
 _ASKS_FOR_SESSION = re.compile(r"def \w+\([^)]*\b(?:spark|source|stream)\b\s*[:,)]")
 
 
@@ -27,7 +27,7 @@ def shares_session(path: str) -> bool:
 
 
 class LongestFirst(LoadFileScheduling):
-    """Assigns the longest file next. The files of the Spark session are for the worker that began with them."""
+    """Assigns the longest file next; those of the Spark session to the worker that began with them."""
 
     _spark_worker: WorkerController | None = None
 
@@ -43,6 +43,6 @@ class LongestFirst(LoadFileScheduling):
         return max(wanted or self.workqueue, key=lambda path: SECONDS.get(path, 0))
 
     def _reschedule(self, node: WorkerController) -> None:
-        # A worker needs one test beyond the one that it runs. What it has in addition waits behind a long test.
+        # A worker needs one test beyond the one that it runs. More would wait behind a long test.
         if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)

@@ -48,9 +48,11 @@ def run(tests: list[str], workers: int = 2) -> list[list[str]]:
         scheduler.add_node(node)
         scheduler.add_node_collection(node, tests)
     scheduler.schedule()
-    while any([node.run_one(scheduler, tests) for node in nodes]):
-        pass
-    assert sorted(sum((node.files for node in nodes), [])) == sorted(each.split("::")[0] for each in tests)
+    busy = nodes
+    while busy:
+        busy = [node for node in nodes if node.run_one(scheduler, tests)]
+    ran = sorted(path for node in nodes for path in node.files)
+    assert ran == sorted(each.split("::")[0] for each in tests)
     return [list(dict.fromkeys(node.files)) for node in nodes]
 
 
