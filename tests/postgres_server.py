@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from ottla.testing.broker_process import free_port
 
 START_ATTEMPTS = 5
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -29,9 +30,7 @@ class PostgresServer:
         self.folder = Path(tempfile.mkdtemp(prefix="ottla-postgres-"))
         if self._user is not None:
             shutil.chown(self.folder, self._user)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._run("initdb", "-D", str(self.data), "-U", "tester", "--auth=trust", "-E", "UTF8", "--locale=C")
         self.start()
 

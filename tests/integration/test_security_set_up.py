@@ -8,7 +8,6 @@ import io
 import json
 import os
 import signal
-import socket
 import ssl
 import stat
 import subprocess
@@ -26,14 +25,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from tests.integration.test_cli_face import Cli
 
 from ottla.cli.main import run
+from ottla.testing.broker_process import free_port
 
 WITHIN_S = 60
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class InProcess(Cli):

@@ -40,7 +40,7 @@ class Writer(threading.Thread):
         while not self.stopped.is_set():
             try:
                 with psycopg.connect(self.url, autocommit=True, connect_timeout=2) as connection:
-                    while not self.stopped.wait(0.01):
+                    while not self.stopped.wait(0.05):
                         number += 1
                         connection.execute(
                             "INSERT INTO items (id, name, price) VALUES (%s, %s, %s)",
@@ -65,7 +65,7 @@ def test_a_mirror_table_is_the_same_after_everything_was_killed(
             "CREATE TABLE items (id int PRIMARY KEY, name text, price numeric(12,3), "
             "at timestamp DEFAULT '2020-01-02 03:04:05.678', extra int)"
         )
-        database.execute("INSERT INTO items SELECT g, 'n' || g, g / 7.0 FROM generate_series(1, 5000) g")
+        database.execute("INSERT INTO items SELECT g, 'n' || g, g / 7.0 FROM generate_series(1, 2000) g")
     with BrokerProcess(tmp_path / "broker") as broker, WorkerProcess(broker.address, tmp_path) as worker:
         _run(server, broker, worker, tmp_path)
 
@@ -112,7 +112,7 @@ def _run(server: PostgresServer, broker: BrokerProcess, worker: WorkerProcess, t
     )
     writer = Writer(server.url)
     writer.start()
-    wait_until(lambda: _count(server) >= 5000, "the snapshot", WITHIN_S)
+    wait_until(lambda: _count(server) >= 2000, "the snapshot", WITHIN_S)
     for step in (
         lambda: os.kill(worker.children("SparkSubmit")[0], signal.SIGKILL),
         lambda: (server.kill(), server.start()),

@@ -1,15 +1,9 @@
 from __future__ import annotations
 
 import json
-import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
+from tests.postgres_server import postgres_server
 from tests.spark.pipeline_runs import Pipeline
 from tests.spark.test_pipeline_topics import EXAMPLES, copy, send
 from tests.spark.topics import Topics
@@ -18,46 +12,11 @@ from ottla.spark.pipelines import read_postgres
 from ottla.spark.pipelines.postgres.write import Target, connect, done_until, write_batch
 from ottla.testing.broker_process import BrokerProcess
 
-BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-
 
 @pytest.fixture(scope="module")
 def dsn():
-    """A PostgreSQL server on this machine, as somebody who is not root."""
-    if not BINARIES:
-        pytest.skip("no PostgreSQL server in /usr/lib/postgresql")
-    user = _other_user() if os.getuid() == 0 else None
-    if os.getuid() == 0 and user is None:
-        pytest.skip("PostgreSQL does not run as root, and there is no user nobody or postgres")
-    # Not below pytest's own folder: each pytest that starts closes that one to other users.
-    folder = Path(tempfile.mkdtemp(prefix="ottla-postgres-"))
-    data, sockets = folder / "data", folder
-    if user is not None:
-        shutil.chown(folder, user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    def run(*command: str) -> None:
-        subprocess.run(
-            [str(BINARIES[-1] / command[0]), *command[1:]], check=True, capture_output=True, user=user
-        )
-
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {sockets} -c fsync=off"
-    run("initdb", "-D", str(data), "-U", "tester", "--auth=trust", "-E", "UTF8", "--locale=C")
-    run("pg_ctl", "-D", str(data), "-o", options, "-l", str(folder / "log"), "-w", "start")
-    yield f"postgresql://tester@127.0.0.1:{port}/postgres"
-    run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
-    shutil.rmtree(folder)
-
-
-def _other_user() -> str | None:
-    for name in ("postgres", "nobody"):
-        try:
-            return pwd.getpwnam(name).pw_name
-        except KeyError:
-            continue
-    return None
+    with postgres_server() as running:
+        yield running.url
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from ottla.common.file_range import FileRange
 from ottla.common.listeners import Address, Listener
 from ottla.network.limits import NetworkLimits
 from ottla.network.server import Server
+from ottla.testing.broker_process import free_port
 
 MIB = 1 << 20
 
@@ -66,16 +67,14 @@ async def test_a_bound_port_is_known_before_it_is_served_and_taken_once_it_is(ne
 
 async def test_a_server_that_cannot_have_all_its_listeners_has_none(net: Harness) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
-    free = socket.create_server(("127.0.0.1", 0))
-    free_port = free.getsockname()[1]
-    free.close()
+    port = free_port()
     server = Server(net.handler, NetworkLimits(), net.clock)
     with pytest.raises(OSError, match=r"(?i)in use"):
         await server.start(
-            [Listener("A", "127.0.0.1", free_port), Listener("B", "127.0.0.1", taken.getsockname()[1])]
+            [Listener("A", "127.0.0.1", port), Listener("B", "127.0.0.1", taken.getsockname()[1])]
         )
     with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", free_port)
+        await asyncio.open_connection("127.0.0.1", port)
     assert server.listeners == ()
     taken.close()
     await server.stop(0)
