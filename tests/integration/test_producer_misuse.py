@@ -17,7 +17,7 @@ from ottla.client.errors import TimedOut
 from ottla.protocol.errors import InvalidTopicException, UnknownTopicOrPartition
 from ottla.testing.local_broker import OttlaBroker
 
-SOON_S = 10
+SOON_S = 30
 
 
 @pytest.fixture(scope="module")

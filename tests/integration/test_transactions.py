@@ -154,12 +154,12 @@ def test_a_waiting_reader_is_woken_by_the_end_of_the_transaction(stage: Stage) -
     producer.begin()
     producer.send(topic, out(b"awaited"))
     with Wire(stage.address) as wire, ThreadPoolExecutor(1) as pool:
-        fields = fetch_fields(topic, (0, 0), max_wait_ms=15_000, isolation_level=READ_COMMITTED)
+        fields = fetch_fields(topic, (0, 0), max_wait_ms=60_000, isolation_level=READ_COMMITTED)
         sent = wire.send(ApiKey.FETCH, 12, **fields)
         waiting = pool.submit(wire.receive, ApiKey.FETCH, 12, sent)
         with pytest.raises(TimeoutError):
             waiting.result(0.3)
         producer.commit()
-        (partition,) = waiting.result(5).responses[0].partitions
+        (partition,) = waiting.result(30).responses[0].partitions
     assert partition.last_stable_offset == 2
     assert b"awaited" in bytes(partition.records)

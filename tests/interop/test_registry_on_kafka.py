@@ -101,9 +101,8 @@ def stored(bootstrap: str) -> dict[str, list[dict[str, Any]]]:
     consumer.assign([partition])
     found: dict[str, list[dict[str, Any]]] = {}
     while consumer.position([partition])[0].offset < end:
-        message = consumer.poll(1.0)
-        if message is None:
-            break
+        message = consumer.poll(SOON_S)
+        assert message is not None, f"nothing after {consumer.position([partition])} of {end}"
         key = json.loads(message.key())
         if key["keytype"] == "SCHEMA":
             found.setdefault(key["subject"], []).append(json.loads(message.value()))
