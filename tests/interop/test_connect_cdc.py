@@ -19,7 +19,7 @@ from ottla.testing.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.slow
 
-WITHIN_S = 150.0
+WITHIN_S = 240.0
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 WORD_COUNT = SPARK_HOME / "examples/src/main/python/sql/streaming/structured_kafka_wordcount.py"
 BROKER_SETTINGS = {"log.retention.ms": "-1"}  # the records of these tests are old
 NOON_MS = 1_700_000_000_000
-STREAM_DEADLINE_S = 60
+STREAM_DEADLINE_S = 150
 SETTINGS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",

@@ -100,7 +100,7 @@ def test_a_checkpoint_moves_to_ottla_and_back(spark: Any, topics: Topics, tmp_pa
         rows = reader.option("startingOffsets", "earliest").load().selectExpr("value")
         writer = rows.writeStream.format(name).options(**servers).option("topic", out)
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        query.awaitTermination(60)
+        assert query.awaitTermination(200)
         assert query.exception() is None
         assert topics.values(out) == numbers(0, last)
 

@@ -62,7 +62,7 @@ def test_a_job_for_the_connector_runs_unchanged(
         .trigger(availableNow=True)
         .start()
     )
-    updates.awaitTermination(60)
+    assert updates.awaitTermination(200)
     assert updates.exception() is None
     assert sorted((each.key, each.value) for each in topics.records(counts)) == [(b"a", b"2"), (b"b", b"1")]
     table = spark.read.load(format="kafka", subscribe=into, **servers)
@@ -82,7 +82,7 @@ def test_positions_of_a_stopped_query_are_shown_and_changed(
         writer = rows.select("value").writeStream.format("ottla").option("topic", out)
         writer = writer.option("kafka.bootstrap.servers", topics.address).trigger(availableNow=True)
         query = writer.option("checkpointLocation", checkpoint).start()
-        query.awaitTermination(60)
+        assert query.awaitTermination(200)
         assert query.exception() is None
 
     def command(*words: str) -> str:

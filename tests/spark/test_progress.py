@@ -37,7 +37,7 @@ def test_a_query_reports_how_far_behind_it_is_and_why_it_failed(
     writer = rows.writeStream.queryName("behind").foreachBatch(write).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
     with caplog.at_level(logging.ERROR, "ottla.spark.queries"), pytest.raises(Exception, match="the third"):
-        query.awaitTermination(60)
+        assert query.awaitTermination(200)
     wait_until(lambda: getattr(query_of(query.id), "state", "") == FAILED, "the end of the query")
     found = query_of(query.id)
     assert found is not None

@@ -18,7 +18,7 @@ def write(rows: Any, address: str, checkpoint: str, *, mode: str = "append", **o
     writer = rows.writeStream.format("ottla").outputMode(mode).option("kafka.bootstrap.servers", address)
     writer = writer.options(**options).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    assert query.awaitTermination(200)
     return query
 
 
@@ -105,7 +105,7 @@ def test_update_mode_and_several_sinks_go_through_foreach_batch(
     def run() -> Any:
         writer = counted.writeStream.outputMode("update").foreachBatch(both)
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        query.awaitTermination(60)
+        assert query.awaitTermination(200)
 
     with pytest.raises(Exception, match="after both were written"):
         run()
@@ -125,7 +125,7 @@ def test_two_writes_of_a_batch_need_two_names(stream: Read, topics: Topics, chec
 
     writer = stream(into).writeStream.foreachBatch(twice).option("checkpointLocation", checkpoint)
     with pytest.raises(Exception, match="written twice under the same sink name"):
-        writer.trigger(availableNow=True).start().awaitTermination(60)
+        writer.trigger(availableNow=True).start().awaitTermination(200)
 
 
 def test_a_job_group_of_the_user_does_not_prevent_a_restart(
@@ -144,7 +144,7 @@ def test_a_job_group_of_the_user_does_not_prevent_a_restart(
 
     def run() -> None:
         writer = stream(into).writeStream.foreachBatch(grouped).option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination(60)
+        writer.trigger(availableNow=True).start().awaitTermination(200)
 
     with pytest.raises(Exception, match="after it was written"):
         run()
@@ -184,7 +184,7 @@ def test_writes_from_threads_of_foreach_batch_are_exactly_once_or_refused(
 
     def run() -> None:
         writer = stream(into).writeStream.foreachBatch(threaded).option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination(60)
+        writer.trigger(availableNow=True).start().awaitTermination(200)
 
     for _ in kinds[1:]:
         with pytest.raises(Exception, match="once more"):

@@ -41,7 +41,7 @@ def run(rows: Any, checkpoint: str, collected: Collected) -> Any:
     """Read everything that is there, and end."""
     writer = rows.writeStream.foreachBatch(collected).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    assert query.awaitTermination(200)
     return query
 
 
@@ -196,7 +196,7 @@ def test_a_broker_that_is_not_there_at_the_start_is_named(spark: Any, checkpoint
     rows = reader.option("kafka.bootstrap.servers", "127.0.0.1:1").load()
     query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
-        query.awaitTermination(60)
+        assert query.awaitTermination(200)
 
 
 HOLDER = """

@@ -63,7 +63,7 @@ def test_what_is_peeked_at_stands_in_the_progress(example, topics, stream, check
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(200)
     [seen] = [each.observedMetrics["words"] for each in query.recentProgress if each.numInputRows]
     expected = words_of(text)
     assert (seen["all"], seen["longest"]) == (len(expected), max(map(len, expected)))

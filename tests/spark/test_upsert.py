@@ -48,7 +48,7 @@ def test_counts_are_a_table_that_a_replayed_batch_does_not_change(
             counts(stream, topic), topic=f"{topic}-counts", key="word", checkpoint=checkpoint,
             available_now=True, partitions=2, **broker,
         )  # fmt: skip
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(200)
 
     run()
     configs = {each.name: each.value for each in topics.admin.topic_configs(f"{topic}-counts")}
@@ -90,7 +90,7 @@ def test_of_a_batch_the_newest_row_of_a_key_is_written_and_deletions_are_tombsto
         rows, topic=f"{topic}-table", key="id", deleted="gone", sequence_by="v", checkpoint=checkpoint,
         available_now=True, **broker,
     )  # fmt: skip
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(200)
     found = {key: value and json.loads(value) for key, value in newest(topics, f"{topic}-table").items()}
     assert found == {"1": {"id": 1, "name": "Anna", "v": 2}, "2": {"id": 2, "name": "Bob", "v": 5}, "3": None}
     assert len(topics.records(f"{topic}-table")) == 3
@@ -102,7 +102,7 @@ def test_of_a_batch_the_newest_row_of_a_key_is_written_and_deletions_are_tombsto
     shown = (
         changes.writeStream.format("memory").queryName("changes_of_test").trigger(availableNow=True).start()
     )
-    assert shown.awaitTermination(90)
+    assert shown.awaitTermination(200)
     seen = spark.sql("SELECT id, name, v, deleted FROM changes_of_test").collect()
     assert sorted(map(tuple, seen)) == [(1, "Anna", 2, False), (2, "Bob", 5, False), (3, None, None, True)]
 
@@ -115,7 +115,7 @@ def test_two_rows_of_a_key_fail_unless_it_is_said_which_is_newer(topics, stream,
         rows, topic=f"{topic}-table", key="word", checkpoint=checkpoint, available_now=True, **broker
     )
     with pytest.raises(StreamingQueryException, match="several rows of one batch have the key a"):
-        query.awaitTermination(90)
+        assert query.awaitTermination(200)
     assert topics.records(f"{topic}-table") == []
     assert topics.open_transactions() == []
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 from tests.integration.registry_stage import RunningRegistry
 from tests.interop.console.stage import CHROMIUM, Browser, RunningConsole, fill
 
 from ottla.testing.local_broker import OttlaBroker
 
 NewBrowser = Callable[..., Browser]
+WITHIN_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,7 @@ def chromium() -> Iterator[Chromium]:
         pytest.skip(f"there is no {CHROMIUM}; install it with: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        expect.set_options(timeout=WITHIN_MS)
         yield browser
         browser.close()
 
@@ -54,7 +56,7 @@ def new_browser(chromium: Chromium) -> Iterator[NewBrowser]:
             viewport={"width": width, "height": 860},
             color_scheme=scheme,  # type: ignore[arg-type]
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(WITHIN_MS)
         contexts.append(context)
         return Browser(context, base)
 
