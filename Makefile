@@ -10,6 +10,7 @@ SERVE  ?=
 PEERS  ?=
 SOAK   ?= 120
 REUSE  ?= $(VENV)
+SCHEDULES := $(wildcard tests/cluster/test_schedules_*.py) tests/cluster/test_coordinator_failover.py
 DEBIAN := kcat chromium postgresql krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc default-jdk-headless
 
 .DEFAULT_GOAL := help
@@ -33,7 +34,7 @@ test: $(READY) ## run the test suite in under ten minutes; `make test-all` adds 
 	$(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster and not slow"
 
 test-all: $(READY) ## run every test but those of `make test-cluster` and `make interop`
-	$(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster"
+	$(PYTEST) tests --ignore tests/interop $(addprefix --ignore ,$(SCHEDULES)) -n 3 --dist loadfile
 
 test-again: $(READY) ## run once more, one at a time, what failed in the last run; more than three fail at once
 	$(BIN)/python tools/retry_failed.py
@@ -42,7 +43,7 @@ coverage: $(READY) ## run the unit tests and show which lines of src/ they cover
 	$(PYTEST) tests/unit -q -n 2 --dist loadfile --cov ottla --cov-report term:skip-covered --cov-report html:build/coverage
 
 test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
-	$(PYTEST) tests/cluster/test_schedules_*.py tests/cluster/test_coordinator_failover.py -n 2
+	$(PYTEST) $(SCHEDULES) -n 2 --maxschedchunk 1
 
 month: $(READY) ## operate a simulated cluster for a month
 	$(BIN)/python -m ottla.testing.month
@@ -65,7 +66,7 @@ interop: $(READY) ## fetch Kafka's jars (Maven), npm clients, kcat, Chromium, Po
 	$(BIN)/python tests/interop/fetch_npm.py
 	@{ command -v kcat && command -v chromium && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) are missing: their tests will be skipped"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[kerberos]' || echo "no gssapi: its tests will be skipped"
-	$(PYTEST) tests/interop -n 2 --dist loadfile
+	$(PYTEST) tests/interop -n 3 --dist loadfile
 
 test-console: $(READY) ## run the console in Debian's Chromium: every page, by clicking; skipped without it
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } || echo "no chromium: these tests will be skipped"

@@ -1,7 +1,7 @@
 """Whole clusters of the real broker, with kills, pauses, cuts and power cuts, by seed.
 
-OTTLA_SEEDS=10000 runs more of them; a failure names its seed, and `python -m ottla.testing.simulate --seed N`
-shows what happened in it.
+`make simulate` runs 1,000 of them, OTTLA_SEEDS=10000 more; a failure names its seed, and
+`python -m ottla.testing.simulate --seed N` shows what happened in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.simulation.planted_bugs import (
 from ottla.testing.simulate import run_seed
 from ottla.testing.simulation.bugs import ALL_BUGS
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "60"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "24"))
 CHUNKS = 6
 SAME = [(3, None, "records"), (4, None, "records"), (7, None, "transactions")]
 

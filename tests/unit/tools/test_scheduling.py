@@ -61,7 +61,7 @@ def cases(path: str, count: int) -> list[str]:
 
 
 def test_one_worker_runs_the_files_of_the_spark_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduling, "SECONDS", {LONG: 60, SPARK_LONG: 50})
+    monkeypatch.setattr(scheduling, "WEIGHTS", {LONG: 60, SPARK_LONG: 50})
     tests = [*cases(SHORT, 30), *cases(SPARK, 4), *cases(SPARK_LONG, 2), *cases(LONG, 3)]
 
     first, second = run(tests)
@@ -73,7 +73,7 @@ def test_one_worker_runs_the_files_of_the_spark_session(monkeypatch: pytest.Monk
 def test_nothing_waits_behind_a_long_test_that_another_worker_could_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scheduling, "SECONDS", {LONG: 60})
+    monkeypatch.setattr(scheduling, "WEIGHTS", {LONG: 60})
     assert [sorted(files) for files in run([*cases(LONG, 2), *cases(SHORT, 1)])] == [[LONG], [SHORT]]
     assert run([]) == [[], []]
 
@@ -88,5 +88,5 @@ def test_files_that_start_a_jvm_of_their_own_are_for_every_worker() -> None:
     assert not shares_session(SHORT)
 
 
-def test_the_long_files_exist() -> None:
-    assert [path for path in scheduling.SECONDS if not (scheduling.ROOT / path).exists()] == []
+def test_the_files_and_folders_of_the_table_exist() -> None:
+    assert [path for path in scheduling.WEIGHTS if not (scheduling.ROOT / path).exists()] == []
