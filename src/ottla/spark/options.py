@@ -288,6 +288,13 @@ OPTIONS: tuple[SparkOption[Any], ...] = (
     GROUP_ID_PREFIX,
     COMMIT_PROGRESS,
     _text("columns", (SOURCE,), "all", "Only these columns, in this order: `value,timestamp`."),
+    _text(
+        "where",
+        (SOURCE,),
+        "",
+        "Only these records: conditions on topic, partition, offset and timestamp, joined by AND "
+        "(`partition IN (0, 1) AND timestamp >= '2026-01-01T10:00Z'`).",
+    ),
     DESERIALIZE,
     _text(
         "valueSchema",

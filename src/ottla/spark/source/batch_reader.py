@@ -21,6 +21,7 @@ from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.options import Bound, SourceOptions
 from ottla.spark.source.planning import OffsetRange, plan_tasks
 from ottla.spark.source.reading import read_ranges, until_now
+from ottla.spark.source.record_filter import RecordFilter
 from ottla.spark.source.topic_watch import TopicWatch
 from ottla.spark.worker import task_info
 
@@ -68,7 +69,7 @@ async def _plan(watch: TopicWatch, options: SourceOptions) -> list[OffsetRange]:
     starts = await watch.offsets_at(options.starting, partitions)
     ends = await watch.offsets_at(options.ending, partitions)
     logs = ends if options.ending.is_latest else await watch.ends(partitions)
-    return [
+    ranges = [
         OffsetRange(
             each.topic,
             watch.topic_ids.get(each.topic),
@@ -79,6 +80,24 @@ async def _plan(watch: TopicWatch, options: SourceOptions) -> list[OffsetRange]:
         )
         for each in partitions
         if _is_in_log(each, starts[each], ends[each], logs[each], options)
+    ]
+    return await _narrow(ranges, watch, options.record_filter)
+
+
+async def _narrow(
+    ranges: list[OffsetRange], watch: TopicWatch, record_filter: RecordFilter
+) -> list[OffsetRange]:
+    """Return the parts of ranges in which records can match.
+
+    The first record of a time is asked for after the ends: one that has come since is not in these ranges.
+    """
+    found = record_filter.narrow(ranges)
+    since_ms = record_filter.since_ms
+    if since_ms is None or since_ms <= 0:
+        return found
+    firsts = await watch.first_offsets_since(since_ms, [each.topic_partition for each in found])
+    return [
+        replace(each, start=max(each.start, firsts.get(each.topic_partition, each.end))) for each in found
     ]
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from ottla.client.arrow_batches import batches_to_arrow
 from ottla.spark.errors import WrongOption
 from ottla.spark.source.range_reader import Piece
+from ottla.spark.source.record_filter import ALL_RECORDS, RecordFilter
 
 # The columns of the source, as in Spark's Kafka source.
 
@@ -58,16 +59,21 @@ MAX_ROWS = 100_000
 """The maximum number of rows in an Arrow batch for Spark."""
 
 
-def record_columns(pieces: Sequence[Piece], columns: Sequence[str]) -> Any:
-    """Return the records of fetched pieces as one Arrow record batch with these columns."""
+def record_columns(
+    pieces: Sequence[Piece], columns: Sequence[str], record_filter: RecordFilter = ALL_RECORDS
+) -> Any:
+    """Return the records of fetched pieces that match, as one Arrow record batch with these columns."""
     batches = [batch for piece in pieces for batch in piece.batches]
     records = batches_to_arrow(batches, with_headers=HEADERS in columns)
     counts = [sum(header.record_count for header, _ in piece.batches) for piece in pieces]
     arrays = [_column(name, records, pieces, counts) for name in columns]
     schema = pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])
     rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if columns else _only_count(records.num_rows)
-    outside = _outside(pieces, counts, records)
-    return rows if outside is None else rows.filter(pa.array(~outside))
+    wanted: Any | None = None
+    for mask in (_inside(pieces, counts, records), _matching(record_filter, records)):
+        if mask is not None:
+            wanted = mask if wanted is None else wanted & mask
+    return rows if wanted is None else rows.filter(pa.array(wanted))
 
 
 def _column(name: str, records: Any, pieces: Sequence[Piece], counts: Sequence[int]) -> Any:
@@ -86,8 +92,16 @@ def _column(name: str, records: Any, pieces: Sequence[Piece], counts: Sequence[i
     return column.cast(ARROW_TYPES[name]) if name == HEADERS else column
 
 
-def _outside(pieces: Sequence[Piece], counts: Sequence[int], records: Any) -> Any | None:
-    """Return which records lie outside of their range; None if none does."""
+def _matching(record_filter: RecordFilter, records: Any) -> Any | None:
+    """Return which records match; None if all do."""
+    if not record_filter.conditions:
+        return None
+    times_ms = records.column("timestamp").cast(pa.int64())
+    return record_filter.mask(np.asarray(records.column("offset")), np.asarray(times_ms))
+
+
+def _inside(pieces: Sequence[Piece], counts: Sequence[int], records: Any) -> Any | None:
+    """Return which records lie in their range; None if all do."""
     is_whole = all(
         piece.batches[0][0].base_offset >= piece.position
         and piece.batches[-1][0].last_offset < piece.range.end
@@ -98,7 +112,7 @@ def _outside(pieces: Sequence[Piece], counts: Sequence[int], records: Any) -> An
     offsets = np.asarray(records.column("offset"))
     starts = np.repeat([piece.position for piece in pieces], counts)
     ends = np.repeat([piece.range.end for piece in pieces], counts)
-    return (offsets < starts) | (offsets >= ends)
+    return (offsets >= starts) & (offsets < ends)
 
 
 def _only_count(rows: int) -> Any:

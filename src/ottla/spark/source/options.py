@@ -29,6 +29,7 @@ from ottla.spark.options import (
 )
 from ottla.spark.source.offsets import parse_assignment, parse_positions
 from ottla.spark.source.range_reader import ReadSettings
+from ottla.spark.source.record_filter import WHERE, RecordFilter, parse_where
 
 EARLIEST, LATEST = -2, -1
 
@@ -88,6 +89,7 @@ class SourceOptions:
     group_prefix: str
     commits_progress: bool
     wait_ms: int
+    record_filter: RecordFilter
 
     @property
     def isolation_level(self) -> int:
@@ -145,6 +147,7 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
         group_prefix=given.value(GROUP_ID_PREFIX),
         commits_progress=given.value(COMMIT_PROGRESS),
         wait_ms=consumer.fetch_max_wait_ms if wait_ms is not None else LONGEST_WAIT_MS,
+        record_filter=parse_where(given.text(WHERE)),
     )
 
 

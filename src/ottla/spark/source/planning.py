@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
+from ottla.common.ids import TopicPartition
+
 RECORDS_PER_TASK = 10_000
 """With fewer records per task than this, several partitions share a task."""
 
@@ -26,6 +28,11 @@ class OffsetRange:
     end: int
     is_live: bool = False
     """Whether `end` is only the end of the partition at planning time: read up to its current end."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its partition."""
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def count(self) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ottla.common.ids import TopicPartition
 from ottla.spark.cluster_session import ClusterSession, cluster_session
 from ottla.spark.source.columns import MAX_ROWS, record_columns
 from ottla.spark.source.deserializing import Deserializer
@@ -30,7 +29,7 @@ def read_ranges(
     session = cluster_session(options.consumer, is_patient=True)
     needed = columns if deserializer is None else deserializer.needed
     for pieces in _fetched(session, ranges, options):
-        rows = record_columns(pieces, needed)
+        rows = record_columns(pieces, needed, options.record_filter)
         if deserializer is not None:
             rows = deserializer.apply(rows)
         for start in range(0, rows.num_rows, MAX_ROWS):
@@ -63,10 +62,8 @@ def until_now(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Off
         return list(ranges)
     session = cluster_session(options.consumer, is_patient=True)
     watch = TopicWatch(session.cluster, options)
-    ends = session.run(watch.ends([TopicPartition(each.topic, each.partition) for each in live]))
+    ends = session.run(watch.ends([each.topic_partition for each in live]))
     return [
-        replace(each, end=ends[TopicPartition(each.topic, each.partition)], is_live=False)
-        if each.is_live
-        else each
+        replace(each, end=ends[each.topic_partition], is_live=False) if each.is_live else each
         for each in ranges
     ]

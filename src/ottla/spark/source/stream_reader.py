@@ -105,6 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._stream_position.ranges(SourceOffset.from_json(start), SourceOffset.from_json(end))
         )
         options = self._options
+        ranges = options.record_filter.narrow(ranges)
         tasks = plan_tasks(ranges, options.min_tasks, options.max_records_per_task)
         return [RangesToRead(each) for each in tasks]
 

@@ -118,6 +118,13 @@ class TopicWatch:
         named = {each: offset for each, offset in given.items() if offset < 0}
         return {**given, **await self._offsets(named)}
 
+    async def first_offsets_since(
+        self, time_ms: int, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record that is not older; partitions without one are missing."""
+        found = await self._offsets(dict.fromkeys(partitions, time_ms))
+        return {each: offset for each, offset in found.items() if offset >= 0}
+
     async def _at_times(
         self, bound: Bound, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
