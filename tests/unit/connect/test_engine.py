@@ -17,6 +17,7 @@ from ottla.client.client_options import ClientOptions
 from ottla.connect.engine import process
 from ottla.connect.engine.process import Engine
 from ottla.connect.engine.queries import is_overtaken
+from ottla.connect.engine.sink_batches import in_order
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.engine.supervisor import EngineOptions, EngineSupervisor
 from ottla.connect.options import WorkerOptions
@@ -146,3 +147,20 @@ def test_a_checkpoint_that_other_tasks_have_overtaken_is_not_used_again(
         text = f'v1\n{{}}\n{{"orders":{{"0":{offset},"1":5}}}}'
         (tmp_path / "offsets" / str(number)).write_text(text)
     assert is_overtaken(tmp_path, committed) == is_old
+
+
+def test_the_partitions_that_share_a_task_are_written_one_after_the_other() -> None:
+    import pyarrow as pa
+
+    def batch(rows: list[tuple[str, int, int]]) -> Any:
+        names = ("topic", "partition", "offset")
+        return pa.RecordBatch.from_pydict(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+    def rows(batches: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for each in batches for row in each.to_pylist()]
+
+    turns = [batch([("b", 0, 5), ("a", 1, 7)]), batch([("b", 0, 6), ("a", 1, 8), ("a", 0, 9)])]
+    wanted = [("a", 0, 9), ("a", 1, 7), ("a", 1, 8), ("b", 0, 5), ("b", 0, 6)]
+    assert rows(in_order(iter(turns))) == wanted
+    assert rows(in_order(iter([batch([("a", 0, 1)]), batch([("a", 0, 3)])]))) == [("a", 0, 1), ("a", 0, 3)]
+    assert rows(in_order(iter(()))) == []

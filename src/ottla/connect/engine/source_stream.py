@@ -91,13 +91,7 @@ class SourceStream(DataSourceStreamReader):
         from ottla.connect.engine.pipeline import Pipeline
 
         part = pickle.loads(partition.data)  # type: ignore[attr-defined] # noqa: S301 - our own bytes
-        reader = self._open()
-        pipeline = Pipeline.of(self._spec)
-        direct = reader.read_arrow(part) if is_direct(pipeline) else None
-        if direct is not None:
-            yield from direct
-            return
-        yield from arrow_batches(pipeline.all_outgoing(reader.read(part)))
+        yield from source_batches(Pipeline.of(self._spec), self._open(), part)
 
     def commit(self, end: Offsets) -> None:
         """Release what is written."""
@@ -105,6 +99,12 @@ class SourceStream(DataSourceStreamReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_reader": None}
+
+
+def source_batches(pipeline: Any, reader: SourceReader, part: Any) -> Iterator[Any]:
+    """Return the records of a part, converted, as Arrow batches."""
+    direct = reader.read_arrow(part) if is_direct(pipeline) else None
+    return direct if direct is not None else arrow_batches(pipeline.all_outgoing(reader.read(part)))
 
 
 def is_direct(pipeline: Any) -> bool:
