@@ -148,12 +148,12 @@ def _key(record: Record, value: Any, settings: dict[str, Any]) -> dict[str, Any]
     return {name: record.key.get(name) for name in chosen}
 
 
+_EPOCH = datetime(1970, 1, 1)
 _DEBEZIUM: dict[str, Callable[[int], Any]] = {
     "io.debezium.time.Date": lambda value: date.fromordinal(719163 + value),
     "io.debezium.time.MicroTimestamp": lambda value: _EPOCH + timedelta(microseconds=value),
     "io.debezium.time.MicroTime": lambda value: (_EPOCH + timedelta(microseconds=value)).time(),
 }
-_EPOCH = datetime(1970, 1, 1)
 
 
 def _ready(schema: Schema | None, value: Any) -> Any:

@@ -266,8 +266,10 @@ def newest_rows(
                 newest.pop(place, None)
             else:
                 before = newest.get(place)
-                is_all = before is None or before.keys() == row.columns.keys()
-                newest[place] = row.columns if is_all else {**before, **row.columns}
+                if before is None or before.keys() == row.columns.keys():
+                    newest[place] = row.columns
+                else:
+                    newest[place] = {**before, **row.columns}
     except TypeError:  # a key that cannot be compared, such as an array
         return None
     upserts: dict[tuple[str, ...], list[list[Any]]] = {}
