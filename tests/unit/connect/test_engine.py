@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from ottla.connect.engine import process
 from ottla.connect.engine.process import Engine
 from ottla.connect.engine.queries import is_overtaken
 from ottla.connect.engine.sink_batches import in_order
+from ottla.connect.engine.source_stream import SourceTask, TopicWriter, counted_records
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.engine.supervisor import EngineOptions, EngineSupervisor
 from ottla.connect.options import WorkerOptions
@@ -164,3 +167,30 @@ def test_the_partitions_that_share_a_task_are_written_one_after_the_other() -> N
     assert rows(in_order(iter(turns))) == wanted
     assert rows(in_order(iter([batch([("a", 0, 1)]), batch([("a", 0, 3)])]))) == [("a", 0, 1), ("a", 0, 3)]
     assert rows(in_order(iter(()))) == []
+
+
+class Topics:
+    """Stands for the exactly-once sink."""
+
+    def write(self, batches: Any) -> Any:
+        self.values = [row["value"] for batch in batches for row in batch.to_pylist()]
+        return SimpleNamespace(rows=len(self.values))
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+        pass
+
+
+def test_the_task_that_writes_reads_its_parts_and_each_batch_is_counted_once(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    text = {f"{each}.converter": "StringConverter" for each in ("key", "value")}
+    config = {"topic": "t", "iterations": "5", **text}
+    spec = TaskSpec("orders", 0, 1, "source", "ottla.connect.connectors.datagen.DatagenSource", config)
+    topics, file = Topics(), tmp_path / "count"
+    writer = TopicWriter(SourceTask(spec.to_json(), []), topics, str(file))  # type: ignore[arg-type]
+    parts = pa.RecordBatch.from_pydict({"part": [pickle.dumps(each) for each in ((0, 2), (2, 5))]})
+    message = writer.write(iter([parts]))
+    assert [json.loads(each)["order_id"] for each in topics.values] == [0, 1, 2, 3, 4]
+    for batch in (0, 0, 1):
+        writer.commit([message, None], batch)
+    assert counted_records(file) == (10, 1)
