@@ -7,13 +7,17 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.connect.config.keys import HIDDEN
 from ottla.connect.config.providers import resolve
 from ottla.connect.config.validation import masked, unmasked
+from ottla.connect.connectors import file_formats
 from ottla.connect.connectors.datagen import DatagenSource
 from ottla.connect.connectors.delta_sink import DeltaSink
 from ottla.connect.connectors.files import FileSink, FileSource
@@ -64,6 +68,17 @@ def test_lines_are_read_when_they_are_whole(tmp_path: Path) -> None:
     long.write_text("x" * 5000 + "\n" + "y\n" * 3000)
     lines = read_source(FileSource, {"file": str(long), "topic": "t", "batch.max.bytes": "1024"})
     assert [len(each.value) for each in lines] == [5000, *[1] * 3000]
+
+
+@given(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\xff"]), max_size=30).map(b"".join))
+def test_lines_in_arrow_are_the_lines(data: bytes) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_formats, "CHUNK", 4)
+        (Path(folder) / "log").write_bytes(data)
+        batches = file_formats.text_batches("t", f"{folder}/log", 0, len(data))
+        found = [row["value"] for batch in batches for row in batch.to_pylist()]
+    lines = data.split(b"\n")
+    assert found == [each.rstrip(b"\r") for each in (lines if lines[-1] else lines[:-1])]
 
 
 def test_csv_json_and_parquet_in_a_folder(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from ottla.connect.converters.plain import (
     StringConverter,
 )
 from ottla.connect.data import schema as s
+from ottla.connect.data.json_form import from_json, schema_to_json, to_json
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import DataError
 
@@ -66,6 +67,61 @@ def test_json_with_a_schema_keeps_every_value(row: dict[str, Any]) -> None:
     schema, value = converter.to_value("t", data)
     assert schema == ROW
     assert value == row
+
+
+COMMON = s.struct(
+    {
+        "id": Schema(s.INT32),
+        "100%": Schema(s.STRING, optional=True),
+        "is": Schema(s.BOOLEAN, optional=True),
+        "price": s.decimal(3, optional=True),
+        "share": Schema(s.FLOAT64, optional=True),
+        "raw": Schema(s.BYTES, optional=True),
+        "kept": Schema(s.STRING, optional=True, default="as it was"),
+        "inner": s.struct({"n": Schema(s.INT64)}, "Inner", optional=True),
+    }
+)
+COMMON_ROWS = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**31), 2**31 - 1),
+        "100%": st.none() | st.text(),
+        "is": st.none() | st.booleans(),
+        "price": st.none() | st.decimals(-(10**40), 10**40, places=3),
+        "share": st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-9, 9),
+        "raw": st.none() | st.binary(),
+        "inner": st.none() | st.fixed_dictionaries({"n": st.integers(-(2**63), 2**63 - 1)}),
+    },
+    optional={"kept": st.text()},
+)
+
+
+@settings(deadline=None)
+@given(COMMON_ROWS, st.booleans())
+def test_what_is_made_for_a_schema_writes_and_reads_what_the_general_way_does(
+    row: dict[str, Any], has_default: bool
+) -> None:
+    schema = COMMON
+    if not has_default:
+        schema = COMMON.with_fields({k: v for k, v in COMMON.field_map().items() if k != "kept"})
+    converter = JsonConverter({}, is_key=False)
+    data = converter.to_bytes("t", schema, row)
+    wanted = {"schema": schema_to_json(schema), "payload": to_json(schema, row)}
+    assert data == json.dumps(wanted, separators=(",", ":"), ensure_ascii=False).encode()
+    value = from_json(schema, json.loads(data)["payload"])
+    for _ in range(2):  # the second time, the schema is known
+        assert converter.to_value("t", data) == (schema, value)
+    assert value["price"] == row["price"]
+
+
+def test_bytes_after_a_known_schema_are_still_checked() -> None:
+    converter = JsonConverter({}, is_key=False)
+    start = b'{"schema":{"type":"int8","optional":false},"payload":'
+    for _ in range(2):
+        assert converter.to_value("t", start + b"5}") == (Schema(s.INT8), 5)
+    for end in (b"5]", b"5", b'5,"more":1}', b"300}", b"5}}", b'"\xff"}'):
+        with pytest.raises(DataError):
+            converter.to_value("t", start + end)
+    assert converter.to_value("t", start + b"6} ") == (Schema(s.INT8), 6)
 
 
 def test_json_is_what_kafkas_converter_writes() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from ottla.client.client_options import ClientOptions
 from ottla.connect.engine import process
 from ottla.connect.engine.process import Engine
 from ottla.connect.engine.queries import is_overtaken
+from ottla.connect.engine.sink_batches import in_order
+from ottla.connect.engine.source_stream import SourceTask, TopicWriter, counted_records
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.engine.supervisor import EngineOptions, EngineSupervisor
 from ottla.connect.options import WorkerOptions
@@ -146,3 +150,47 @@ def test_a_checkpoint_that_other_tasks_have_overtaken_is_not_used_again(
         text = f'v1\n{{}}\n{{"orders":{{"0":{offset},"1":5}}}}'
         (tmp_path / "offsets" / str(number)).write_text(text)
     assert is_overtaken(tmp_path, committed) == is_old
+
+
+def test_the_partitions_that_share_a_task_are_written_one_after_the_other() -> None:
+    import pyarrow as pa
+
+    def batch(rows: list[tuple[str, int, int]]) -> Any:
+        names = ("topic", "partition", "offset")
+        return pa.RecordBatch.from_pydict(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+    def rows(batches: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for each in batches for row in each.to_pylist()]
+
+    turns = [batch([("b", 0, 5), ("a", 1, 7)]), batch([("b", 0, 6), ("a", 1, 8), ("a", 0, 9)])]
+    wanted = [("a", 0, 9), ("a", 1, 7), ("a", 1, 8), ("b", 0, 5), ("b", 0, 6)]
+    assert rows(in_order(iter(turns))) == wanted
+    assert rows(in_order(iter([batch([("a", 0, 1)]), batch([("a", 0, 3)])]))) == [("a", 0, 1), ("a", 0, 3)]
+    assert rows(in_order(iter(()))) == []
+
+
+class Topics:
+    """Stands for the exactly-once sink."""
+
+    def write(self, batches: Any) -> Any:
+        self.values = [row["value"] for batch in batches for row in batch.to_pylist()]
+        return SimpleNamespace(rows=len(self.values))
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+        pass
+
+
+def test_the_task_that_writes_reads_its_parts_and_each_batch_is_counted_once(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    text = {f"{each}.converter": "StringConverter" for each in ("key", "value")}
+    config = {"topic": "t", "iterations": "5", **text}
+    spec = TaskSpec("orders", 0, 1, "source", "ottla.connect.connectors.datagen.DatagenSource", config)
+    topics, file = Topics(), tmp_path / "count"
+    writer = TopicWriter(SourceTask(spec.to_json(), []), topics, str(file))  # type: ignore[arg-type]
+    parts = pa.RecordBatch.from_pydict({"part": [pickle.dumps(each) for each in ((0, 2), (2, 5))]})
+    message = writer.write(iter([parts]))
+    assert [json.loads(each)["order_id"] for each in topics.values] == [0, 1, 2, 3, 4]
+    for batch in (0, 0, 1):
+        writer.commit([message, None], batch)
+    assert counted_records(file) == (10, 1)

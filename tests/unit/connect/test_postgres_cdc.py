@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ class Database:
     def __init__(self) -> None:
         self.advanced: list[int] = []
 
-    def execute(self, query: str, values: Any = ()) -> Database:
+    def execute(self, query: str, values: Any = (), **_: Any) -> Database:
         self.found: list[tuple[int]] = []
         if "wal_flush_lsn" in query:
             self.found = [(FLUSHED,)]
@@ -48,11 +47,7 @@ def test_a_quiet_slot_is_not_advanced_behind_what_the_database_has_not_flushed(
 ) -> None:
     database = Database()
 
-    @contextmanager
-    def connect(_dsn: str, **_: Any) -> Any:
-        yield database
-
-    monkeypatch.setattr(postgres_cdc, "connect", connect)
+    monkeypatch.setattr(postgres_cdc, "connect", lambda _dsn, **_: database)
     reader = CdcReader("", dict(SETTINGS))
     start = {reader.partition: {"lsn": 0}}
     assert reader.latest(start) == start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,6 +12,7 @@ from typing import Any
 from ottla import __version__
 from ottla.connect.connectors.pgoutput import UNCHANGED, Change, Column, Relation
 from ottla.connect.data import schema as s
+from ottla.connect.data.json_codec import Constant
 from ottla.connect.data.json_form import unscaled
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Schema
@@ -83,24 +84,28 @@ def column_value(oid: int, schema: Schema, value: Any) -> Any:
     if value is UNCHANGED:
         return UNAVAILABLE if schema.type == s.STRING else None
     if isinstance(value, str):
-        return _from_text(oid, schema, value)
+        convert = text_converter(oid, schema)
+        return value if convert is None else convert(value)
     return _from_object(schema, value)
 
 
-def _from_text(oid: int, schema: Schema, text: str) -> Any:
+def text_converter(oid: int, schema: Schema) -> Callable[[str], Any] | None:
+    """Return what makes a value of PostgreSQL's text; None if the text is the value."""
     if schema.type == s.BOOLEAN:
-        return text == "t"
+        return lambda text: text.startswith("t")  # t, or true if it was cast to text
     if oid == NUMERIC:
-        return _number(schema, Decimal(text))
+        is_plain = schema.type == s.BYTES
+        return Decimal if is_plain else lambda text: _number(schema, Decimal(text))
     if oid == 17:
-        return bytes.fromhex(text.removeprefix("\\x"))
+        return lambda text: bytes.fromhex(text.removeprefix("\\x"))
     if oid in (1082, 1083, 1114, 1184):
-        return _time(oid, text)
+        return lambda text: _time(oid, text)
     if schema.type in s.INTEGERS:
-        return int(text)
-    if schema.type in s.FLOATS:
-        return float(text)
-    return text
+        return int
+    return float if schema.type in s.FLOATS else None
+
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 
 
 def _time(oid: int, text: str) -> Any:
@@ -110,7 +115,7 @@ def _time(oid: int, text: str) -> Any:
         return _of_day(time.fromisoformat(text))
     moment = datetime.fromisoformat(text)
     if oid == 1114:
-        return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+        return (moment - _EPOCH) // _MICROSECOND
     return zoned(moment)
 
 
@@ -162,113 +167,133 @@ class Position:
     commit_ms: int
 
 
+class Table:
+    """The schemas of a table's records, and what makes values of its columns."""
+
+    def __init__(self, relation: Relation, topic: str, decimals: str) -> None:
+        self.relation, self.topic = relation, topic
+        self.source: tuple[Position, Constant] | None = None
+        columns = {each.name: column_schema(each.oid, each.modifier, decimals) for each in relation.columns}
+        self.columns = [
+            (each.name, each.oid, columns[each.name], text_converter(each.oid, columns[each.name]))
+            for each in relation.columns
+        ]
+        self.keys = [each.name for each in relation.columns if each.is_key]
+        row = s.struct(columns, f"{topic}.Value", optional=True)
+        key = {name: columns[name] for name in self.keys}
+        self.key_schema = s.struct(key, f"{topic}.Key") if key else None
+        self.envelope = s.struct(
+            {
+                "before": row,
+                "after": row,
+                "source": SOURCE,
+                "op": Schema(s.STRING),
+                "ts_ms": _LONG,
+                "ts_us": _LONG,
+                "ts_ns": _LONG,
+            },
+            f"{topic}.Envelope",
+        )
+
+    def row(self, values: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return a row by Debezium's types."""
+        if values is None:
+            return None
+        get, found = values.get, {}
+        for name, oid, schema, convert in self.columns:
+            value = get(name)
+            if type(value) is str:
+                found[name] = value if convert is None else convert(value)
+            else:
+                found[name] = None if value is None else column_value(oid, schema, value)
+        return found
+
+    def key(self, row: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the key of a row."""
+        return {name: row[name] for name in self.keys} if self.keys and row is not None else None
+
+
 class Events:
     """Makes records of changes."""
 
     def __init__(self, prefix: str, database: str, *, decimals: str, tombstones: bool) -> None:
         self.prefix, self.database = prefix, database
         self.decimals, self.tombstones = decimals, tombstones
-        self._schemas: dict[Relation, tuple[Schema, Schema, Schema | None]] = {}
+        self._tables: dict[int, Table] = {}
 
-    def topic(self, relation: Relation) -> str:
-        """Return the topic of a table."""
-        return f"{self.prefix}.{relation.schema}.{relation.table}"
-
-    def schemas(self, relation: Relation) -> tuple[Schema, Schema, Schema | None]:
-        """Return the schemas of the envelope, of rows, and of keys."""
-        found = self._schemas.get(relation)
-        if found is None:
-            name = self.topic(relation)
-            columns = {
-                each.name: column_schema(each.oid, each.modifier, self.decimals) for each in relation.columns
-            }
-            row = s.struct(columns, f"{name}.Value", optional=True)
-            key = {each.name: columns[each.name] for each in relation.columns if each.is_key}
-            envelope = s.struct(
-                {
-                    "before": row,
-                    "after": row,
-                    "source": SOURCE,
-                    "op": Schema(s.STRING),
-                    "ts_ms": _LONG,
-                    "ts_us": _LONG,
-                    "ts_ns": _LONG,
-                },
-                f"{name}.Envelope",
-            )
-            found = envelope, row, s.struct(key, f"{name}.Key") if key else None
-            self._schemas[relation] = found
+    def _table(self, relation: Relation) -> Table:
+        """Return what is known of a relation: of this object, because each is a table at another time."""
+        found = self._tables.get(id(relation))
+        if found is None or found.relation is not relation:
+            topic = f"{self.prefix}.{relation.schema}.{relation.table}"
+            found = self._tables[id(relation)] = Table(relation, topic, self.decimals)
         return found
 
-    def row(self, relation: Relation, values: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return a row by Debezium's types."""
-        if values is None:
-            return None
-        kinds = self.schemas(relation)[1].field_map()
-        return {
-            each.name: column_value(each.oid, kinds[each.name], values.get(each.name))
-            for each in relation.columns
-        }
-
-    def records(self, change: Change, at: Position, snapshot: str = STREAM) -> Iterator[Record]:
-        """Yield the records of a change: a delete is followed by a tombstone."""
-        relation = change.relation
+    def records(self, change: Change, at: Position, snapshot: str = STREAM) -> list[Record]:
+        """Return the records of a change: a delete is followed by a tombstone."""
         if change.op == "t":
-            return
-        before, after = self.row(relation, change.before), self.row(relation, change.after)
-        old_key, new_key = self._key(relation, before), self._key(relation, after)
+            return []
+        table = self._table(change.relation)
+        before, after = table.row(change.before), table.row(change.after)
+        old_key, new_key = table.key(before), table.key(after)
         if change.op == "u" and before is not None and old_key != new_key:
-            yield from self._event(relation, "d", before, None, old_key, at, snapshot)
-            yield from self._event(relation, "c", None, after, new_key, at, snapshot)
-            return
+            return [
+                *self._event(table, "d", before, None, old_key, at, snapshot),
+                *self._event(table, "c", None, after, new_key, at, snapshot),
+            ]
         shown = before if change.is_whole or change.op == "d" else None
         key = old_key if after is None else new_key
-        yield from self._event(relation, change.op, shown, after, key, at, snapshot)
+        return self._event(table, change.op, shown, after, key, at, snapshot)
 
-    def _key(self, relation: Relation, row: dict[str, Any] | None) -> dict[str, Any] | None:
-        names = [each.name for each in relation.columns if each.is_key]
-        return {name: row[name] for name in names} if names and row is not None else None
+    def _source(self, table: Table, at: Position, snapshot: str) -> Constant:
+        """Return where a change comes from: one object for all changes of a table in a transaction."""
+        kept = table.source
+        if kept is not None and kept[0] is at:
+            return kept[1]
+        found = Constant(
+            version=__version__,
+            connector="postgresql",
+            name=self.prefix,
+            ts_ms=at.commit_ms,
+            snapshot=snapshot,
+            db=self.database,
+            sequence=f'[null,"{at.lsn}"]',
+            ts_us=at.commit_ms * 1000,
+            ts_ns=at.commit_ms * 1_000_000,
+            schema=table.relation.schema,
+            table=table.relation.table,
+            txId=at.xid,
+            lsn=at.lsn,
+            xmin=None,
+        )
+        table.source = at, found
+        return found
 
     def _event(
         self,
-        relation: Relation,
+        table: Table,
         op: str,
         before: dict[str, Any] | None,
         after: dict[str, Any] | None,
         key: dict[str, Any] | None,
         at: Position,
         snapshot: str,
-    ) -> Iterator[Record]:
-        envelope, _, key_schema = self.schemas(relation)
-        source = {
-            "version": __version__,
-            "connector": "postgresql",
-            "name": self.prefix,
-            "ts_ms": at.commit_ms,
-            "snapshot": snapshot,
-            "db": self.database,
-            "sequence": f'[null,"{at.lsn}"]',
-            "ts_us": at.commit_ms * 1000,
-            "ts_ns": at.commit_ms * 1_000_000,
-            "schema": relation.schema,
-            "table": relation.table,
-            "txId": at.xid,
-            "lsn": at.lsn,
-            "xmin": None,
-        }
+    ) -> list[Record]:
+        now_ms = at.commit_ms
         value = {
             "before": before,
             "after": after,
-            "source": source,
+            "source": self._source(table, at, snapshot),
             "op": op,
-            "ts_ms": at.commit_ms,
-            "ts_us": at.commit_ms * 1000,
-            "ts_ns": at.commit_ms * 1_000_000,
+            "ts_ms": now_ms,
+            "ts_us": now_ms * 1000,
+            "ts_ns": now_ms * 1_000_000,
         }
-        topic = self.topic(relation)
-        yield Record(topic, value, envelope, key, key_schema, timestamp_ms=at.commit_ms)
+        topic, key_schema = table.topic, table.key_schema
+        found = [Record(topic, value, table.envelope, key, key_schema, timestamp_ms=now_ms)]
         if op == "d" and self.tombstones and key is not None:
-            yield Record(topic, None, None, key, key_schema, timestamp_ms=at.commit_ms)
+            found.append(Record(topic, None, None, key, key_schema, timestamp_ms=now_ms))
+        return found
 
 
 def relation_of(schema: str, table: str, columns: Sequence[tuple[str, int, int, bool]]) -> Relation:

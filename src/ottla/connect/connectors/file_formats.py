@@ -43,7 +43,7 @@ def line_end(path: str, position: int, most: int, settled_size: int | None) -> i
         return position + at + 1
 
 
-def _lines(path: str, begin: int, end: int) -> list[bytes]:
+def _read(path: str, begin: int, end: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(begin)
         data = file.read(end - begin)
@@ -51,7 +51,11 @@ def _lines(path: str, begin: int, end: int) -> list[bytes]:
         raise DataError(
             f"{path} is shorter than it was: {begin + len(data)} bytes, and {end} were read before"
         )
-    lines = data.split(b"\n")
+    return data
+
+
+def _lines(path: str, begin: int, end: int) -> list[bytes]:
+    lines = _read(path, begin, end).split(b"\n")
     return lines[:-1] if not lines[-1] else lines
 
 
@@ -67,15 +71,32 @@ def text_batches(topic: str, path: str, begin: int, end: int) -> Iterator[Any]:
     from ottla.connect.engine.source_stream import arrow_schema
 
     schema = arrow_schema()
-    lines = _lines(path, begin, end)
-    for start in range(0, len(lines), 100_000):
-        part = [each.rstrip(b"\r") for each in lines[start : start + 100_000]]
-        count = len(part)
-        topics = pa.array([topic], pa.string()).take(pa.array([0] * count, pa.int32()))
-        columns = [topics, *(pa.nulls(count, schema.field(name).type) for name in ("partition", "key"))]
-        columns.append(pa.array(part, pa.binary()))
+    data = _read(path, begin, end)
+    for lines in _arrow_lines(data):
+        count = len(lines)
+        columns = [pa.repeat(pa.scalar(topic, pa.string()), count)]
+        columns += [pa.nulls(count, schema.field(name).type) for name in ("partition", "key")]
+        columns.append(lines)
         columns += [pa.nulls(count, schema.field(name).type) for name in ("headers", "timestamp")]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _arrow_lines(data: bytes) -> Iterator[Any]:
+    """Return the lines of a file in Arrow, without a Python object for each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    place = 0
+    while place < len(data):
+        after = place + CHUNK
+        # Up to the end of a line, without it; a last line may have none.
+        stop = data.find(b"\n", after) if after < len(data) else len(data) - data.endswith(b"\n")
+        stop = len(data) if stop < 0 else stop
+        lines = pc.split_pattern(pa.array([data[place:stop]], pa.binary()), b"\n").flatten()
+        if data.find(b"\r", place, stop) >= 0:
+            lines = pa.array([each.rstrip(b"\r") for each in lines.to_pylist()], pa.binary())
+        yield lines
+        place = stop + 1
 
 
 def _json_lines(path: str, begin: int, end: int) -> Rows:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ottla.connect.connectors.dbapi import CONNECTION_KEYS, SAVEPOINT, Database, check_connection
-from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, check_modes, row_of
+from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, RowMaker, check_modes
 from ottla.connect.connectors.postgres_sink import GUARD, by_place
 from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError
@@ -83,8 +83,9 @@ class JdbcWriter(SinkWriter):
             reasons = dict(json.loads(earlier)) if written == batch.number else {}
             refused += [Refused(each, reasons[each.offset]) for each in group if each.offset in reasons]
             return 0
+        maker = RowMaker(self.settings)
         for record in group:
-            row = row_of(record, self.settings)
+            row = maker.row(record)
             if isinstance(row, str):
                 refused.append(Refused(record, row))
             elif row is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class Commit:
     end_lsn: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Change:
     """An insert (c), update (u), delete (d) or truncate (t) of one row or table."""
 
@@ -64,95 +64,96 @@ class Change:
 Message = Begin | Commit | Change
 
 
+_BEGIN, _COMMIT = struct.Struct(">qqi"), struct.Struct(">bqqq")
+_ID, _COUNT, _TYPE = struct.Struct(">i"), struct.Struct(">h"), struct.Struct(">Ii")
+NULL, SAME = ord("n"), ord("u")
+
+
 class Decoder:
     """Decodes messages in their order; it keeps the relations that it was shown."""
 
     def __init__(self) -> None:
-        self._relations: dict[int, Relation] = {}
+        self._relations: dict[int, tuple[Relation, list[str]]] = {}
 
-    def decode(self, data: bytes) -> Iterator[Message]:
-        """Yield what a message says; nothing for relations, types, origins and logical messages."""
-        kind, reader = data[:1], _Reader(data, 1)
+    def decode(self, data: bytes) -> Sequence[Message]:
+        """Return what a message says; nothing for relations, types, origins and logical messages."""
+        kind = data[:1]
+        if kind == b"U":
+            return (self._update(data),)
+        if kind == b"I":
+            relation, names = self._relations[_ID.unpack_from(data, 1)[0]]
+            return (Change("c", relation, None, _row(data, 6, names)[0]),)
+        if kind == b"D":
+            relation, names = self._relations[_ID.unpack_from(data, 1)[0]]
+            return (Change("d", relation, _row(data, 6, names)[0], None, data[5:6] == b"O"),)
         if kind == b"B":
-            yield Begin(*reader.unpack(">qqi"))
-        elif kind == b"C":
-            _, lsn, end_lsn, _ = reader.unpack(">bqqq")
-            yield Commit(lsn, end_lsn)
-        elif kind == b"R":
-            relation = reader.relation()
-            self._relations[relation.id] = relation
-        elif kind == b"I":
-            relation = self._relation(reader)
-            reader.take(1)
-            yield Change("c", relation, None, reader.row(relation))
-        elif kind == b"U":
-            yield self._update(reader)
-        elif kind == b"D":
-            relation = self._relation(reader)
-            whole = reader.take(1) == b"O"
-            yield Change("d", relation, reader.row(relation), None, whole)
-        elif kind == b"T":
-            count, _ = reader.unpack(">ib")
-            for number in reader.unpack(f">{count}i"):
-                if number in self._relations:
-                    yield Change("t", self._relations[number], None, None)
+            return (Begin(*_BEGIN.unpack_from(data, 1)),)
+        if kind == b"C":
+            _, lsn, end_lsn, _ = _COMMIT.unpack_from(data, 1)
+            return (Commit(lsn, end_lsn),)
+        if kind == b"R":
+            relation = _relation(data)
+            self._relations[relation.id] = relation, [each.name for each in relation.columns]
+        if kind == b"T":
+            return self._truncate(data)
+        return ()
 
-    def _relation(self, reader: _Reader) -> Relation:
-        return self._relations[reader.unpack(">i")[0]]
+    def _truncate(self, data: bytes) -> Sequence[Message]:
+        (count,) = _ID.unpack_from(data, 1)
+        numbers = struct.unpack_from(f">{count}i", data, 6)
+        known = [self._relations[each][0] for each in numbers if each in self._relations]
+        return [Change("t", each, None, None) for each in known]
 
-    def _update(self, reader: _Reader) -> Change:
-        relation = self._relation(reader)
+    def _update(self, data: bytes) -> Change:
+        relation, names = self._relations[_ID.unpack_from(data, 1)[0]]
         before, whole = None, False
-        kind = reader.take(1)
+        kind, position = data[5:6], 6
         if kind in (b"K", b"O"):
             whole = kind == b"O"
-            before = reader.row(relation)
-            reader.take(1)
-        after = reader.row(relation)
+            before, position = _row(data, position, names)
+            position += 1
+        after, _ = _row(data, position, names)
         if before is not None and whole:
             after = {name: before.get(name) if each is UNCHANGED else each for name, each in after.items()}
         return Change("u", relation, before, after, whole)
 
 
-class _Reader:
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
+def _row(data: bytes, position: int, names: Sequence[str]) -> tuple[dict[str, Any], int]:
+    """Return the texts of a row by column, and where it ends."""
+    (count,) = _COUNT.unpack_from(data, position)
+    position += 2
+    found: dict[str, Any] = {}
+    for name in names[:count]:
+        kind = data[position]
+        if kind == NULL:
+            found[name] = None
+            position += 1
+        elif kind == SAME:
+            found[name] = UNCHANGED
+            position += 1
+        else:
+            begin = position + 5
+            position = begin + int.from_bytes(data[position + 1 : begin])
+            found[name] = data[begin:position].decode()
+    return found, position
 
-    def take(self, size: int) -> bytes:
-        self._at += size
-        return self._data[self._at - size : self._at]
 
-    def unpack(self, form: str) -> tuple[Any, ...]:
-        return struct.unpack(form, self.take(struct.calcsize(form)))
+def _relation(data: bytes) -> Relation:
+    (number,) = _ID.unpack_from(data, 1)
+    schema, position = _text(data, 5)
+    table, position = _text(data, position)
+    (count,) = _COUNT.unpack_from(data, position + 1)
+    position += 3
+    columns = []
+    for _ in range(count):
+        is_key = bool(data[position] & 1)
+        name, position = _text(data, position + 1)
+        oid, modifier = _TYPE.unpack_from(data, position)
+        position += 8
+        columns.append(Column(name, oid, modifier, is_key))
+    return Relation(number, schema or "pg_catalog", table, tuple(columns))
 
-    def text(self) -> str:
-        end = self._data.index(b"\x00", self._at)
-        found = self._data[self._at : end].decode()
-        self._at = end + 1
-        return found
 
-    def relation(self) -> Relation:
-        (number,) = self.unpack(">i")
-        schema, table = self.text(), self.text()
-        _, count = self.unpack(">bh")
-        columns = []
-        for _ in range(count):
-            (flags,) = self.unpack(">b")
-            name = self.text()
-            oid, modifier = self.unpack(">Ii")
-            columns.append(Column(name, oid, modifier, bool(flags & 1)))
-        return Relation(number, schema or "pg_catalog", table, tuple(columns))
-
-    def row(self, relation: Relation) -> dict[str, Any]:
-        (count,) = self.unpack(">h")
-        found: dict[str, Any] = {}
-        for column in relation.columns[:count]:
-            kind = self.take(1)
-            if kind == b"n":
-                found[column.name] = None
-            elif kind == b"u":
-                found[column.name] = UNCHANGED
-            else:
-                (size,) = self.unpack(">i")
-                found[column.name] = self.take(size).decode()
-        return found
+def _text(data: bytes, position: int) -> tuple[str, int]:
+    end = data.index(b"\x00", position)
+    return data[position:end].decode(), end + 1

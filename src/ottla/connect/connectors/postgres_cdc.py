@@ -10,8 +10,9 @@ holds the snapshot dies, the rest is read at a newer one: changes in between com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
 
 from ottla.common.clock import SystemClock
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LIST, LONG, LOW, PASSWORD, ConfigKey, at_least
@@ -156,6 +157,7 @@ def _connection(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+Result = TypeVar("Result")
 Row = tuple[int, int, bytes]
 """Position, transaction and message."""
 
@@ -170,6 +172,8 @@ class CdcReader(SourceReader):
         self._holder: Any = None
         self._snapshot_id = ""
         self._kept: tuple[int, int, list[Row]] | None = None
+        self._connection: Any = None
+        self._advanced = 0
         self._more = 0
 
     # Where to start.
@@ -235,7 +239,7 @@ class CdcReader(SourceReader):
         if self._holder is not None:
             self._holder.close()
             self._holder = None
-        rows = self._peek(offset["lsn"])
+        rows = self._with_database(lambda database: self._next_changes(database, offset["lsn"]))
         if not rows:
             return start
         end = max(each[0] for each in rows)
@@ -252,41 +256,61 @@ class CdcReader(SourceReader):
         return {**offset, "block": block}
 
     def _blocks(self, table: str) -> int:
-        with connect(self.dsn) as connection:
-            row = connection.execute(
-                "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int",
-                (table_name(table),),
-            ).fetchone()
-        return int(row[0])
+        query = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int"
+        name = (table_name(table),)
+        return int(self._with_database(lambda database: database.execute(query, name).fetchone()[0]))
 
-    def _peek(self, after: int, upto: int | None = None) -> list[Row]:
-        """Return the messages of the whole transactions that end behind a place."""
-        most = self.settings["max.batch.size"]
-        with connect(self.dsn, autocommit=True) as connection:
-            # Not pg_current_wal_lsn: a commit that is written and not flushed yet is not peeked at below, so
-            # advancing behind it would lose it.
-            now = connection.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchone()[0]
-            while True:
-                limit = most + self._more
-                found = connection.execute(
-                    "SELECT lsn - '0/0', xid::text::bigint, data FROM pg_logical_slot_peek_binary_changes("
-                    "%s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)",
-                    (
-                        self.slot,
-                        None if upto is None else f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}",
-                        None if upto is not None else limit,
-                        quoted(self.settings["publication.name"]),
-                    ),
-                ).fetchall()
-                rows = _behind([(int(lsn), int(xid), bytes(data)) for lsn, xid, data in found], after, upto)
-                if rows or len(found) < limit or upto is not None:
-                    break
-                self._more += len(found)  # all of it is done already, and the slot has not advanced yet
-            self._more = min(len(found), most * 4)
-            if not found and now - after > QUIET_ADVANCE_BYTES:
-                # Nothing of ours is in the log up to here: let PostgreSQL remove it.
-                self._advance(connection, int(now))
+    def _with_database(self, work: Callable[[Any], Result]) -> Result:
+        """Work with a connection that is kept; with a new one, if PostgreSQL has ended it meanwhile."""
+        import psycopg
+
+        was_kept = self._connection is not None
+        if self._connection is None:
+            self._connection = connect(self.dsn, autocommit=True)
+        try:
+            return work(self._connection)
+        except psycopg.OperationalError:
+            self._connection.close()
+            self._connection = None
+            if not was_kept:
+                raise
+        return self._with_database(work)
+
+    def _next_changes(self, database: Any, after: int) -> list[Row]:
+        # Spark asks for a batch when the one before is in its topics, and calls `commit` for that one later:
+        # PostgreSQL would decode and send it again.
+        self._advance(database, after)
+        # Not pg_current_wal_lsn: a commit that is written and not flushed yet is not peeked at below, so
+        # advancing behind it would lose it.
+        now = database.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchone()[0]
+        rows, is_empty = self._peek(database, after)
+        if is_empty and now - after > QUIET_ADVANCE_BYTES:
+            # Nothing of ours is in the log up to here: let PostgreSQL remove it.
+            self._advance(database, int(now))
         return rows
+
+    def _peek(self, database: Any, after: int, upto: int | None = None) -> tuple[list[Row], bool]:
+        """Return the messages of the whole transactions that end behind a place; whether there are any."""
+        most = self.settings["max.batch.size"]
+        while True:
+            limit = most + self._more
+            found = database.execute(
+                "SELECT lsn - '0/0', xid::text::bigint, data FROM pg_logical_slot_peek_binary_changes("
+                "%s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)",
+                (
+                    self.slot,
+                    None if upto is None else f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}",
+                    None if upto is not None else limit,
+                    quoted(self.settings["publication.name"]),
+                ),
+                binary=True,
+            ).fetchall()
+            rows = _behind([(int(lsn), xid, data) for lsn, xid, data in found], after, upto)
+            if rows or len(found) < limit or upto is not None:
+                break
+            self._more += len(found)  # all of it is done already, and the slot has not advanced yet
+        self._more = min(len(found), most * 4) if found and not rows else 0
+        return rows, not found
 
     # Reading.
 
@@ -296,7 +320,8 @@ class CdcReader(SourceReader):
         if before.get("snapshot"):
             return self._plan_snapshot(before, after)
         if self._kept is None or self._kept[:2] != (before["lsn"], after["lsn"]):
-            self._kept = (before["lsn"], after["lsn"], self._peek(before["lsn"], after["lsn"]))
+            rows, _ = self._with_database(lambda database: self._peek(database, before["lsn"], after["lsn"]))
+            self._kept = (before["lsn"], after["lsn"], rows)
         rows = self._kept[2]
         return [("log", rows, after.get("xids"))] if rows else []
 
@@ -345,48 +370,50 @@ class CdcReader(SourceReader):
                     f"SELECT {names} FROM {table_name(table)} WHERE ctid >= '({low},0)'::tid{upper}"
                 )
                 columns = [each.name for each in relation.columns]
-                booleans = [place for place, each in enumerate(relation.columns) if each.oid == 16]
+                at = Position(lsn, 0, now_ms)
                 for row in cursor:
-                    values = list(row)
-                    for place in booleans:
-                        values[place] = None if values[place] is None else values[place][:1]
-                    change = Change("r", relation, None, dict(zip(columns, values, strict=True)))
-                    yield from events.records(change, Position(lsn, 0, now_ms), SNAPSHOT)
+                    change = Change("r", relation, None, dict(zip(columns, row, strict=True)))
+                    yield from events.records(change, at, SNAPSHOT)
 
     def _read_log(self, rows: Sequence[Row], xids: str | None) -> Iterator[Record]:
         events, decoder = self._events(), Decoder()
         wanted = self.settings["table.include.list"]
         patterns = [re.compile(each if "." in each else f"public.{each}") for each in wanted]
+        is_wanted = cache(lambda schema, table: _is_wanted(schema, table, patterns))
         at, skips = Position(0, 0, 0), False
         for lsn, _, data in rows:
             for message in decoder.decode(data):
-                if isinstance(message, Begin):
+                if isinstance(message, Change):
+                    relation = message.relation
+                    if not skips and is_wanted(relation.schema, relation.table):
+                        yield from events.records(message, at)
+                elif isinstance(message, Begin):  # lsn is the end of the transaction, in all of its rows
                     at = Position(lsn, message.xid, message.commit_us // 1000 + EPOCH_2000_MS)
                     skips = xids is not None and is_visible(xids, message.xid)
-                elif isinstance(message, Change) and not skips and _is_wanted(message.relation, patterns):
-                    yield from events.records(message, Position(lsn, at.xid, at.commit_ms))
 
     def commit(self, end: Offsets) -> None:
         """Let PostgreSQL remove the log before a place."""
         offset = end[self.partition]
         if not offset.get("snapshot"):
-            with connect(self.dsn, autocommit=True) as connection:
-                self._advance(connection, offset["lsn"])
+            self._with_database(lambda database: self._advance(database, offset["lsn"]))
 
-    def _advance(self, connection: Any, lsn: int) -> None:
-        connection.execute(
+    def _advance(self, database: Any, lsn: int) -> None:
+        if lsn <= self._advanced:
+            return
+        database.execute(
             "SELECT pg_replication_slot_advance(slot_name, '0/0'::pg_lsn + %s::numeric) "
             "FROM pg_replication_slots "
             "WHERE slot_name = %s AND confirmed_flush_lsn < '0/0'::pg_lsn + %s::numeric",
             (lsn, self.slot, lsn),
         )
+        self._advanced = lsn
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_holder": None, "_kept": None}
+        return {**self.__dict__, "_holder": None, "_kept": None, "_connection": None}
 
 
-def _is_wanted(relation: Relation, patterns: Sequence[re.Pattern[str]]) -> bool:
-    name = f"{relation.schema}.{relation.table}"
+def _is_wanted(schema: str, table: str, patterns: Sequence[re.Pattern[str]]) -> bool:
+    name = f"{schema}.{table}"
     return not patterns or any(each.fullmatch(name) for each in patterns)
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 from ottla.connect.config.keys import BOOLEAN, HIGH, LIST, ConfigKey
 from ottla.connect.connectors.postgres import quoted, table_name
 from ottla.connect.data import schema as s
+from ottla.connect.data.json_form import DECIMALS
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import ConnectError
 
 ENVELOPE = frozenset({"before", "after", "source", "op"})
+MAX_SCHEMAS = 1000
+VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
 
 TABLE_KEYS = (
@@ -52,47 +55,78 @@ def check_modes(config: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Row:
     """A row to write, or the key of one to delete."""
 
     record: Record
     key: dict[str, Any]
     columns: dict[str, Any]
-    schemas: dict[str, Schema | None]
+    schemas: Mapping[str, Schema | None]
+    """Of the columns; rows of the same schemas share it."""
     is_delete: bool = False
 
 
-def row_of(record: Record, settings: dict[str, Any]) -> Row | str | None:
-    """Return the row of a record; a text if it has none, None if there is nothing to do."""
-    value, schema = record.value, record.value_schema
-    is_delete = value is None
-    if isinstance(value, dict) and value.keys() >= ENVELOPE:  # Debezium's envelope
-        is_delete = value["op"] == "d"
-        value = value["before"] if is_delete else value["after"]
-        schema = None if schema is None else schema.field_map()["after"]
-        if value is None and not is_delete:
-            return None
-    key = _key(record, value, settings)
-    if isinstance(key, str):
-        return key
-    if is_delete:
-        if not settings["delete.enabled"] or not key:
-            return None if not settings["delete.enabled"] else "a record without a value and without a key"
-        return Row(record, key, {}, {}, is_delete=True)
-    if not isinstance(value, dict):
-        return f"the value is {type(value).__name__}, and a row needs fields"
-    schemas: dict[str, Schema | None] = dict.fromkeys(value, None)
-    if schema is not None:
-        schemas |= schema.field_map()
-    columns = {**{name: each for name, each in key.items() if name not in value}, **value}
-    if record.key_schema is not None and record.key_schema.type == s.STRUCT:
-        schemas = {
-            **{name: each for name, each in record.key_schema.field_map().items() if name in key},
-            **schemas,
+class RowMaker:
+    """Makes rows of records."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._columns: dict[tuple[int, int], tuple[Any, Any, dict[str, Schema | None], set[str]]] = {}
+
+    def row(self, record: Record) -> Row | str | None:
+        """Return the row of a record; a text if it has none, None if there is nothing to do."""
+        value, is_delete, in_envelope = record.value, record.value is None, False
+        if isinstance(value, dict) and value.keys() >= ENVELOPE:  # Debezium's envelope
+            is_delete, in_envelope = value["op"] == "d", True
+            value = value["before"] if is_delete else value["after"]
+            if value is None and not is_delete:
+                return None
+        key = _key(record, value, self._settings)
+        if isinstance(key, str):
+            return key
+        if is_delete:
+            if not self._settings["delete.enabled"]:
+                return None
+            return Row(record, key, {}, {}, is_delete=True) if key else "a record without a value and a key"
+        if not isinstance(value, dict):
+            return f"the value is {type(value).__name__}, and a row needs fields"
+        schemas, special = self._schemas(record, in_envelope, key)
+        columns = value if value.keys() >= key.keys() else {**key, **value}
+        columns = {
+            name: _ready(schemas.get(name), each)
+            if name in special or isinstance(each, dict | list)
+            else each
+            for name, each in columns.items()
         }
-    ready = {name: _ready(schemas.get(name), each) for name, each in columns.items()}
-    return Row(record, key, ready, {name: schemas.get(name) for name in columns})
+        if columns.keys() != schemas.keys():
+            schemas = {name: schemas.get(name) for name in columns}
+        return Row(record, key, columns, schemas)
+
+    def _schemas(
+        self, record: Record, in_envelope: bool, key: dict[str, Any]
+    ) -> tuple[dict[str, Schema | None], set[str]]:
+        """Return the schemas of the columns, and which have values that psycopg does not write."""
+        place = (id(record.value_schema), id(record.key_schema))
+        kept = self._columns.get(place)
+        if kept is None or kept[0] is not record.value_schema or kept[1] is not record.key_schema:
+            schema = record.value_schema
+            if schema is not None and in_envelope:
+                schema = schema.field_map()["after"]
+            found: dict[str, Schema | None] = {}
+            if record.key_schema is not None and record.key_schema.type == s.STRUCT:
+                found |= {name: each for name, each in record.key_schema.field_map().items() if name in key}
+            if schema is not None:
+                found |= schema.field_map()
+            special = {name for name, each in found.items() if each is not None and _is_special(each)}
+            if len(self._columns) >= MAX_SCHEMAS:
+                self._columns.clear()
+            kept = self._columns[place] = (record.value_schema, record.key_schema, found, special)
+        return kept[2], kept[3]
+
+
+def _is_special(schema: Schema) -> bool:
+    return schema.name in _DEBEZIUM or schema.name == VARIABLE_DECIMAL
 
 
 def _key(record: Record, value: Any, settings: dict[str, Any]) -> dict[str, Any] | str:
@@ -114,17 +148,12 @@ def _key(record: Record, value: Any, settings: dict[str, Any]) -> dict[str, Any]
     return {name: record.key.get(name) for name in chosen}
 
 
+_EPOCH = datetime(1970, 1, 1)
 _DEBEZIUM: dict[str, Callable[[int], Any]] = {
     "io.debezium.time.Date": lambda value: date.fromordinal(719163 + value),
-    "io.debezium.time.MicroTimestamp": lambda value: datetime(1970, 1, 1) + _microseconds(value),
-    "io.debezium.time.MicroTime": lambda value: (datetime(1970, 1, 1) + _microseconds(value)).time(),
+    "io.debezium.time.MicroTimestamp": lambda value: _EPOCH + timedelta(microseconds=value),
+    "io.debezium.time.MicroTime": lambda value: (_EPOCH + timedelta(microseconds=value)).time(),
 }
-
-
-def _microseconds(value: int) -> Any:
-    from datetime import timedelta
-
-    return timedelta(microseconds=value)
 
 
 def _ready(schema: Schema | None, value: Any) -> Any:
@@ -134,13 +163,9 @@ def _ready(schema: Schema | None, value: Any) -> Any:
     convert = _DEBEZIUM.get(schema.name or "") if schema is not None else None
     if convert is not None and isinstance(value, int):
         return convert(value)
-    if (
-        schema is not None
-        and schema.name == "io.debezium.data.VariableScaleDecimal"
-        and isinstance(value, dict)
-    ):
+    if schema is not None and schema.name == VARIABLE_DECIMAL and isinstance(value, dict):
         number = int.from_bytes(value["value"], "big", signed=True)
-        return Decimal(number).scaleb(-value["scale"])
+        return DECIMALS.scaleb(Decimal(number), -value["scale"])
     return json.dumps(value, default=str) if isinstance(value, dict | list) else value
 
 
@@ -196,6 +221,8 @@ def evolve(connection: Any, table: str, rows: list[Row], *, create: bool, alter:
     """Create a table, or add the columns that it lacks, if that is allowed."""
     columns: dict[str, str] = {}
     for row in rows:
+        if row.columns.keys() <= columns.keys():
+            continue
         for name, value in row.columns.items():
             if name not in columns and (value is not None or row.schemas.get(name) is not None):
                 columns[name] = sql_type(row.schemas.get(name), value)

@@ -21,13 +21,16 @@ from ottla.connect.connectors.postgres import (
     quoted,
     table_name,
 )
-from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, check_modes, evolve, row_of
+from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, RowMaker, check_modes, evolve
 from ottla.connect.data.record import Record
 from ottla.connect.errors import RetriableError
 from ottla.connect.sdk import Batch, Refused, SinkConnector, SinkWriter
 
 GUARD = "ottla_connect_offsets"
 ROWS_AT_ONCE = 1_000
+COPY_FROM = 100
+"""Rows from which on a temporary table is worth what it costs PostgreSQL's catalogue."""
+COPIED = "pg_temp.ottla_copied"
 RETRIABLE = ("40001", "40P01", "57P01", "57P02", "57P03", "08000", "08003", "08006", "53300")
 """Serialization failures, deadlocks, shutdowns, lost connections, too many connections."""
 
@@ -121,8 +124,9 @@ class PostgresWriter(SinkWriter):
 
     def _tables(self, records: list[Record], refused: list[Refused]) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
+        maker = RowMaker(self.settings)
         for record in records:
-            row = row_of(record, self.settings)
+            row = maker.row(record)
             if isinstance(row, str):
                 refused.append(Refused(record, row))
             elif row is not None:
@@ -156,14 +160,41 @@ class PostgresWriter(SinkWriter):
         try:
             with connection.transaction(), connection.cursor() as cursor:
                 if deletes:
-                    cursor.executemany(
-                        _delete(table, key), [[each[name] for name in key] for each in deletes]
-                    )
+                    values = [[each[name] for name in key] for each in deletes]
+                    self._write_many(cursor, table, key, key, values, is_delete=True)
                 for names, group in upserts.items():
-                    cursor.executemany(self._insert(table, key, list(names)), group)
+                    self._write_many(cursor, table, key, list(names), group)
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError):
             return False
         return True
+
+    def _write_many(
+        self,
+        cursor: Any,
+        table: str,
+        key: list[str],
+        names: list[str],
+        rows: list[list[Any]],
+        *,
+        is_delete: bool = False,
+    ) -> None:
+        """Write rows of different keys: many by COPY to a temporary table, and one statement from there."""
+        if len(rows) < COPY_FROM:
+            statement = _delete(table, names) if is_delete else self._insert(table, key, names)
+            cursor.executemany(statement, rows)
+            return
+        columns = ", ".join(map(quoted, names))
+        query = f"SELECT {columns} FROM {table_name(table)}"
+        cursor.execute(f"CREATE TEMP TABLE {COPIED} AS {query} WITH NO DATA")
+        with cursor.copy(f"COPY {COPIED} FROM STDIN") as copy:
+            for each in rows:
+                copy.write_row(each)
+        if is_delete:
+            same = " AND ".join(f"t.{quoted(each)} = c.{quoted(each)}" for each in names)
+            cursor.execute(f"DELETE FROM {table_name(table)} AS t USING {COPIED} AS c WHERE {same}")
+        else:
+            cursor.execute(self._insert(table, key, names, f"SELECT {columns} FROM {COPIED}"))
+        cursor.execute(f"DROP TABLE {COPIED}")
 
     def _write_run(
         self, connection: Any, table: str, key: list[str], run: list[Row], refused: list[Refused]
@@ -187,9 +218,10 @@ class PostgresWriter(SinkWriter):
             for each in run:
                 self._write_run(connection, table, key, [each], refused)
 
-    def _insert(self, table: str, key: list[str], columns: list[str]) -> str:
+    def _insert(self, table: str, key: list[str], columns: list[str], query: str = "") -> str:
         names = ", ".join(map(quoted, columns))
-        statement = f"INSERT INTO {table_name(table)} ({names}) VALUES ({', '.join(['%s'] * len(columns))})"
+        rows = query or f"VALUES ({', '.join(['%s'] * len(columns))})"
+        statement = f"INSERT INTO {table_name(table)} ({names}) {rows}"
         if self.settings["insert.mode"] != "upsert":
             return statement
         others = [each for each in columns if each not in key]
@@ -223,22 +255,26 @@ def newest_rows(
     """
     deletes: dict[tuple[Any, ...], dict[str, Any]] = {}
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    names = list(rows[0].key)
     try:
         for row in rows:
             if not row.key or row.key.keys() != rows[0].key.keys():
                 return None
-            place = tuple(row.key[name] for name in rows[0].key)
+            place = tuple([row.key[name] for name in names])
             if row.is_delete:
                 deletes[place] = row.key
                 newest.pop(place, None)
             else:
-                newest[place] = {**newest.get(place, {}), **row.columns}
+                before = newest.get(place)
+                if before is None or before.keys() == row.columns.keys():
+                    newest[place] = row.columns
+                else:
+                    newest[place] = {**before, **row.columns}
     except TypeError:  # a key that cannot be compared, such as an array
         return None
     upserts: dict[tuple[str, ...], list[list[Any]]] = {}
     for columns in newest.values():
-        names = tuple(sorted(columns))
-        upserts.setdefault(names, []).append([columns[name] for name in names])
+        upserts.setdefault(tuple(columns), []).append(list(columns.values()))
     return list(deletes.values()), upserts
 
 

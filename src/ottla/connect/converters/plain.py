@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LOW, ConfigKey
 from ottla.connect.converters.base import Converter
 from ottla.connect.data import schema as s
+from ottla.connect.data.json_codec import Decode, Encode, Uncommon, decoder_of, encoder_of
 from ottla.connect.data.json_form import from_json, schema_from_json, schema_to_json, to_json
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import DataError
@@ -87,37 +88,56 @@ class JsonConverter(Converter):
         super().__init__(config, is_key=is_key)
         self._has_schemas: bool = self.settings["schemas.enable"]
         self._decimals: str = self.settings["decimal.format"].upper()
-        self._written: dict[int, tuple[Schema, Any]] = {}
-        self._read: dict[str, Schema | None] = {}
+        self._written: dict[int, tuple[Schema, Encode, bytes]] = {}
+        self._read: dict[str, list[tuple[bytes, Schema, Decode]]] = {}
 
     def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """Return the JSON of a value."""
-        if value is None and schema is None:
-            return None
-        if schema is not None:
-            s.check_value(schema, value)
-        payload = to_json(schema, value, decimals=self._decimals)
-        if self._has_schemas:
-            payload = {"schema": self._schema_json(schema), "payload": payload}
-        try:
-            return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
-            raise DataError(f"Converting to JSON failed: {error}") from None
-
-    def _schema_json(self, schema: Schema | None) -> Any:
         if schema is None:
-            return None
+            return None if value is None else self._to_bytes(None, value)
         kept = self._written.get(id(schema))
         if kept is None or kept[0] is not schema:
-            if len(self._written) >= self.settings["schemas.cache.size"]:
-                self._written.clear()
-            kept = self._written[id(schema)] = (schema, schema_to_json(schema))
-        return kept[1]
+            kept = self._learn_to_write(schema)
+        _, encode, start = kept
+        try:
+            text = encode(value).encode()
+        except (Uncommon, ValueError, ArithmeticError):
+            return self._to_bytes(schema, value)
+        return start + text + b"}" if self._has_schemas else text
+
+    def _learn_to_write(self, schema: Schema) -> tuple[Schema, Encode, bytes]:
+        if len(self._written) >= self.settings["schemas.cache.size"]:
+            self._written.clear()
+        start = f'{{"schema":{_json(schema_to_json(schema))},"payload":'.encode()
+        kept = self._written[id(schema)] = (schema, encoder_of(schema, self._decimals), start)
+        return kept
+
+    def _to_bytes(self, schema: Schema | None, value: Any) -> bytes:
+        """Encode a value of any type, or say what is wrong with it."""
+        if schema is not None:
+            s.check_value(schema, value)
+        try:
+            payload = to_json(schema, value, decimals=self._decimals)
+            if self._has_schemas:
+                payload = {"schema": schema_to_json(schema), "payload": payload}
+            return _json(payload).encode()
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise DataError(f"Converting to JSON failed: {error}") from None
 
     def to_value(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         """Return schema and value of JSON."""
         if data is None:
             return None, None
+        for start, schema, decode in self._read.get(topic, ()):
+            if data.startswith(start) and data.endswith(b"}"):
+                try:
+                    return schema, decode(json.loads(str(data[len(start) : -1], "utf-8")))
+                except (Uncommon, ValueError, RecursionError):
+                    break
+        return self._to_value(topic, data)
+
+    def _to_value(self, topic: str, data: bytes) -> tuple[Schema | None, Any]:
+        """Parse all of it, or say what is wrong with it."""
         try:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -132,16 +152,43 @@ class JsonConverter(Converter):
                 "contain additional fields. If you are trying to deserialize plain JSON data, set "
                 "schemas.enable=false in your converter configuration."
             )
-        schema = self._schema_of(found["schema"])
+        schema = self._learn_to_read(topic, data, found["schema"])
         return schema, from_json(schema, found["payload"])
 
-    def _schema_of(self, found: Any) -> Schema | None:
-        text = json.dumps(found, sort_keys=False)
-        if text not in self._read:
-            if len(self._read) >= self.settings["schemas.cache.size"]:
-                self._read.clear()
-            self._read[text] = schema_from_json(found)
-        return self._read[text]
+    def _learn_to_read(self, topic: str, data: bytes, found: Any) -> Schema | None:
+        """Return a schema; the next values of the topic that begin with the same one need not parse it."""
+        known = self._read.setdefault(topic, [])
+        start = schema_part(data)
+        for begin, schema, _ in known:
+            if begin == start:
+                return schema
+        made = schema_from_json(found)
+        if made is not None and start is not None:
+            if len(known) >= SCHEMAS_OF_A_TOPIC:
+                known.clear()
+            known.insert(0, (start, made, decoder_of(made)))
+        return made
+
+
+SCHEMAS_OF_A_TOPIC = 8
+_SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
+
+
+def schema_part(data: bytes) -> bytes | None:
+    """Return what comes before the payload, if the schema comes first and there is no space in between."""
+    if not data.startswith(_SCHEMA) or not data.endswith(b"}"):
+        return None
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, len(_SCHEMA))
+    except ValueError:
+        return None
+    start = text[:end].encode("utf-8", "surrogateescape") + _PAYLOAD
+    return start if data.startswith(start) else None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 class _NumberConverter(Converter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from ottla.connect.data import schema as s
@@ -18,6 +18,8 @@ _TYPES = {word: kind for kind, word in _TYPE_WORDS.items()} | {
 }
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1)
+DECIMALS = Context(prec=200_000, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Of as many digits as PostgreSQL's numeric has at most: Python's own context rounds to 28."""
 
 
 def schema_to_json(schema: Schema | None) -> dict[str, Any] | None:
@@ -152,7 +154,7 @@ def _from_json(schema: Schema, found: Any) -> Any:
         if isinstance(found, int | float):
             return Decimal(str(found))
         number = int.from_bytes(base64.b64decode(found), "big", signed=True)
-        return Decimal(number).scaleb(-int(schema.parameters.get("scale", "0")))
+        return DECIMALS.scaleb(Decimal(number), -int(schema.parameters.get("scale", "0")))
     if schema.name == s.TIMESTAMP_NAME:
         return from_epoch_ms(int(found))
     if schema.name == s.DATE_NAME:
@@ -168,9 +170,10 @@ def _from_json(schema: Schema, found: Any) -> Any:
 
 def unscaled(value: Decimal, scale: int | None = None) -> bytes:
     """Return a decimal's unscaled number as the shortest two's complement bytes."""
-    exponent = value.as_tuple().exponent
-    used = scale if scale is not None else (-exponent if isinstance(exponent, int) else 0)
-    number = int(value.scaleb(used))
+    if scale is None:
+        exponent = value.as_tuple().exponent
+        scale = -exponent if isinstance(exponent, int) else 0
+    number = int(DECIMALS.scaleb(value, scale))
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
 
 

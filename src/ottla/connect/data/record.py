@@ -34,8 +34,7 @@ class Record:
     """The topic that it was read from; a transform may have changed `topic`. Sinks only."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawRecord:
+class RawRecord(NamedTuple):
     """A record as it is in a topic."""
 
     topic: str

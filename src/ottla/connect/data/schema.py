@@ -25,6 +25,7 @@ DECIMAL_NAME = "org.apache.kafka.connect.data.Decimal"
 DATE_NAME = "org.apache.kafka.connect.data.Date"
 TIME_NAME = "org.apache.kafka.connect.data.Time"
 TIMESTAMP_NAME = "org.apache.kafka.connect.data.Timestamp"
+LOGICAL_NAMES = frozenset({DECIMAL_NAME, DATE_NAME, TIME_NAME, TIMESTAMP_NAME})
 
 
 @dataclass(frozen=True, slots=True)

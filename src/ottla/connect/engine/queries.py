@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.common.ids import TopicPartition
 from ottla.connect.engine.sink_batches import BatchWriter
-from ottla.connect.engine.source_stream import FORMAT
+from ottla.connect.engine.source_stream import COUNT_FILE, FORMAT, counted_records
 from ottla.connect.engine.spec import BASE_FILE, TaskSpec, checkpoint_name
 from ottla.connect.plugins import Plugins
 from ottla.connect.sdk import SOURCE
@@ -70,6 +70,8 @@ class TaskQuery:
         self._query: Any = None
         self._last_batch: tuple[str, int] | None = None
         self._batches: BatchWriter | None = None
+        self._count_file: Path | None = None
+        self._counted = 0
 
     def start(self) -> None:
         """Start the query."""
@@ -106,7 +108,14 @@ class TaskQuery:
             "includeHeaders": "true",
             "includeTimestamp": "true",
         }
-        return rows.writeStream.format("ottla").options(**options).outputMode("append")
+        self._count_file = Path(self._checkpoint) / COUNT_FILE
+        self._counted, _ = counted_records(self._count_file)
+        own = {
+            "spec": self.spec.to_json(),
+            "pluginpath": json.dumps(self._plugin_path),
+            "countfile": str(self._count_file),
+        }
+        return rows.writeStream.format(FORMAT).options(**options, **own).outputMode("append")
 
     def _sink(self) -> Any:
         spec, config = self.spec, self.spec.config
@@ -155,11 +164,18 @@ class TaskQuery:
         end = (report.get("sources") or [{}])[0].get("endOffset")
         return {
             "batch": report["batchId"],
-            "records": report.get("numInputRows") or 0,
+            "records": self._records(report),
             "duration_ms": (report.get("durationMs") or {}).get("triggerExecution", 0),
             "offsets": json.loads(end) if isinstance(end, str) else end,
             "dead_letters": self._batches.dead_letters if self._batches is not None else 0,
         }
+
+    def _records(self, report: dict[str, Any]) -> int:
+        """Return how many records the last batches had; Spark counts the parts of a source."""
+        if self._count_file is None:
+            return int(report.get("numInputRows") or 0)
+        before, (self._counted, _) = self._counted, counted_records(self._count_file)
+        return self._counted - before
 
     def failure(self) -> str | None:
         """Return why the query has ended; None while it runs."""

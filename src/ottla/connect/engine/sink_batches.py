@@ -6,8 +6,10 @@ commit, and records for the dead-letter topic, which are written exactly once wi
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ottla.connect.data.record import RawRecord, Record
@@ -35,8 +37,6 @@ class BatchWriter:
         batch = Batch(self._query, number, self._spec.connector, self._spec.task)
         if not self._writer.prepare(batch):
             return
-        if self._writer.by_partition:
-            rows = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
         work = PartWriter(self._spec.to_json(), self._writer, batch)
         outcome = rows.mapInArrow(work, OUTCOME_SCHEMA)
         topic = self._spec.config.get("errors.deadletterqueue.topic.name", "").strip()
@@ -71,10 +71,13 @@ class PartWriter:
         kept: dict[tuple[str, int | None, int], RawRecord] = {}
         keep = pipeline.tolerates
         refused: list[Refused] = [] if keep else NoRefusals(type(self._writer).__qualname__)
+        if self._writer.by_partition:
+            batches = in_order(batches)
         records = _records(pipeline, batches, letters, kept if keep else None)
-        result = self._writer.write(records, self._batch, refused)
-        for _ in records:  # what the writer has left unread
-            pass
+        with without_collector():
+            result = self._writer.write(records, self._batch, refused)
+            for _ in records:  # what the writer has left unread
+                pass
         for each in refused:
             bad = BadRecord(PUT_STAGE, type(self._writer).__qualname__, DataError(each.reason))
             raw = kept.get((each.record.origin, each.record.partition, each.record.offset))
@@ -83,6 +86,18 @@ class PartWriter:
             if letter is not None:
                 letters.append(letter)
         yield from _outcome(letters, {"result": result, "records": pipeline.counts.records})
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Keep Python's collector of cycles from looking at the records of a batch again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class NoRefusals(list[Refused]):
@@ -129,6 +144,24 @@ def _records(
                 kept[record.origin, record.partition, record.offset] = raw
             pipeline.counts.records += 1
             yield record
+
+
+def in_order(batches: Iterator[Any]) -> Iterator[Any]:
+    """Return the rows of a Spark partition by topic, partition and offset.
+
+    The source reads a topic's partition in one Spark partition, in the order of offsets, but may read several
+    in turns.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = list(batches)
+    if not found:
+        return iter(())
+    table = pa.Table.from_batches(found)
+    if any(pc.count_distinct(table.column(name)).as_py() > 1 for name in ("topic", "partition")):
+        table = table.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")])
+    return iter(table.to_batches())
 
 
 def raw_records(batches: Iterator[Any]) -> Iterator[RawRecord]:
