@@ -357,7 +357,7 @@ class LogDirectory:
         return log
 
     def keep_unnamed(self, partition: TopicPartition, log_start_offset: int, error: OSError) -> None:
-        """Keep the checkpoints of a log that was moved here and that cannot be opened before the next start."""
+        """Keep the checkpoints of a log that was moved here and cannot be opened before the next start."""
         self.unnamed[partition] = error
         self.checkpoints.log_starts[partition] = log_start_offset
 
