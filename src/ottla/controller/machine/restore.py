@@ -3,9 +3,9 @@
 What exists is left as it is, unless the request says to overwrite it: an interrupted restore can be repeated.
 In a new cluster, topics keep their ids. A topic that was deleted in the cluster gets another one: a broker
 that was away at that time still has its log, and with the same id would take it for that of the new topic,
-with other records at the same offsets and in the same leader epochs. Replicas are placed as in the backup if the cluster has all of those
-brokers, otherwise anew. Brokers, the controller and the topics of the brokers themselves are not restored:
-the cluster has its own.
+with other records at the same offsets and in the same leader epochs. Replicas are placed as in the backup if
+the cluster has all of those brokers, otherwise anew. Brokers, the controller and the topics of the brokers
+themselves are not restored: the cluster has its own.
 """
 
 from __future__ import annotations
