@@ -426,7 +426,7 @@ class MemoryStore:
         return [entry for entry in self.server.entries if entry.version > after_version]
 
     async def terms(self) -> Terms:
-        """Return the controller terms of the log, without latency: seeds of simulations keep their meaning."""
+        """Return the controller terms of the log, without latency: simulations keep their seeds."""
         if self.server.cut_until(self.node_id) is not None:
             await self._wait_for_store()
         return self.server.terms
