@@ -143,3 +143,25 @@ def test_a_rebuild_is_planned_from_the_directories_of_stopped_brokers(
         (Path(each) / "cluster-metadata.backup").unlink()
     plan = json.loads(rebuild(*data, "--dry-run")[1])
     assert plan["added"] == ["__consumer_offsets", "orders"]
+
+
+def test_a_broker_that_missed_the_deletion_does_not_bring_its_old_records_back(
+    ottla: Cli, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "cluster.backup")
+    with LocalCluster(2, folder=tmp_path / "data") as cluster:
+        topic = cluster.create_topic("orders")
+        topic.send(*(b"old %d" % number for number in range(5)))
+        cluster.wait_until_in_sync()
+        assert ottla(cluster, "cluster", "backup", file)[0] == 0
+        stopped, leader = 1, 2
+        cluster.stop(stopped)
+        assert ottla(cluster, "topic", "delete", "orders", "-y")[0] == 0
+        assert ottla(cluster, "cluster", "restore", file, "-y", "--no-offsets")[0] == 0
+        topic = cluster.topic("orders")
+        topic.send(*(b"new %d" % number for number in range(5)))
+        cluster.start(stopped)
+        cluster.wait_until_in_sync()
+        cluster.stop(leader)
+        assert cluster.leader_of("orders") == stopped
+        assert topic.values(5) == [b"new %d" % number for number in range(5)]

@@ -35,6 +35,7 @@ LAST_FOUND = {
 
 LAST_FOUND_BY_DISKS = {
     "replaced-disk-is-whole": 6,
+    "failed-disk-leads": 2,
 }
 """By `--workload disks`."""
 

@@ -68,6 +68,7 @@ from ottla.log.disk import Disk, RealDisk
 from ottla.log.flusher import Flusher
 from ottla.log.log_directory import LogDirectoryError
 from ottla.log.maintenance import LogMaintenance
+from ottla.metadata.backup_file import Backup
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.local_copy import MetadataCopy, read_copy
 from ottla.metadata.records import MetadataError
@@ -203,9 +204,11 @@ class Broker:
             lambda: self.config,
             self.peers,
         )
-        applied = self._applied_version(prepared)
+        applied = self._applied(prepared)
         try:
-            await self.controller.start(prepared.cluster_id, list(prepared.ids.values()), applied)
+            await self.controller.start(
+                prepared.cluster_id, list(prepared.ids.values()), applied.image.version, applied.term
+            )
         except StoreUnavailable:
             raise  # about ZooKeeper, not about the directory; `start` says it
         except MetadataError as error:
@@ -219,11 +222,11 @@ class Broker:
         """Return whether the metadata is elsewhere than in this broker's own directory."""
         return self.config.zookeeper_connect is not None or self._store is not None
 
-    def _applied_version(self, prepared: PreparedDirectories) -> int:
-        """Return the metadata version that this broker had before it stopped, as far as its copies tell."""
+    def _applied(self, prepared: PreparedDirectories) -> Backup:
+        """Return the newest copy of the metadata that this broker had before it stopped."""
         found = [read_copy(self.disk, path) for path in prepared.locks] if self._is_in_cluster else []
-        images = [each.image for each in found if each is not None]
-        return max((each.version for each in images if each.cluster_id == prepared.cluster_id), default=0)
+        ours = (each for each in found if each is not None and each.image.cluster_id == prepared.cluster_id)
+        return max(ours, key=lambda each: each.image.version, default=Backup(EMPTY))
 
     async def _open_logs(self, prepared: PreparedDirectories) -> None:
         """Open and recover every log, with what writes and copies them."""
@@ -312,7 +315,9 @@ class Broker:
         self.controller.on_session_lost = self._fence
         self._stack.callback(await self.controller.follow(self._on_change))
         if self._is_in_cluster:
-            copy = MetadataCopy(self.disk, Path(found.directories[0].path), self.clock)
+            copy = MetadataCopy(
+                self.disk, Path(found.directories[0].path), self.clock, self.controller.term_at
+            )
             self._stack.callback(await self.controller.follow(copy.note))
             copy.start()
             self._stack.push_async_callback(copy.stop)

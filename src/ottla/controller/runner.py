@@ -21,6 +21,7 @@ from ottla.controller.active_controller import PRODUCER_IDS_PER_BLOCK, ActiveCon
 from ottla.controller.machine import IsrChange, NewTopic
 from ottla.controller.membership import Membership
 from ottla.controller.term import ControllerTerm
+from ottla.metadata.history import Term
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.records import Endpoint, MetadataError
 from ottla.metadata.registration import BrokerRegistration, GroupedReplicas
@@ -102,22 +103,27 @@ class Controller:
     # Service
 
     async def start(
-        self, cluster_id: str | None = None, directory_ids: Sequence[str] = (), applied_version: int = 0
+        self,
+        cluster_id: str | None = None,
+        directory_ids: Sequence[str] = (),
+        applied_version: int = 0,
+        applied_term: Term | None = None,
     ) -> None:
         """Load the image and open a session; if there is no cluster yet, take part in creating it.
 
         `cluster_id` is the cluster that the logs of this broker belong to, if it has logs: without the
         metadata of that cluster, or with that of another one, it must not start. `directory_ids` are the ids
         of the data directories, which this process has locked, `applied_version` the metadata version that
-        this broker had before: a store with an older one was restored. Raise MetadataError in those cases,
-        and if the store cannot be trusted.
+        this broker had before, with its controller term: a store with an older one, or with another history,
+        was restored. Raise MetadataError in those cases, and if the store cannot be trusted.
         """
         await self._store.open()
         try:
             await self._retry_until_available(self._follower.catch_up)
             _check_cluster(self._state.image.cluster_id, cluster_id)
-            if self._state.image.version < applied_version:
-                raise StoreRolledBack(applied_version, self._state.image.version)
+            await self._retry_until_available(
+                lambda: self._follower.check_applied(applied_version, applied_term)
+            )
             self._identify(directory_ids)
             await self._retry_until_available(lambda: self._members.open(self._identity))
             self._follower.start()
@@ -228,6 +234,10 @@ class Controller:
     def rolled_back(self) -> StoreRolledBack | None:
         """Return why the store is not followed, if it went back."""
         return self._follower.rolled_back
+
+    def term_at(self, version: int) -> Term | None:
+        """Return the controller term in which a metadata version was written; None if it is not known."""
+        return self._follower.term_at(version)
 
     async def ensemble(self) -> list[StoreServer]:
         """Ask the servers of the metadata store for their roles."""

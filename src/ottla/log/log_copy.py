@@ -19,7 +19,7 @@ After a crash, `complete_moves` does steps 3 and 4, or starts the copy again if 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
@@ -172,6 +172,8 @@ class LogCopy:
         self.copy(self.missing())
         self._copy_small_files()
         cleaned_to = self.source.checkpoints.cleaned_to.get(log.topic_partition)
+        if target.checkpoints.has_stale_entry(log.topic_partition):  # it was here before
+            target.capture_checkpoints()()
         target.checkpoints.capture_log_start(log.topic_partition, log.log_start_offset)()
         moved = f"{target.path}/{moved_dir_name(self._name)}"
         disk.rename(self._path, moved)
@@ -190,6 +192,7 @@ class LogCopy:
             disk.fsync_dir(target.path)
             copy = target.open_moved(log.topic_partition, log.config, log.log_start_offset)
         except OSError as error:
+            target.keep_unnamed(log.topic_partition, log.log_start_offset, error)
             raise target.storage.write_failed(f"renaming {moved}", error) from error
         copy.take_over(log)
         if cleaned_to is not None:
@@ -225,21 +228,41 @@ class LogCopy:
             logger.warning("cannot remove %s, will retry at the next start: %s", self._path, error)
 
 
-def complete_moves(disk: Disk, paths: Sequence[str]) -> dict[TopicPartition, str]:
-    """Complete or undo what a crash left of moves, before the logs are opened; return the partitions whose
-    copies were incomplete, with the directories that they were to be in. May raise OSError.
-    """
-    unfinished: dict[TopicPartition, str] = {}
-    names = {path: [each.name for each in disk.list_dir(path) if each.is_dir] for path in paths}
+class MovesFound(NamedTuple):
+    """What a start found of moves that a crash interrupted."""
+
+    unfinished: dict[TopicPartition, str]
+    """Incomplete copies, which were removed, with the directories that they were to be in."""
+    failed: dict[TopicPartition, tuple[str, OSError]]
+    """Complete copies that could not get their name now: the directories that they are in, and why."""
+
+
+def complete_moves(disk: Disk, paths: Iterable[str]) -> MovesFound:
+    """Complete or undo what a crash left of moves, before the logs are opened."""
+    result = MovesFound({}, {})
+    names: dict[str, list[str]] = {}
+    for path in paths:
+        try:
+            names[path] = [each.name for each in disk.list_dir(path) if each.is_dir]
+        except OSError as error:  # opening the directory reports it
+            logger.error("cannot look for interrupted moves in %s: %s", path, error)
     for path, found in names.items():
         for name in found:
             future, moved = parse_future_dir(name), parse_moved_dir(name)
-            if future is not None:
-                unfinished[future] = path
-                disk.rename(f"{path}/{name}", f"{path}/{deleted_dir_name(future)}")
-            elif moved is not None:
-                _complete(disk, names, path, name, moved)
-    return unfinished
+            partition = future or moved
+            if partition is None:
+                continue
+            try:
+                if moved is not None:
+                    _complete(disk, names, path, name, moved)
+                else:
+                    result.unfinished[partition] = path
+                    disk.rename(f"{path}/{name}", f"{path}/{deleted_dir_name(partition)}")
+            except OSError as error:
+                logger.error("cannot complete the move of %s to %s: %s", partition, path, error)
+                if moved is not None:
+                    result.failed[moved] = path, error
+    return result
 
 
 def _complete(

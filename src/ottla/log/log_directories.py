@@ -89,13 +89,13 @@ class LogDirectories:
     def _complete_moves(self) -> None:
         """Complete the moves between directories that a crash interrupted."""
         disk = self.directories[0].storage.disk
-        try:
-            paths = [each.path for each in self.directories if disk.exists(each.path)]
-            self.unfinished_moves = complete_moves(disk, paths)
-        except OSError as error:
-            if len(self.directories) == 1:
-                raise LogDirectoryUnusable(f"log directory {paths[0]} cannot be used: {error}") from error
-            logger.error("cannot complete the moves between log directories: %s", error)
+        self.unfinished_moves, failed = complete_moves(
+            disk, [each.path for each in self.directories if disk.exists(each.path)]
+        )
+        # Offline until the next start: a log that is created in its place would be empty.
+        self.offline.update(failed)
+        for each in self.directories:
+            each.unnamed = {at: error for at, (path, error) in failed.items() if path == each.path}
 
     def _refuse_duplicates(self) -> None:
         """Raise LogDirectoryError if two directories have a log of the same partition."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from ottla.log.file_names import (
     deleted_dir_name,
     is_deleted_dir,
     is_stray_dir,
+    parse_moved_dir,
     parse_partition_dir,
     stray_dir_name,
 )
@@ -97,6 +99,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, OSError] = {}
         """Logs that could not be opened, and why; the others are served."""
+        self.unnamed: dict[TopicPartition, OSError] = {}
+        """Logs that were moved here and could not get their name, and why; the next start tries again."""
         self.checkpoints = DirectoryCheckpoints(disk, path, self.logs)
         self.producer_limit = self.storage.producer_limit = ProducerLimit(self._count_producers, clock)
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -203,7 +207,7 @@ class LogDirectory:
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
         for entry in disk.list_dir(self.path):
             is_hidden = entry.name.startswith(".")  # files of services that `ottla up` runs
-            if not entry.is_dir or is_hidden or is_deleted_dir(entry.name):
+            if not entry.is_dir or is_hidden or is_deleted_dir(entry.name) or parse_moved_dir(entry.name):
                 continue
             partition = parse_partition_dir(entry.name)
             if partition is not None:
@@ -214,7 +218,7 @@ class LogDirectory:
                     "ignoring %s/%s, which %s; remove it if it is not needed",
                     self.path, entry.name, what,
                 )  # fmt: skip
-        self.checkpoints.set_unopened(self.failed)
+        self.checkpoints.set_unopened(ChainMap(self.failed, self.unnamed))
         for log in self.logs.values():
             self._lower_checkpoints(log)
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
@@ -351,6 +355,11 @@ class LogDirectory:
         )
         self._add(log)
         return log
+
+    def keep_unnamed(self, partition: TopicPartition, log_start_offset: int, error: OSError) -> None:
+        """Keep the checkpoints of a log that was moved here and cannot be opened before the next start."""
+        self.unnamed[partition] = error
+        self.checkpoints.log_starts[partition] = log_start_offset
 
     def move_to_stray(self, partition: TopicPartition) -> str:
         """Close a log and rename its directory, so that it is never opened; return the new name."""

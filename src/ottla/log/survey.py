@@ -2,7 +2,8 @@
 
 Of each replica the survey tells the topic id, and where the log ends: the offset after the last batch with a
 correct checksum, and the leader epoch of that batch. Of two replicas of a partition, the one with the greater
-epoch, and with the greater end if they are equal, has everything that was committed (decision 0216).
+epoch, and with the greater end if they are equal, has everything that was committed (decision 0216). A log
+that was being moved here from another directory when the broker was killed counts once its copy is complete.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ottla.log.file_names import (
     PARTITION_METADATA,
     file_name,
     offset_of,
+    parse_moved_dir,
     parse_partition_dir,
 )
 from ottla.protocol.errors import CorruptMessage
@@ -68,9 +70,10 @@ def survey_directory(disk: Disk, path: str) -> DirectorySurvey:
     except ValueError as error:
         raise NotADataDirectory(f"{path}/{META_PROPERTIES} cannot be parsed: {error}") from None
     replicas = {
-        partition: _survey_replica(disk, f"{path}/{partition}")
+        partition: _survey_replica(disk, f"{path}/{entry.name}")
         for entry in disk.list_dir(path)
-        if entry.is_dir and (partition := parse_partition_dir(entry.name)) is not None
+        if entry.is_dir
+        and (partition := parse_partition_dir(entry.name) or parse_moved_dir(entry.name)) is not None
     }
     return DirectorySurvey(path, meta.node_id, meta.cluster_id, uuid_text(meta.directory_id), replicas)
 

@@ -5,9 +5,9 @@
     lines       {"type":"GroupOffset","v":1,"group":"billing","topic":"orders","partition":0,"offset":7}
     last line   {"format":"ottla-backup-end","lines":123,"sha256":"..."}
 
-`version` is that of the metadata log. The checksum is that of all lines before the last, with their ends. A
-reader refuses a file that is cut off, changed, or of a newer version. The file has the keys of SCRAM
-users: it is written for its owner only.
+`version` is that of the metadata log; a broker's copy also has its controller term, as `"term":[40,"..."]`.
+The checksum is that of all lines before the last, with their ends. A reader refuses a file that is cut off,
+changed, or of a newer version. The file has the keys of SCRAM users: it is written for its owner only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ottla.metadata.history import Term
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import MetadataError, decode_record, encode_record
 
@@ -46,6 +47,8 @@ class Backup:
     created_ms: int = 0
     written_by: str = ""
     """The version of Ottla that wrote it."""
+    term: Term | None = None
+    """In a broker's copy: the controller term of the newest version."""
 
 
 def encode_backup(backup: Backup) -> bytes:
@@ -57,6 +60,7 @@ def encode_backup(backup: Backup) -> bytes:
         "version": backup.image.version,
         "created_ms": backup.created_ms,
         "ottla": backup.written_by,
+        **({} if backup.term is None else {"term": backup.term}),
     }
     lines = [_json(head), *map(encode_record, backup.image.records())]
     lines += [_json({"type": "GroupOffset", "v": VERSION, **asdict(each)}) for each in backup.offsets]
@@ -93,7 +97,8 @@ def _decoded(head: dict[str, Any], lines: Iterable[str]) -> Backup:
         else:
             records.append(decode_record(line))
     image = EMPTY.apply(records, int(head["version"]))
-    return Backup(image, tuple(offsets), int(head["created_ms"]), str(head["ottla"]))
+    term = Term(*head["term"]) if "term" in head else None
+    return Backup(image, tuple(offsets), int(head["created_ms"]), str(head["ottla"]), term)
 
 
 def _object(line: bytes) -> dict[str, Any]:

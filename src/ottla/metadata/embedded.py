@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from ottla.metadata.history import Terms
 from ottla.metadata.records import MetadataError, MetadataRecord, decode_records, encode_records
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.metadata.store import (
@@ -328,6 +329,10 @@ class EmbeddedStore:
     async def read(self, after_version: int) -> list[MetadataEntry]:
         """Return the entries after `after_version`, oldest first; the first may be a snapshot."""
         return await self._run(lambda: self._db.read(after_version))
+
+    async def terms(self) -> Terms:
+        """Return nothing: the log is on the same disk as what it describes."""
+        return ()
 
     async def compact(
         self, version: int, records: Iterable[MetadataRecord], *, controller_epoch: int

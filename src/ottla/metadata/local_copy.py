@@ -1,15 +1,16 @@
 """The copy of the metadata that each broker of a cluster keeps beside its logs.
 
-The metadata of a cluster is in ZooKeeper. If that is lost, the brokers' copies are the newest backup
-(`ottla cluster rebuild`); and a broker that starts finds out from its copy that ZooKeeper was restored from
-an older snapshot. The file is written a moment after each change, and when the broker stops; it is replaced
-atomically. Failures are logged and do not matter to the broker.
+The metadata of a cluster is in ZooKeeper. If that is lost, the brokers' copies are the newest backup (`ottla
+cluster rebuild`); and a broker that starts finds out from its copy that ZooKeeper was restored from an older
+snapshot, even if new changes were made since (history.py). The file is written a moment after each change,
+and when the broker stops; it is replaced atomically. Failures are logged and do not matter to the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from ottla import __version__
@@ -17,6 +18,7 @@ from ottla.common.clock import Clock
 from ottla.log.checkpoints import write_atomically
 from ottla.log.disk import Disk
 from ottla.metadata.backup_file import Backup, decode_backup, encode_backup
+from ottla.metadata.history import Term
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import MetadataError
 
@@ -44,10 +46,17 @@ def read_copy(disk: Disk, data: Path | str) -> Backup | None:
 class MetadataCopy:
     """Writes every change of the metadata to the copy."""
 
-    def __init__(self, disk: Disk, data: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        data: Path,
+        clock: Clock,
+        term_at: Callable[[int], Term | None] = lambda _version: None,
+    ) -> None:
         self._disk = disk
         self._path = f"{data}/{COPY_FILE}"
         self._clock = clock
+        self._term_at = term_at
         self._image = EMPTY
         self._written = -1
         self._changed = asyncio.Event()
@@ -85,7 +94,8 @@ class MetadataCopy:
         image = self._image
         if image.version == self._written or not image.cluster_id:
             return
-        backup = Backup(image, (), self._clock.wall_ms(), __version__)
+        term = self._term_at(image.version)
+        backup = Backup(image, (), self._clock.wall_ms(), __version__, term)
         try:
             # In a thread, and whole even if this task is cancelled.
             loop = asyncio.get_running_loop()

@@ -21,8 +21,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
+from ottla.metadata.history import Terms, with_term
 from ottla.metadata.records import MetadataRecord
 from ottla.metadata.registration import BrokerRegistration, SessionInfo, may_take_over
 from ottla.metadata.store import (
@@ -72,6 +74,7 @@ class MemorySnapshot:
     entries: tuple[MetadataEntry, ...]
     version: int
     controller_epoch: int
+    terms: Terms = ()
 
 
 class MemoryServer:
@@ -83,6 +86,9 @@ class MemoryServer:
         self.entries: list[MetadataEntry] = []
         self.version = 0
         self.controller_epoch = 0
+        self.terms: Terms = ()
+        self._term_ids = count(1)
+        self._is_new_term = True
         self.controller: Session | None = None
         self._candidates: list[tuple[Session, asyncio.Future[int]]] = []
         self._live: dict[int, _Live] = {}
@@ -143,13 +149,14 @@ class MemoryServer:
 
     def snapshot(self) -> MemorySnapshot:
         """Return a copy of the log, as an operator copies the data of ZooKeeper."""
-        return MemorySnapshot(tuple(self.entries), self.version, self.controller_epoch)
+        return MemorySnapshot(tuple(self.entries), self.version, self.controller_epoch, self.terms)
 
     def restore(self, snapshot: MemorySnapshot) -> None:
         """Replace the log by a copy; every session ends, as after a restart of the ensemble."""
         self.entries = list(snapshot.entries)
         self.version = snapshot.version
         self.controller_epoch = snapshot.controller_epoch
+        self.terms = snapshot.terms
         for live in tuple(self._live.values()):
             self.expire(live.session)
         self._notify(self._log_watchers)
@@ -255,6 +262,7 @@ class MemoryServer:
         if self.controller is None and self._candidates:
             self.controller, elected = self._candidates.pop(0)
             self.controller_epoch += 1
+            self._is_new_term = True
             elected.set_result(self.controller_epoch)
 
     # The log
@@ -265,6 +273,9 @@ class MemoryServer:
         if expected_version != self.version:
             raise VersionConflict(f"the metadata is at version {self.version}, not {expected_version}")
         self.version += 1
+        if self._is_new_term:
+            self._is_new_term = False
+            self.terms = with_term(self.terms, self.version, f"term-{next(self._term_ids)}")
         self.entries.append(MetadataEntry(self.version, controller_epoch, tuple(records)))
         self._notify(self._log_watchers)
         return self.version
@@ -413,6 +424,12 @@ class MemoryStore:
         if after_version > self.server.version:
             raise StoreRolledBack(after_version, self.server.version)
         return [entry for entry in self.server.entries if entry.version > after_version]
+
+    async def terms(self) -> Terms:
+        """Return the controller terms of the log, without latency: simulations keep their seeds."""
+        if self.server.cut_until(self.node_id) is not None:
+            await self._wait_for_store()
+        return self.server.terms
 
     async def compact(
         self, version: int, records: Iterable[MetadataRecord], *, controller_epoch: int

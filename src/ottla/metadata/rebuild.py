@@ -83,6 +83,18 @@ def missing_brokers(surveys: Sequence[DirectorySurvey], base: ClusterImage) -> l
     return sorted({node for each in partitions for node in each.replicas} - given)
 
 
+def missing_directories(surveys: Sequence[DirectorySurvey], base: ClusterImage) -> list[tuple[int, str]]:
+    """Return the other directories of brokers of which one was given: (broker, directory id)."""
+    given = {each.directory_id for each in surveys}
+    nodes = {each.node_id for each in surveys}
+    return sorted(
+        (node_id, directory)
+        for node_id, broker in base.brokers.items()
+        for directory in broker.directories - given
+        if node_id in nodes
+    )
+
+
 def rebuild(
     surveys: Sequence[DirectorySurvey], backups: Sequence[Backup], *, add_unknown: bool = False
 ) -> Rebuilt:
@@ -131,13 +143,22 @@ def rebuilt_partition(partition: PartitionImage, holders: Holders) -> PartitionI
 
 def _holders(surveys: Sequence[DirectorySurvey], topic: TopicImage, partition: PartitionImage) -> Holders:
     at = TopicPartition(topic.name, partition.index)
-    return {
-        each.node_id: replica
-        for each in surveys
-        if each.node_id in partition.replicas
-        and (replica := each.replicas.get(at)) is not None
-        and replica.topic_id in (None, topic.topic_id)
-    }
+    found: dict[int, ReplicaSurvey] = {}
+    for each in surveys:
+        replica = each.replicas.get(at)
+        if (
+            each.node_id in partition.replicas
+            and replica is not None
+            and replica.topic_id in (None, topic.topic_id)
+        ):
+            if found.get(each.node_id, replica) != replica:  # equal: a move was interrupted
+                raise MetadataError(
+                    f"broker {each.node_id} has {at} in two of its directories: one is a former copy, from "
+                    "a disk that was away. Compare the newest files of both (ls -l), and move the older one "
+                    "away"
+                )
+            found[each.node_id] = replica
+    return found
 
 
 def _unknown_topics(surveys: Sequence[DirectorySurvey], base: ClusterImage) -> dict[str, TopicImage]:
@@ -168,10 +189,14 @@ def _brokers(surveys: Sequence[DirectorySurvey], base: ClusterImage) -> Iterator
         directories.setdefault(each.node_id, []).append(each.directory_id)
     for node_id in sorted({*base.brokers, *directories}):
         known = base.brokers.get(node_id) or BrokerImage(node_id, -1, None, ())
-        found = directories.get(node_id, [known.directory_id])
-        directory_id = known.directory_id if known.directory_id in found else found[0]
+        found = directories.get(node_id) or [known.directory_id]
+        first = known.directory_id if known.directory_id in found else found[0]
+        # Those that were not given, too: the broker finds them gone, and their replicas lost.
+        others = tuple(sorted({*found, *known.directories} - {first}))
         yield BrokerRegistered(
-            *known._replace(epoch=-1, fenced=True, shutting_down=False, directory_id=directory_id)
+            *known._replace(
+                epoch=-1, fenced=True, shutting_down=False, directory_id=first, other_directories=others
+            )
         )
 
 

@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from ottla.metadata.history import Term, Terms, is_other_history, term_at
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import MetadataError, MetadataRecord, encode_records
-from ottla.metadata.store import MetadataEntry, MetadataStore, StoreRolledBack, fold
+from ottla.metadata.store import MetadataEntry, MetadataStore, StoreRolledBack, StoreUnavailable, fold
 
 logger = logging.getLogger(__name__)
 Subscriber = Callable[[ClusterImage, ClusterImage], Awaitable[None] | None]
@@ -93,6 +94,9 @@ class MetadataFollower:
         self._newest_entry: MetadataEntry | None = None
         self._is_doubtful = False
         """Whether to check that the store has the history of this broker."""
+        self._terms: Terms = ()
+        """The controller terms, up to that of the current image."""
+        self._terms_epoch = 0
 
     def start(self) -> None:
         """Start to follow the log."""
@@ -146,8 +150,28 @@ class MetadataFollower:
                 self.records_read += sum(len(each.records) for each in entries if not each.is_snapshot)
                 if entries:
                     self._newest_entry = None if entries[-1].is_snapshot else entries[-1]
+                await self._read_terms(newest)
                 await self._state.publish(newest)
             self._check_behind()
+
+    def term_at(self, version: int) -> Term | None:
+        """Return the controller term in which a version was written; None if it is not known."""
+        return term_at(self._terms, version)
+
+    async def check_applied(self, version: int, term: Term | None) -> None:
+        """Raise StoreRolledBack if the store has not the history of which this broker applied `version`."""
+        newest = self._state.image.version
+        if newest < version or is_other_history(term, await self._store.terms(), version):
+            raise StoreRolledBack(version, newest)
+
+    async def _read_terms(self, image: ClusterImage) -> None:
+        """Read the terms if `image` has another controller; retry with the next image if that fails."""
+        if image.controller_epoch != self._terms_epoch:
+            try:
+                self._terms = await self._store.terms()
+                self._terms_epoch = image.controller_epoch
+            except StoreUnavailable:
+                self._terms = ()
 
     async def verify(self) -> None:
         """Read the entries after the current image, from a store that may have been replaced meanwhile.
@@ -176,6 +200,8 @@ class MetadataFollower:
 
     async def _read_same_history(self, version: int) -> list[MetadataEntry]:
         entries = await self._store.read(max(0, version - 1))
+        if is_other_history(self.term_at(version), await self._store.terms(), version):
+            raise StoreRolledBack(version, max((each.version for each in entries), default=version))
         if not version or (entries and entries[0].is_snapshot):
             return entries
         if not entries:
@@ -198,6 +224,7 @@ class MetadataFollower:
                 self.records_read += len(records)
                 newest = image.apply(records, version)
                 self._newest_entry = MetadataEntry(version, newest.controller_epoch, tuple(records))
+                await self._read_terms(newest)
                 await self._state.publish(newest)
                 self._check_behind()
                 return

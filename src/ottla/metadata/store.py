@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ottla.metadata.history import Terms
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import MetadataError, MetadataRecord
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
@@ -183,6 +184,10 @@ class MetadataStore(Protocol):
 
         Raise StoreRolledBack if the log has never been at `after_version`, or has gone back.
         """
+        ...
+
+    async def terms(self) -> Terms:
+        """Return the controller terms of the log, oldest first; empty if the store does not note them."""
         ...
 
     async def compact(

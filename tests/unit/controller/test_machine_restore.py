@@ -1,5 +1,6 @@
 """What a backup has and the cluster has not is created; what differs is told."""
 
+from dataclasses import replace
 from uuid import UUID
 
 from ottla.common.config.broker import BrokerConfig
@@ -19,6 +20,7 @@ from ottla.metadata.records import (
     ScramCredentialChanged,
     ScramSecretCreated,
     TopicCreated,
+    TopicDeleted,
 )
 
 CONFIG = BrokerConfig({"node.id": "1"})
@@ -77,6 +79,20 @@ def test_restoring_again_changes_nothing():
     decision = restore_metadata(after, BACKUP, CONFIG)
     assert decision.records == ()
     assert {each.action for each in decision.results} == {"same"}
+
+
+def test_a_topic_that_was_deleted_in_the_cluster_gets_another_id():
+    """A broker that was away at that time has its log, and would take it for that of the new topic."""
+    same = replace(cluster(7, 8), cluster_id="old")
+    assert restored(same)[0].topics["orders"].topic_id != ORDERS
+    again = BACKUP.apply(
+        [TopicCreated("more", UUID(int=3)), PartitionCreated(UUID(int=3), 0, 7, 0, (7,), (7,))]
+    )
+    once = cluster(7, 8).apply(restore_metadata(cluster(7, 8), again, CONFIG).records, 1)
+    deleted = once.apply([TopicDeleted(ORDERS)], 2)
+    twice = deleted.apply(restore_metadata(deleted, again, CONFIG).records, 3)
+    assert twice.topics["orders"].topic_id not in (ORDERS, UUID(int=3))
+    assert twice.topics["more"].topic_id == UUID(int=3)
 
 
 def test_other_brokers_get_the_replicas_as_far_as_there_are_enough():

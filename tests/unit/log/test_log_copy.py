@@ -10,6 +10,7 @@ from tests.unit.log.bench import append, idempotent, make_batch, read_values
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
+from ottla.log.checkpoints import RECOVERY_POINTS, decode_offsets
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_copy import LogCopy
@@ -225,20 +226,25 @@ def test_a_kill_at_any_moment_leaves_one_log_with_everything(is_power_cut: bool)
     assert homes == {"/a", "/b"}
 
 
-@pytest.mark.parametrize("last", range(8))
-def test_a_kill_while_a_move_is_completed_is_completed_by_the_next_start(last: int) -> None:
-    disk = MortalDisk()
+def _killed_before_the_log_is_removed(disk: MortalDisk) -> dict[int, str]:
+    """Kill a broker that has a complete copy, and the log still in place; return the records."""
     found = open_all(disk)
     log = a_log(found)
     values = read_values(log)
     copy = copy_of(found, log)
-    disk.operations = 0
     disk.fail("rename", errno.EIO, path_part="/b/orders-0.", times=1)
     with pytest.raises(OSError):
         copy.finish()  # at the rename to -moved
     (future,) = [each.name for each in disk.list_dir("/b") if each.name.endswith("-future")]
     disk.rename(f"/b/{future}", f"/b/{future.replace('-future', '-moved')}")
     disk.kill()
+    return values
+
+
+@pytest.mark.parametrize("last", range(8))
+def test_a_kill_while_a_move_is_completed_is_completed_by_the_next_start(last: int) -> None:
+    disk = MortalDisk()
+    values = _killed_before_the_log_is_removed(disk)
     disk.operations, disk.last = 0, last
     try:
         open_all(disk)
@@ -250,3 +256,44 @@ def test_a_kill_while_a_move_is_completed_is_completed_by_the_next_start(last: i
     (home,) = [each.path for each in again.directories if AT in each.logs]
     assert home == "/b"
     assert read_values(again.logs[AT]) == values
+
+
+@pytest.mark.parametrize("name", ["/a/orders-0", "/b/orders-0."])
+def test_a_move_that_cannot_be_completed_leaves_the_replica_offline_not_empty(name: str) -> None:
+    disk = MortalDisk()
+    values = _killed_before_the_log_is_removed(disk)
+    disk.fail("rename", errno.ENOSPC, path_part=name)
+    again = open_all(disk)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        again.get(AT)
+    again.close()
+    check_moved(open_all(disk), values)
+
+
+def test_a_log_that_comes_back_has_no_recovery_point_of_its_former_time_there() -> None:
+    disk = SimDisk()
+    found = open_all(disk)
+    log = a_log(found)
+    log.recovery_point = log.log_end_offset
+    found.write_checkpoints()
+    moved = copy_of(found, log).finish()
+    moved.truncate_to(20)
+    back = LogCopy(moved, found.directories[1], found.directories[0])
+    back.start()
+    log = back.finish()
+    points = decode_offsets(disk.read_file(f"/a/{RECOVERY_POINTS}"))
+    assert points.get(AT, 0) <= log.log_end_offset == 20
+
+
+def test_a_copy_that_cannot_get_its_name_keeps_its_log_start() -> None:
+    disk = SimDisk()
+    found = open_all(disk)
+    log = a_log(found)
+    values = read_values(log)
+    copy = copy_of(found, log)
+    disk.fail("rename", errno.ENOSPC, path_part="-moved")
+    with pytest.raises(KafkaStorageError, match="renaming"):
+        copy.finish()
+    found.write_checkpoints()
+    disk.kill()
+    check_moved(open_all(disk), values)

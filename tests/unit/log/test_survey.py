@@ -33,6 +33,12 @@ def test_a_replica_is_surveyed_to_its_last_batch(data: Path) -> None:
     assert replica.topic_id is not None
 
 
+def test_a_log_whose_move_was_interrupted_counts(data: Path) -> None:
+    (data / "orders-0").rename(data / f"orders-0.{'0' * 32}-moved")
+    found = survey_directory(RealDisk(), str(data))
+    assert found.replicas[TopicPartition("orders", 0)].end_offset == 7
+
+
 def test_a_torn_or_damaged_end_does_not_count(data: Path) -> None:
     (log,) = (data / "orders-0").glob("*.log")
     whole = log.read_bytes()

@@ -8,7 +8,7 @@ import pytest
 from ottla.metadata import state
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.memory import MemoryServer, MemoryStore
-from ottla.metadata.records import ClusterCreated, ProducerIdsAllocated
+from ottla.metadata.records import ClusterCreated, ControllerElected, ProducerIdsAllocated
 from ottla.metadata.state import ClusterState, MetadataFollower
 from ottla.metadata.store import StoreRolledBack
 
@@ -26,6 +26,15 @@ class Bench:
         session = await self.writer.open_session(1)
         self.epoch = await self.writer.stand_for_election(session)
         self.follower.start()
+
+    async def become_controller(self) -> None:
+        session = await self.writer.open_session(1)
+        self.epoch = await self.writer.stand_for_election(session)
+        await self.writer.append(
+            [ControllerElected(1, self.epoch)],
+            expected_version=self.server.version,
+            controller_epoch=self.epoch,
+        )
 
     async def append(self, number: int) -> int:
         return await self.writer.append(
@@ -159,3 +168,20 @@ async def test_another_history_of_the_same_length_is_refused(bench: Bench) -> No
     with pytest.raises(StoreRolledBack, match="another history"):
         await bench.follower.verify()
     assert bench.state.image.next_producer_id == 3
+
+
+async def test_another_history_is_refused_though_its_entries_are_compacted(bench: Bench) -> None:
+    await bench.become_controller()
+    old = bench.server.snapshot()
+    await bench.become_controller()
+    await bench.append(5)
+    await bench.sees(5)
+    assert [bench.follower.term_at(version) for version in (1, 3)] == list(bench.server.terms)
+    bench.server.restore(old)
+    await bench.become_controller()
+    for number in (6, 7):
+        await bench.append(number)
+    await bench.writer.compact(4, [ProducerIdsAllocated(7)], controller_epoch=bench.epoch)
+    with pytest.raises(StoreRolledBack, match="another history"):
+        await bench.follower.verify()
+    assert bench.state.image.next_producer_id == 5

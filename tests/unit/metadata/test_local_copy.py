@@ -9,6 +9,7 @@ import pytest
 from ottla.common.clock import SystemClock
 from ottla.log.disk import RealDisk
 from ottla.metadata import local_copy
+from ottla.metadata.history import Term
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.local_copy import COPY_FILE, MetadataCopy, read_copy
 from ottla.metadata.records import ClusterCreated, ProducerIdsAllocated
@@ -21,7 +22,7 @@ def changed(image: ClusterImage, number: int) -> ClusterImage:
 
 
 async def test_the_newest_image_is_written_when_the_broker_stops(tmp_path: Path) -> None:
-    copy = MetadataCopy(RealDisk(), tmp_path, SystemClock())
+    copy = MetadataCopy(RealDisk(), tmp_path, SystemClock(), lambda version: Term(version - 1, "id"))
     copy.start()
     copy.note(EMPTY, FIRST)
     copy.note(FIRST, newest := changed(FIRST, 5))
@@ -29,6 +30,7 @@ async def test_the_newest_image_is_written_when_the_broker_stops(tmp_path: Path)
     found = read_copy(RealDisk(), tmp_path)
     assert found is not None
     assert found.image == newest
+    assert found.term == Term(newest.version - 1, "id")
     assert stat.S_IMODE((tmp_path / COPY_FILE).stat().st_mode) == 0o600
 
 

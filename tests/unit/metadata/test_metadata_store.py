@@ -9,6 +9,7 @@ import pytest
 from tests.waiting import until
 
 from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.history import term_at
 from ottla.metadata.image import EMPTY
 from ottla.metadata.memory import MemoryStore
 from ottla.metadata.records import ClusterCreated, Endpoint, MetadataError, ProducerIdsAllocated
@@ -86,6 +87,22 @@ async def test_a_controller_that_was_replaced_is_fenced(store: MetadataStore) ->
     with pytest.raises(ControllerFenced):
         await store.compact(1, [ONE], controller_epoch=old_epoch)
     assert await store.append([THREE], expected_version=1, controller_epoch=new_epoch) == 2
+
+
+async def test_every_controller_begins_a_term_with_its_first_entry(store: MetadataStore) -> None:
+    session = await store.open_session(1)
+    for start in (0, 2):
+        epoch = await store.stand_for_election(session)
+        for version in (start, start + 1):
+            await store.append(
+                [ProducerIdsAllocated(version + 1)], expected_version=version, controller_epoch=epoch
+            )
+        await store.resign(session)
+    terms = await store.terms()
+    if not isinstance(store, EmbeddedStore):
+        assert [each.start_version for each in terms] == [1, 3]
+        assert term_at(terms, 2) == terms[0]
+        assert len({each.term_id for each in terms}) == 2
 
 
 async def test_a_snapshot_takes_the_place_of_what_it_sums_up(store: MetadataStore) -> None:

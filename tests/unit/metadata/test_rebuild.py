@@ -8,7 +8,7 @@ from ottla.common.ids import TopicPartition
 from ottla.log.survey import DirectorySurvey, ReplicaSurvey
 from ottla.metadata.backup_file import Backup
 from ottla.metadata.image import EMPTY
-from ottla.metadata.rebuild import VERSION_STEP, missing_brokers, rebuild
+from ottla.metadata.rebuild import VERSION_STEP, missing_brokers, missing_directories, rebuild
 from ottla.metadata.records import (
     BrokerRegistered,
     ClusterCreated,
@@ -116,4 +116,15 @@ def test_a_broker_may_have_several_directories():
     base = BASE.apply([PartitionCreated(ORDERS, 1, 1, 4, (1,), (1,))])
     rebuilt = rebuild([first, second], [Backup(base)]).image
     assert rebuilt.brokers[1].directory_id == "d1"
+    assert rebuilt.brokers[1].other_directories == ("d1b",)  # or its replicas would count as lost
+    assert missing_directories([first], rebuilt) == [(1, "d1b")]
+    assert missing_directories([first, second], rebuilt) == []
     assert [each.isr for each in rebuilt.topics["orders"].partitions] == [(1,), (1,)]
+
+
+def test_two_copies_in_one_broker_are_refused_unless_they_are_equal():
+    former = DirectorySurvey("/disk2", 1, "c", "d1b", {AT: replica(4, 5)})
+    with pytest.raises(MetadataError, match="has orders-0 in two of its directories"):
+        rebuild([survey(1, orders=replica(4, 9)), former], [COPY])
+    rebuilt = rebuild([survey(1, orders=replica(4, 5)), former], [COPY]).image  # killed at the end of a move
+    assert rebuilt.topics["orders"].partitions[0].isr == (1,)

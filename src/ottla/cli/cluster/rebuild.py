@@ -27,7 +27,14 @@ from ottla.log.survey import DirectorySurvey, NotADataDirectory, ReplicaSurvey, 
 from ottla.metadata.backup_file import Backup, decode_backup, encode_backup
 from ottla.metadata.image import EMPTY
 from ottla.metadata.local_copy import read_copy
-from ottla.metadata.rebuild import Rebuilt, check_sources, missing_brokers, newest, rebuild
+from ottla.metadata.rebuild import (
+    Rebuilt,
+    check_sources,
+    missing_brokers,
+    missing_directories,
+    newest,
+    rebuild,
+)
 from ottla.metadata.records import MetadataError
 from ottla.metadata.store import StoreUnavailable
 
@@ -56,7 +63,7 @@ PENDING_EXIT = 3
     type=click.IntRange(0),
     multiple=True,
     metavar="BROKER",
-    help="Its data is lost: rebuild without it.",
+    help="Its data, or one of its directories, is lost: rebuild without it.",
 )
 @click.option(
     "--unknown-topics",
@@ -161,6 +168,15 @@ def _rebuilt(
                 "the others do not have",
                 "give its data directory, or a file of --scan-to from its machine",
                 f"if it is lost:  --without {absent[0]}",
+            )
+        unseen = [each for each in missing_directories(surveys, image) if each[0] not in without]
+        if unseen:
+            node_id, directory_id = unseen[0]
+            raise Problem(
+                f"broker {node_id} has another data directory ({directory_id}), which is not given: it may "
+                "have records that the others do not have",
+                "give all of its log.dirs, or files of --scan-to for them",
+                f"if that disk is lost:  --without {node_id}  (its other directories are used)",
             )
         # Without any metadata, the directories are all that there is.
         add_unknown = unknown_topics == KEEP or base is None

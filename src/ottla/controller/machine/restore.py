@@ -1,15 +1,18 @@
 """Decisions about a backup: create what it has and the cluster has not.
 
 What exists is left as it is, unless the request says to overwrite it: an interrupted restore can be repeated.
-Topics keep their ids. Their replicas are placed as in the backup if the cluster has all of those
-brokers, otherwise anew. Brokers, the controller and the topics of the brokers themselves are not restored:
-the cluster has its own.
+In a new cluster, topics keep their ids. A topic that was deleted in the cluster gets another one: a broker
+that was away at that time still has its log, and with the same id would take it for that of the new topic,
+with other records at the same offsets and in the same leader epochs. Replicas are placed as in the backup if
+the cluster has all of those brokers, otherwise anew. Brokers, the controller and the topics of the brokers
+themselves are not restored: the cluster has its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeVar
+from uuid import uuid5
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import uuid_text
@@ -94,6 +97,10 @@ class _Restoring:
         self._backup = backup
         self._config = config
         self._overwrite = overwrite
+        self._keeps_ids = image.cluster_id != backup.cluster_id and not any(
+            image.topic_by_id(each.topic_id) for each in backup.topics.values()
+        )
+        """Whether no broker can have a log of the backup's topics."""
 
     def topics(self) -> Found:
         """Create topics and missing partitions."""
@@ -133,7 +140,10 @@ class _Restoring:
         return Restored("topic", topic.name, CREATED, detail), decision.records
 
     def _create(self, wanted: NewTopic, topic: TopicImage) -> Decision[TopicImage]:
-        return create_topics(self.image, [wanted], [topic.topic_id], self._config)
+        topic_id = topic.topic_id
+        if not self._keeps_ids:
+            topic_id = uuid5(topic_id, f"{self.image.cluster_id} {self.image.version}")
+        return create_topics(self.image, [wanted], [topic_id], self._config)
 
     def _assignments(self, topic: TopicImage) -> tuple[tuple[int, tuple[int, ...]], ...]:
         return tuple((each.index, each.target) for each in topic.partitions)

@@ -4,11 +4,13 @@
     /ottla/log/head                  the version of the newest entry
     /ottla/log/entries/0000000042    one entry
     /ottla/log/snapshot              which snapshot readers start with, and the oldest entry that is kept
+    /ottla/log/terms                 where each controller term began (history.py)
     /ottla/log/parts/NAME/0000       the parts of an entry or snapshot that is too large for one node
 
 An append is one multi-operation: check that the epoch is still the controller's, advance the head by one,
 create the entry. All three or none: that is the fence. If the connection is lost, the same multi-operation is
-sent again. If the first one was applied, the second fails on the head, and the entry has our own id.
+sent again. If the first one was applied, the second fails on the head, and the entry has our own id. The
+first append of a controller also adds its term.
 
 A snapshot is written beside the log, then published by one multi-operation; then obsolete nodes are deleted.
 A reader whose nodes are deleted while it reads starts again.
@@ -34,6 +36,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.common.ids import new_uuid, uuid_text
+from ottla.metadata.history import Term, Terms, with_term
 from ottla.metadata.records import MetadataError, MetadataRecord, decode_records, encode_records
 from ottla.metadata.store import (
     ControllerFenced,
@@ -116,6 +119,7 @@ HEAD = f"{ROOT}/log/head"
 ENTRIES = f"{ROOT}/log/entries"
 SNAPSHOT = f"{ROOT}/log/snapshot"
 PARTS = f"{ROOT}/log/parts"
+TERMS = f"{ROOT}/log/terms"
 
 READ_ATTEMPTS = 10
 MAX_CONCURRENT_CALLS = 50
@@ -140,6 +144,8 @@ class ZooKeeperLog:
         # The version that ZooKeeper counts for a node, known for one content of it.
         self._epoch_node: tuple[int, int] | None = None
         self._head_node: tuple[int, int] | None = None
+        self._noted_epoch: int | None = None
+        """The controller epoch whose term this broker has added."""
 
     async def prepare(self) -> None:
         """Create the permanent nodes."""
@@ -147,6 +153,7 @@ class ZooKeeperLog:
         await self._client.ensure(HEAD, b"0")
         await self._client.ensure(ENTRIES)
         await self._client.ensure(PARTS)
+        await self._client.ensure(TERMS, b"[]")
         await self._client.ensure(SNAPSHOT, json.dumps(_Snapshot(0, "", 1)._asdict()).encode())
 
     async def version(self, watch: Callable[[], None] | None = None) -> int:
@@ -169,12 +176,17 @@ class ZooKeeperLog:
             Put(HEAD, b"%d" % version, head_version),
             Create(_entry_path(version), payload.node),
         ]
+        if controller_epoch != self._noted_epoch:
+            node = await self._client.get(TERMS)
+            terms = with_term(_terms(node.data), version, append_id)
+            operations.append(Put(TERMS, json.dumps(terms).encode(), node.version))
         try:
             results = await self._client.transact(operations, retrying=True)
-            self._head_node = (version, results[1])
+            self._head_node, self._noted_epoch = (version, results[1]), controller_epoch
         except RolledBack as error:
             self._epoch_node = self._head_node = None
             if await self._is_ours(version, append_id):
+                self._noted_epoch = controller_epoch
                 return version
             if error.index == 0:
                 raise ControllerFenced(f"controller epoch {controller_epoch} is over") from error
@@ -189,6 +201,13 @@ class ZooKeeperLog:
             except NoNode:
                 continue  # compacted under our eyes: there is a newer snapshot
         raise StoreUnavailable("the metadata log is compacted faster than it can be read")
+
+    async def terms(self) -> Terms:
+        """Return the controller terms, oldest first."""
+        try:
+            return _terms((await self._client.get(TERMS)).data)
+        except NoNode:
+            return ()
 
     async def compact(self, version: int, records: Iterable[MetadataRecord], controller_epoch: int) -> None:
         """Replace the entries up to `version` by a snapshot."""
@@ -219,7 +238,7 @@ class ZooKeeperLog:
         """
         await self.prepare()
         head, epoch = await self._client.get(HEAD), await self._client.get(EPOCH)
-        pointer = await self._client.get(SNAPSHOT)
+        pointer, terms = await self._client.get(SNAPSHOT), await self._client.get(TERMS)
         if _number(head.data, HEAD) >= version:
             raise VersionConflict(f"the log is at version {_number(head.data, HEAD)}, not before {version}")
         newest_epoch = max(controller_epoch, _number(epoch.data, EPOCH))
@@ -234,6 +253,7 @@ class ZooKeeperLog:
                 Put(EPOCH, b"%d" % newest_epoch, epoch.version),
                 Put(HEAD, b"%d" % version, head.version),
                 Put(SNAPSHOT, target, pointer.version),
+                Put(TERMS, json.dumps([Term(version, snapshot_id)]).encode(), terms.version),
             ]
         )
         await self._delete_obsolete(version, version + 1)
@@ -349,6 +369,13 @@ def _number(data: bytes, path: str) -> int:
         return int(data)
     except ValueError as error:
         raise MetadataError(f"{path} in ZooKeeper holds no number but {data[:50]!r}") from error
+
+
+def _terms(data: bytes) -> Terms:
+    try:
+        return tuple(Term(int(start), str(term_id)) for start, term_id in json.loads(data))
+    except (ValueError, TypeError) as error:
+        raise MetadataError(f"{TERMS} in ZooKeeper cannot be read: {data[:200]!r}") from error
 
 
 def _snapshot(data: bytes) -> _Snapshot:

@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from ottla.metadata.history import Terms
 from ottla.metadata.records import MetadataError, MetadataRecord
 from ottla.metadata.registration import BrokerRegistration, SessionInfo
 from ottla.metadata.store import NO_REGISTRATION, MetadataEntry, Session, StoreContact, StoreServer
@@ -113,6 +114,10 @@ class ZooKeeperStore:
     async def read(self, after_version: int) -> list[MetadataEntry]:
         """Return the entries after `after_version`, oldest first; the first may be a snapshot."""
         return await self._log.read(after_version)
+
+    async def terms(self) -> Terms:
+        """Return the controller terms of the log, oldest first."""
+        return await self._log.terms()
 
     async def compact(
         self, version: int, records: Iterable[MetadataRecord], *, controller_epoch: int

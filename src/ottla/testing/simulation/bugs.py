@@ -90,7 +90,15 @@ def replaced_disk_is_whole() -> list[Patch]:
     return [(election.RestartInfo, "at", lambda restarts, topic_id, index: restarts)]
 
 
-DISK_BUGS: dict[str, Callable[[], list[Patch]]] = {"replaced-disk-is-whole": replaced_disk_is_whole}
+def failed_disk_leads() -> list[Patch]:
+    """A replica on a failed disk may lead and be in sync, as long as its broker is alive."""
+    return [(election.ElectionInputs, "without_failed", lambda inputs, partition: inputs)]
+
+
+DISK_BUGS: dict[str, Callable[[], list[Patch]]] = {
+    "replaced-disk-is-whole": replaced_disk_is_whole,
+    "failed-disk-leads": failed_disk_leads,
+}
 """For `--workload disks`."""
 
 

@@ -4,6 +4,7 @@
     isr-not-replica     an in-sync replica, or the leader, is not a replica
     isr-behind          an in-sync replica lacks committed records
     backward-leader     a leader's high watermark decreased, or is beyond its log
+    failed-disk-leads   a replica on a failed disk is the leader, or in sync
     follows-old-store   a broker follows a store that has an older state than it has applied
 
 Committed is everything below the highest high watermark that any leader ever had: the next leader must have
@@ -102,6 +103,8 @@ class Probe:
     def _check_isr(self, place: TopicPartition, image: PartitionImage) -> None:
         if not set(image.isr) <= set(image.replicas) or image.leader not in (-1, *image.isr):
             self._report("isr-not-replica", f"{place}: {image}")
+        if {image.leader, *image.isr}.intersection(image.failed):
+            self._report("failed-disk-leads", f"{place}: {image}")
         committed = self._committed.get(place, 0)
         for node_id in image.isr:
             node = self._cluster.nodes[node_id]
