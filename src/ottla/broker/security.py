@@ -234,7 +234,14 @@ class BrokerSecurity:
         if not listener.uses_tls or settings.client_auth != "required":
             return None
         names = certificate_names(settings)
-        return self.listeners[listener.name].principal({"subject": None if names is None else names.subject})
+        subject = None if names is None else names.subject
+        principal = self.listeners[listener.name].principal({"subject": subject})
+        if principal is None:
+            raise ConfigError(
+                "ssl.principal.mapping.rules",
+                "no rule is for the name in this broker's certificate: other brokers would refuse it",
+            )
+        return principal
 
     def _file_states(self) -> dict[str, tuple[int, int, int]]:
         files = {
