@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.api.support.context import ClientConnection
 from ottla.broker.oauth_tokens import BrokerTokens, broker_tokens
@@ -105,6 +105,13 @@ class BrokerSecurity:
         self._config = config
         self.reload()
 
+    def check_change(self, config: BrokerConfig, keys: Sequence[str]) -> None:
+        """Raise ConfigError if the certificates or users after a change of `keys` cannot be used."""
+        if any(map(_is_of_listeners, keys)):
+            self._prepare(config)
+            if config.inter_broker_listener.uses_tls:
+                client_context(tls_settings(config, config.inter_broker_listener))
+
     def reload(self) -> None:
         """Read the certificates and users again."""
         try:
@@ -157,6 +164,11 @@ class BrokerSecurity:
 
     def _apply(self, config: BrokerConfig) -> None:
         """Build everything first, so that a mistake changes nothing."""
+        for put_into_force in self._prepare(config):
+            put_into_force()
+
+    def _prepare(self, config: BrokerConfig) -> list[Callable[[], None]]:
+        """Build what a configuration needs, or raise ConfigError; return what puts it into force."""
         contexts = {
             each.name: server_context(tls_settings(config, each))
             for each in config.listener_list
@@ -166,11 +178,13 @@ class BrokerSecurity:
         prepared: list[Callable[[], None]] = [
             self._mechanisms[each.name].prepare(config) for each in config.listener_list if each.uses_sasl
         ]
-        for name, context in contexts.items():
-            self.listeners[name].tls = context
-        self._names = names
-        for put_into_force in prepared:
-            put_into_force()
+
+        def use_certificates() -> None:
+            for name, context in contexts.items():
+                self.listeners[name].tls = context
+            self._names = names
+
+        return [use_certificates, *prepared]
 
     def _checked_names(self, config: BrokerConfig) -> dict[str, CertificateNames]:
         """Return whom the certificates are for; ConfigError if one may not take the place of the old one."""
@@ -307,3 +321,12 @@ def _own_credentials(own: ListenerConfig, mechanism: str) -> tuple[str, str]:
             name, 'needs username="..." and password="...": with them this broker connects to others'
         )
     return login.options["username"], login.options["password"]
+
+
+def _is_of_listeners(name: str) -> bool:
+    """Return whether a key is one of TLS or SASL; unknown ones may be removed, and are not."""
+    try:
+        key = BrokerConfig.key(name)
+    except ConfigError:
+        return False
+    return key.per_listener or key.per_mechanism
