@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from ottla.api.support.context import ClientConnection
+from ottla.broker.gssapi import broker_login
 from ottla.broker.oauth_tokens import BrokerTokens, broker_tokens
 from ottla.broker.sasl_mechanisms import ListenerMechanisms, TokenCredentials, login_of
 from ottla.common.clock import Clock
@@ -20,7 +21,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError, Key, Update
 from ottla.common.config.listener_keys import ListenerConfig
 from ottla.common.config.network_keys import NetworkKeys
-from ottla.common.config.security_keys import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS, SaslKeys, TlsKeys
+from ottla.common.config.security_keys import GSSAPI, OAUTHBEARER, SaslKeys, TlsKeys
 from ottla.common.listeners import Listener
 from ottla.common.tls import (
     CertificateNames,
@@ -208,11 +209,13 @@ class BrokerSecurity:
         listener = config.inter_broker_listener
         if self._stands_alone or not (listener.uses_tls or listener.uses_sasl):
             return None
-        mechanism = user = password = None
+        mechanism = user = password = kerberos = None
         if listener.uses_sasl:
-            mechanism = config.sasl_mechanism_inter_broker_protocol
-            if self._broker_tokens is None:
-                user, password = _own_credentials(config.for_listener(listener.name), mechanism)
+            mechanism, own = config.sasl_mechanism_inter_broker_protocol, config.for_listener(listener.name)
+            if mechanism == GSSAPI:
+                kerberos, _ = broker_login(own, login_of(own, GSSAPI))
+            elif self._broker_tokens is None:
+                user, password = _own_credentials(own, mechanism)
         tls = client_context(tls_settings(config, listener)) if listener.uses_tls else None
         return Security(
             SecurityOptions(
@@ -222,6 +225,7 @@ class BrokerSecurity:
                 sasl_username=user or "",
                 sasl_password=password or "",
                 sasl_token_provider=None if self._broker_tokens is None else self._broker_tokens.token,
+                kerberos=kerberos,
             )
         )
 
@@ -242,8 +246,10 @@ class BrokerSecurity:
         if self._stands_alone or self._broker_tokens is not None:
             return None
         if listener.uses_sasl:
-            own = config.for_listener(listener.name)
-            return user_principal(_own_credentials(own, config.sasl_mechanism_inter_broker_protocol)[0])
+            own, mechanism = config.for_listener(listener.name), config.sasl_mechanism_inter_broker_protocol
+            if mechanism == GSSAPI:
+                return user_principal(broker_login(own, login_of(own, GSSAPI))[1])
+            return user_principal(_own_credentials(own, mechanism)[0])
         settings = tls_settings(config, listener)
         if not listener.uses_tls or settings.client_auth != "required":
             return None
@@ -308,12 +314,6 @@ def tls_settings(config: BrokerConfig, listener: Listener) -> TlsSettings:
 
 def _own_credentials(own: ListenerConfig, mechanism: str) -> tuple[str, str]:
     """Return the user name and password of this broker, from the JAAS line of the mechanism."""
-    if mechanism != PLAIN and mechanism not in SCRAM_MECHANISMS:
-        raise ConfigError(
-            "sasl.mechanism.inter.broker.protocol",
-            f"brokers authenticate to each other with PLAIN, SCRAM or OAUTHBEARER, not {mechanism}; "
-            "set SCRAM-SHA-512",
-        )
     name = own.name_of(SaslKeys.sasl_jaas_config, mechanism)
     login = login_of(own, mechanism)
     if login is None or not {"username", "password"} <= login.options.keys():
