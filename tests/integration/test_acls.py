@@ -24,7 +24,7 @@ from tests.integration.clients import wait_until
 from tests.integration.memory_cluster import MemoryCluster
 
 from ottla.client.admin import Acl
-from ottla.protocol.errors import ClusterAuthorizationFailed, TopicAuthorizationFailed
+from ottla.protocol.errors import ClusterAuthorizationFailed, InvalidRequest, TopicAuthorizationFailed
 
 Open = Callable[[str], Any]
 TIMEOUT_S = 20.0
@@ -241,3 +241,15 @@ def test_a_snapshot_of_the_metadata_has_the_acls(tmp_path: Path) -> None:
         cluster.start(1)
         with ottla_admin(cluster.address(1), "admin") as admin:
             assert len(admin.describe_acls()) == 1
+
+
+def test_each_broker_refuses_users_of_its_own_that_it_cannot_read(cluster: MemoryCluster) -> None:
+    key = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    with ottla_admin(cluster.bootstrap, "admin") as admin:
+        for node_id in (cluster.controller, cluster.follower):
+            with pytest.raises(InvalidRequest, match="must begin with the name of a login module"):
+                admin.alter_broker_configs(node_id, set_to={key: "nonsense"})
+    with ottla_admin(cluster.bootstrap, "alice") as alice:
+        for node_id in (cluster.controller, cluster.follower):
+            with pytest.raises(ClusterAuthorizationFailed):
+                alice.alter_broker_configs(node_id, set_to={key: "nonsense"})

@@ -104,3 +104,12 @@ async def _check_refusal(broker: OttlaBroker) -> None:
         answer = await ask(admin, "checked", 0, batch_of(b"no schema"))
     assert (answer.error_code, answer.end_offset) == (ErrorCode.invalid_record, 0)
     assert "validates schemas" in (answer.error_message or "")
+
+
+async def test_a_conditional_append_counts_for_the_quota_of_producers(broker: OttlaBroker) -> None:
+    async with AsyncAdmin(broker.bootstrap_servers, client_id="hoarder") as admin:
+        await admin.create_topic("limited", partitions=1)
+        await admin.alter_quotas({"client-id": "hoarder"}, set_to={"producer_byte_rate": 10_000.0})
+        answer = await ask(admin, "limited", 0, batch_of(bytes(40_000)))
+        assert answer.error_code is ErrorCode.none
+        assert answer.throttle_time > timedelta(seconds=1)

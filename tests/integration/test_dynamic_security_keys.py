@@ -21,6 +21,7 @@ from tests.integration.secure_stage import PLAIN_MODULE, Certificates, SecureClu
 from tests.waiting import wait_until
 
 from ottla.broker.security import SECURITY_KEYS
+from ottla.protocol.errors import InvalidRequest
 
 SECRET = BestAvailableEncryption(b"secret")
 
@@ -163,3 +164,23 @@ def test_a_dynamic_security_key_has_an_effect(secure: SecureCluster, files: File
         wait_until(lambda: look(secure, files) != before, f"the effect of {key}")
         admin.alter_broker_configs(1, unset=list(settings))
         wait_until(lambda: look(secure, files) == before, f"the end of the effect of {key}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"ssl.keystore.location": "/does/not/exist.pem"}, "ssl.keystore.location: .*/does/not/exist.pem"),
+        ({"listener.name.ssl.ssl.keystore.location": "/etc/passwd"}, "passwd cannot be opened"),
+        ({"ssl.keystore.type": "PKCS12", "ssl.keystore.password": "wrong"}, "ssl.keystore"),
+        ({"listener.name.sasl_ssl.plain.sasl.jaas.config": "nonsense"}, "must begin with the name"),
+    ],
+)
+def test_what_the_broker_cannot_use_is_refused(
+    secure: SecureCluster, files: Files, settings: dict[str, str], says: str
+) -> None:
+    before = look(secure, files)
+    with secure.admin() as admin:
+        with pytest.raises(InvalidRequest, match=says):
+            admin.alter_broker_configs(1, set_to=settings)
+        admin.alter_broker_configs(1, unset=["follower.replication.throttled.rate", "ssl.keystore.location"])
+    assert look(secure, files) == before

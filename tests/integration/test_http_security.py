@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from joserfc import jwt
 from joserfc.jwk import RSAKey
@@ -182,6 +182,20 @@ def test_an_alias_is_no_way_around(registry: RunningRegistry, admin: AdminClient
     alice = client(registry, "alice")
     registry.do(registry.server.registry.fresh())
     assert refused(alice.get_latest_version, "orders-alias") == (403, 40301)
+
+
+def test_a_reference_is_no_way_around(registry: RunningRegistry, admin: AdminClient) -> None:
+    secret = {"type": "record", "name": "Hidden", "fields": [{"name": "salary", "type": "int"}]}
+    root = client(registry, "admin")
+    root.register_schema("hidden-value", Schema(json.dumps(secret), "AVRO"))
+    root.register_schema("bobs-value", STRING)
+    allow(admin, "bob", AclOperation.ALL, "Subject:bobs-value")
+    bob, references = client(registry, "bob"), [SchemaReference("Hidden", "hidden-value", 1)]
+    text = {"type": "record", "name": "Mine", "fields": [{"name": "it", "type": "Hidden"}]}
+    mine = Schema(json.dumps(text), "AVRO", references)
+    wait_until(lambda: "bobs-value" in bob.get_subjects(), "the ACL to count", 20)
+    for call in (bob.register_schema, bob.lookup_schema, bob.test_compatibility):
+        assert refused(call, "bobs-value", mine) == (403, 40301)
 
 
 def test_every_path_has_its_rights(registry: RunningRegistry) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.interop.conftest import Tool
 from tests.interop.kdc import REALM, Kdc, missing_tools
 
 from ottla.testing.local_broker import OttlaBroker
+from ottla.testing.local_cluster import LocalCluster
 
 KRB5_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 
@@ -65,6 +67,44 @@ def test_kafka_python_authenticates_with_kerberos(kdc: Kdc) -> None:
         consumer = KafkaConsumer("kerberized", **options, auto_offset_reset="earliest", group_id="g")
         assert next(iter(consumer)).value == b"hello"
         consumer.close()
+
+
+def test_brokers_authenticate_to_each_other_with_kerberos(kdc: Kdc) -> None:
+    from kafka import KafkaProducer
+
+    keytab = kdc.keytab("kafka/127.0.0.1")
+    kdc.log_in("alice")
+    settings = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": (
+            f'{KRB5_MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" '
+            f'principal="kafka/127.0.0.1@{REALM}";'
+        ),
+        "sasl.kerberos.service.name": "kafka",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:kafka;User:alice",
+        "connections.max.reauth.ms": "3000",
+        "default.replication.factor": "3",
+        "min.insync.replicas": "3",
+    }
+    with LocalCluster(3, settings=settings, security_protocol="SASL_PLAINTEXT") as cluster:
+        producer = KafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="GSSAPI",
+            sasl_kerberos_service_name="kafka",
+            acks="all",
+        )
+        deadline = time.monotonic() + 4  # beyond the first re-authentication of the brokers
+        sent = 0
+        while time.monotonic() < deadline:
+            sent = producer.send("replicated", b"x").get(30).offset
+        assert sent > 0
+        producer.close()
+        found = [cluster.broker(each).server.connections for each in cluster.running]
+        principals = {each.principal for connections in found for each in connections}
+        assert principals - {"User:alice"} == {"User:kafka"}
 
 
 @pytest.fixture(scope="module")

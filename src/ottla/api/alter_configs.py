@@ -10,24 +10,16 @@ from kio.schema.alter_configs.v2 import AlterConfigsRequest, AlterConfigsRespons
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse
 
 from ottla.api.support.audit_log import audit_config_change
-from ottla.api.support.authorization import config_refusal
 from ottla.api.support.context import RequestContext
+from ottla.api.support.own_configs import alterations_of, refusals
 from ottla.api.support.results import code_of, message_of
-from ottla.controller.machine import ConfigAlteration, ConfigChange
 from ottla.protocol.types import NO_THROTTLE
 
 
 async def alter_configs(request: AlterConfigsRequest, ctx: RequestContext) -> AlterConfigsResponse:
     """Replace the configs; return one result per resource."""
-    alterations = [
-        ConfigAlteration(
-            each.resource_type,
-            each.resource_name,
-            tuple(ConfigChange(config.name, config.value) for config in each.configs),
-        )
-        for each in request.resources
-    ]
-    refused = [config_refusal(ctx, each.resource_type, each.resource_name) for each in alterations]
+    alterations = alterations_of(request)
+    refused = refusals(ctx, alterations)
     allowed = [each for each, error in zip(alterations, refused, strict=True) if error is None]
     altered = await ctx.services.controller.active_controller.alter_configs(
         allowed, validate_only=request.validate_only, replacing=True

@@ -37,6 +37,8 @@ async def conditional_append(
     end_offset = -1
     try:
         partition = _find(request, ctx)
+        if ctx.services.quotas is not None:
+            ctx.services.quotas.appended(ctx, len(request.batch))
         end_offset = partition.log.log_end_offset
         base_offset = _append(partition, request)
         end_offset = partition.log.log_end_offset

@@ -21,6 +21,7 @@ from ottla.api.support.client_quotas import throttle_ms_of
 from ottla.api.support.context import ClientConnection, RequestContext, Services
 from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
+from ottla.api.support.own_configs import CONFIG_APIS, check_before_forwarding
 from ottla.api.support.raw_tokens import answer_raw_token
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.slow_requests import SlowRequests
@@ -185,6 +186,9 @@ class Dispatcher:
 
     async def _forward(self, route: Route, ctx: RequestContext, frame: bytes) -> bytes:
         try:
+            if ctx.api_key in CONFIG_APIS and not self._services.controller.is_active:
+                request = route.decode(memoryview(frame), decode_request_header(frame)[1])
+                check_before_forwarding(request, ctx)
             answer = await forward(frame, ctx)
             if throttle_ms := throttle_ms_of(answer, ctx):
                 ctx.connection.mute(throttle_ms)

@@ -13,10 +13,9 @@ from kio.schema.incremental_alter_configs.v1 import (
 from kio.schema.incremental_alter_configs.v1.response import AlterConfigsResourceResponse
 
 from ottla.api.support.audit_log import audit_config_change
-from ottla.api.support.authorization import config_refusal
 from ottla.api.support.context import RequestContext
+from ottla.api.support.own_configs import alterations_of, refusals
 from ottla.api.support.results import code_of, message_of
-from ottla.controller.machine import ConfigAlteration, ConfigChange
 from ottla.protocol.types import NO_THROTTLE
 
 
@@ -24,17 +23,8 @@ async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, ctx: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change the configs; return one result per resource."""
-    alterations = [
-        ConfigAlteration(
-            each.resource_type,
-            each.resource_name,
-            tuple(
-                ConfigChange(config.name, config.value, config.config_operation) for config in each.configs
-            ),
-        )
-        for each in request.resources
-    ]
-    refused = [config_refusal(ctx, each.resource_type, each.resource_name) for each in alterations]
+    alterations = alterations_of(request)
+    refused = refusals(ctx, alterations)
     allowed = [each for each, error in zip(alterations, refused, strict=True) if error is None]
     altered = await ctx.services.controller.active_controller.alter_configs(
         allowed, validate_only=request.validate_only

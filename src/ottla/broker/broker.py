@@ -406,6 +406,7 @@ class Broker:
             authorizer=self.authorizer,
             audit=self._open_audit_log(),
             is_broker=self.security.is_broker,
+            check_config=self.security.check_change,
         )
         self.services = services
         if services.audit is not None and self.config.ottla_audit_topic:

@@ -19,6 +19,7 @@ from ottla.common.config.security_keys import GSSAPI, SaslKeys
 from ottla.security.exchange import AuthenticationRefused, Identity
 from ottla.security.jaas import JaasLogin
 from ottla.security.kerberos_name import KerberosNames, KerberosRuleError
+from ottla.wire.gssapi import KerberosLogin
 
 NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
 
@@ -60,6 +61,29 @@ def kerberos_service(own: ListenerConfig, login: JaasLogin | None) -> KerberosSe
     except KerberosRuleError as error:
         raise ConfigError("sasl.kerberos.principal.to.local.rules", str(error)) from None
     return KerberosService(credentials, names)
+
+
+def broker_login(own: ListenerConfig, login: JaasLogin | None) -> tuple[KerberosLogin, str]:
+    """Return how this broker logs in to others, and its user name for them; ConfigError if it cannot."""
+    if login is None:
+        raise ConfigError(
+            SaslKeys.sasl_mechanism_inter_broker_protocol.name,
+            "is GSSAPI, Kafka's default, and there is no JAAS line of it; without Kerberos, "
+            "set SCRAM-SHA-512 or PLAIN",
+        )
+    service = kerberos_service(own, login)
+    principal = login.options["principal"]
+    name = login.options.get("serviceName") or own.value(SaslKeys.sasl_kerberos_service_name)
+    if name is None:
+        raise ConfigError(
+            SaslKeys.sasl_kerberos_service_name.name,
+            f"is missing: other brokers are found by it, as `kafka` of kafka/HOST; this one is {principal}",
+        )
+    try:
+        user = service.names.user_name(principal)
+    except KerberosRuleError as error:
+        raise ConfigError(SaslKeys.sasl_kerberos_principal_to_local_rules.name, str(error)) from None
+    return KerberosLogin(name, principal, login.options["keyTab"]), user
 
 
 class GssapiServer:

@@ -65,7 +65,7 @@ class Jwks:
         except InvalidKeyIdError:
             self._refresh_soon()
             raise AuthenticationRefused("the token is signed with a key that is not known") from None
-        except (JoseError, ValueError, TypeError) as error:
+        except (JoseError, ValueError, TypeError, RecursionError) as error:
             if isinstance(error, BadSignatureError) and len(self._keys.keys) == 1:
                 self._refresh_soon()  # the only key, used whatever its id is, may have been replaced
             raise AuthenticationRefused(f"the token is not valid ({type(error).__name__})") from None

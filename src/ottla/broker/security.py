@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.api.support.context import ClientConnection
+from ottla.broker.gssapi import broker_login
 from ottla.broker.oauth_tokens import BrokerTokens, broker_tokens
 from ottla.broker.sasl_mechanisms import ListenerMechanisms, TokenCredentials, login_of
 from ottla.common.clock import Clock
@@ -20,7 +21,7 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError, Key, Update
 from ottla.common.config.listener_keys import ListenerConfig
 from ottla.common.config.network_keys import NetworkKeys
-from ottla.common.config.security_keys import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS, SaslKeys, TlsKeys
+from ottla.common.config.security_keys import GSSAPI, OAUTHBEARER, SaslKeys, TlsKeys
 from ottla.common.listeners import Listener
 from ottla.common.tls import (
     CertificateNames,
@@ -105,6 +106,13 @@ class BrokerSecurity:
         self._config = config
         self.reload()
 
+    def check_change(self, config: BrokerConfig, keys: Sequence[str]) -> None:
+        """Raise ConfigError if the certificates or users after a change of `keys` cannot be used."""
+        if any(map(_is_of_listeners, keys)):
+            self._prepare(config)
+            if config.inter_broker_listener.uses_tls:
+                client_context(tls_settings(config, config.inter_broker_listener))
+
     def reload(self) -> None:
         """Read the certificates and users again."""
         try:
@@ -157,6 +165,11 @@ class BrokerSecurity:
 
     def _apply(self, config: BrokerConfig) -> None:
         """Build everything first, so that a mistake changes nothing."""
+        for put_into_force in self._prepare(config):
+            put_into_force()
+
+    def _prepare(self, config: BrokerConfig) -> list[Callable[[], None]]:
+        """Build what a configuration needs, or raise ConfigError; return what puts it into force."""
         contexts = {
             each.name: server_context(tls_settings(config, each))
             for each in config.listener_list
@@ -166,11 +179,13 @@ class BrokerSecurity:
         prepared: list[Callable[[], None]] = [
             self._mechanisms[each.name].prepare(config) for each in config.listener_list if each.uses_sasl
         ]
-        for name, context in contexts.items():
-            self.listeners[name].tls = context
-        self._names = names
-        for put_into_force in prepared:
-            put_into_force()
+
+        def use_certificates() -> None:
+            for name, context in contexts.items():
+                self.listeners[name].tls = context
+            self._names = names
+
+        return [use_certificates, *prepared]
 
     def _checked_names(self, config: BrokerConfig) -> dict[str, CertificateNames]:
         """Return whom the certificates are for; ConfigError if one may not take the place of the old one."""
@@ -194,11 +209,13 @@ class BrokerSecurity:
         listener = config.inter_broker_listener
         if self._stands_alone or not (listener.uses_tls or listener.uses_sasl):
             return None
-        mechanism = user = password = None
+        mechanism = user = password = kerberos = None
         if listener.uses_sasl:
-            mechanism = config.sasl_mechanism_inter_broker_protocol
-            if self._broker_tokens is None:
-                user, password = _own_credentials(config.for_listener(listener.name), mechanism)
+            mechanism, own = config.sasl_mechanism_inter_broker_protocol, config.for_listener(listener.name)
+            if mechanism == GSSAPI:
+                kerberos, _ = broker_login(own, login_of(own, GSSAPI))
+            elif self._broker_tokens is None:
+                user, password = _own_credentials(own, mechanism)
         tls = client_context(tls_settings(config, listener)) if listener.uses_tls else None
         return Security(
             SecurityOptions(
@@ -208,6 +225,7 @@ class BrokerSecurity:
                 sasl_username=user or "",
                 sasl_password=password or "",
                 sasl_token_provider=None if self._broker_tokens is None else self._broker_tokens.token,
+                kerberos=kerberos,
             )
         )
 
@@ -228,13 +246,22 @@ class BrokerSecurity:
         if self._stands_alone or self._broker_tokens is not None:
             return None
         if listener.uses_sasl:
-            own = config.for_listener(listener.name)
-            return user_principal(_own_credentials(own, config.sasl_mechanism_inter_broker_protocol)[0])
+            own, mechanism = config.for_listener(listener.name), config.sasl_mechanism_inter_broker_protocol
+            if mechanism == GSSAPI:
+                return user_principal(broker_login(own, login_of(own, GSSAPI))[1])
+            return user_principal(_own_credentials(own, mechanism)[0])
         settings = tls_settings(config, listener)
         if not listener.uses_tls or settings.client_auth != "required":
             return None
         names = certificate_names(settings)
-        return self.listeners[listener.name].principal({"subject": None if names is None else names.subject})
+        subject = None if names is None else names.subject
+        principal = self.listeners[listener.name].principal({"subject": subject})
+        if principal is None:
+            raise ConfigError(
+                "ssl.principal.mapping.rules",
+                "no rule is for the name in this broker's certificate: other brokers would refuse it",
+            )
+        return principal
 
     def _file_states(self) -> dict[str, tuple[int, int, int]]:
         files = {
@@ -287,12 +314,6 @@ def tls_settings(config: BrokerConfig, listener: Listener) -> TlsSettings:
 
 def _own_credentials(own: ListenerConfig, mechanism: str) -> tuple[str, str]:
     """Return the user name and password of this broker, from the JAAS line of the mechanism."""
-    if mechanism != PLAIN and mechanism not in SCRAM_MECHANISMS:
-        raise ConfigError(
-            "sasl.mechanism.inter.broker.protocol",
-            f"brokers authenticate to each other with PLAIN, SCRAM or OAUTHBEARER, not {mechanism}; "
-            "set SCRAM-SHA-512",
-        )
     name = own.name_of(SaslKeys.sasl_jaas_config, mechanism)
     login = login_of(own, mechanism)
     if login is None or not {"username", "password"} <= login.options.keys():
@@ -300,3 +321,12 @@ def _own_credentials(own: ListenerConfig, mechanism: str) -> tuple[str, str]:
             name, 'needs username="..." and password="...": with them this broker connects to others'
         )
     return login.options["username"], login.options["password"]
+
+
+def _is_of_listeners(name: str) -> bool:
+    """Return whether a key is one of TLS or SASL; unknown ones may be removed, and are not."""
+    try:
+        key = BrokerConfig.key(name)
+    except ConfigError:
+        return False
+    return key.per_listener or key.per_mechanism

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ottla.common.config.broker import BrokerConfig
+from ottla.common.config.declaration import ConfigError
 from ottla.metadata.entities import CLEAN, LAST_LEADER, UNCLEAN, election_kind
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, diff_images
 from ottla.metadata.records import ConfigResource
@@ -23,7 +25,7 @@ logger = logging.getLogger("ottla.controller.events")
 
 MAX_LINES = 200
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
-HIDDEN = ("password", "secret", "jaas")
+HIDDEN = "[hidden]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +162,20 @@ def _configs(old: ClusterImage, new: ClusterImage, kind: int, name: str) -> Iter
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) == after.get(key):
             continue
-        value = _shown(key, after.get(key))
+        value = _shown(kind, key, after.get(key))
         text = f"config of {where}: {key} " + ("reset to its default" if value is None else f"set to {value}")
         fields: dict[str, object] = {"resource": resource, "resource_name": name, "key": key, "value": value}
         yield Event("config-changed", text, INFO, fields)
 
 
-def _shown(key: str, value: str | None) -> str | None:
-    return "[hidden]" if value is not None and any(each in key for each in HIDDEN) else value
+def _shown(kind: int, key: str, value: str | None) -> str | None:
+    """Return a value for the log: that of a password, a private key or an unknown broker key is hidden."""
+    if value is None or kind != ConfigResource.BROKER:
+        return value
+    try:
+        return value if BrokerConfig.key(key).shown(value) is not None else HIDDEN
+    except ConfigError:  # of a newer release
+        return HIDDEN
 
 
 def _nodes(nodes: Iterable[int]) -> str:

@@ -44,6 +44,10 @@ def _everything(name: str) -> bool:
     return True
 
 
+def _no_check(name: str) -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Request:
     """A request whose body has been read."""
@@ -66,6 +70,10 @@ class Request:
     """The distinguished name in the client's certificate, if the connection has one."""
     may_read: Callable[[str], bool] = _everything
     """Tells whether the principal may read a named resource: for handlers of lists."""
+    check_allowed: Callable[[str], None] = _no_check
+    """Raises 403 unless the principal may do what this request does with a named resource: for handlers that
+    find out only later which one it is.
+    """
 
     @property
     def host(self) -> str:
@@ -200,7 +208,7 @@ class HttpApp:
         except TimeoutError:
             raise
         except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            log.exception("%s %r failed", scope["method"], scope["path"])
             return self._error(request, HttpError(500, 500, "Internal Server Error"))
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes:

@@ -1,8 +1,9 @@
 """Verifies users of HTTP by logging in to a broker as them: one list of users for the whole cluster.
 
 A password is tried with the mechanism that the brokers' users have (PLAIN, SCRAM), a token with OAUTHBEARER:
-the broker decides, and nothing that it knows leaves it. A success is remembered for REMEMBERED_S, by a keyed
-hash: no password is kept. A failure is not remembered; at most MAX_LOGINS are tried at once.
+the broker decides, and nothing that it knows leaves it. A success is remembered for REMEMBERED_S (that of a
+token no longer than the token is valid), by a keyed hash: no password is kept. A failure is not remembered;
+at most MAX_LOGINS are tried at once.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import os
 import stringprep
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ottla.client.client_options import ClientOptions
 from ottla.client.errors import AuthenticationFailed, ClientError
+from ottla.common.clock import Clock, SystemClock
 from ottla.http.authentication import VerifierAway
 from ottla.protocol.errors import KafkaError
 from ottla.wire.connection import Connection, ConnectionOptions
@@ -43,14 +45,14 @@ class BrokerUsers:
         mechanism: str | None = None,
         *,
         name_claim: str = "sub",
-        now_ms: Callable[[], float] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         own = options.sasl_mechanism if options.sasl_mechanism in BY_PASSWORD else None
         self._mechanism = mechanism or own or SCRAM_512
         self._protocol = "SASL_SSL" if options.uses_tls else "SASL_PLAINTEXT"
         self._options = options
         self._name_claim = name_claim
-        self._now_ms = now_ms or (lambda: asyncio.get_running_loop().time() * 1000)
+        self._clock = clock or SystemClock()
         self._secret = os.urandom(32)
         self._known: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._logins = asyncio.Semaphore(MAX_LOGINS)
@@ -72,8 +74,10 @@ class BrokerUsers:
 
     async def token(self, token: str) -> str | None:
         """Return the principal of a token that a broker accepts."""
-        name = _claims(token).get(self._name_claim)
-        if not isinstance(name, str) or not name:
+        claims = _claims(token)
+        name = claims.get(self._name_claim)
+        name = name.strip() if isinstance(name, str) else ""  # as brokers do
+        if not name:
             return None
         options = replace(
             self._options,
@@ -81,19 +85,28 @@ class BrokerUsers:
             sasl_mechanism=OAUTHBEARER,
             sasl_oauth_token_provider=lambda: token,
         )
-        return await self._verified(options, f"\0{token}", f"User:{name}")
+        return await self._verified(options, f"\0{token}", f"User:{name}", self._left_ms(claims))
 
-    async def _verified(self, options: ClientOptions, credentials: str, principal: str) -> str | None:
+    def _left_ms(self, claims: Mapping[str, Any]) -> float:
+        """Return how long a token is valid; brokers accept none without an end."""
+        expires_s = claims.get("exp")
+        if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
+            return 0
+        return expires_s * 1000 - self._clock.wall_ms()
+
+    async def _verified(
+        self, options: ClientOptions, credentials: str, principal: str, left_ms: float = REMEMBERED_S * 1000
+    ) -> str | None:
         key = hmac.digest(self._secret, credentials.encode(), hashlib.sha256)
         until, known = self._known.get(key, (0.0, ""))
-        if until > self._now_ms():
+        if until > self._clock.mono_ms():
             self._known.move_to_end(key)
             return known
         async with self._logins:
             if not await self._logs_in(options):
                 self._known.pop(key, None)
                 return None
-        self._known[key] = (self._now_ms() + REMEMBERED_S * 1000, principal)
+        self._known[key] = (self._clock.mono_ms() + min(left_ms, REMEMBERED_S * 1000), principal)
         self._known.move_to_end(key)
         while len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)

@@ -161,9 +161,13 @@ class Connection(asyncio.BufferedProtocol):
         self._writer.start()
         if self._security.tls is None and (wait_ms := self._server.turn_ms(self.listener_name)):
             self.mute(wait_ms)
+        principal: str | None = ANONYMOUS
         if self.sasl is None and self._security.tls is not None:
-            self.principal = self._security.principal(transport.get_extra_info("peercert"))
+            principal = self._security.principal(transport.get_extra_info("peercert"))
+        self.principal = principal or ANONYMOUS
         self._handler.connection_made(self)
+        if principal is None:
+            self.abort("closed: no rule of ssl.principal.mapping.rules is for the name in its certificate")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything except the requests that are still running."""

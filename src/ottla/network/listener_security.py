@@ -22,14 +22,17 @@ class ListenerSecurity:
     new_sasl: Callable[[], SaslSession] | None = None
     """Returns the SASL state of a new connection; None: clients do not authenticate by SASL."""
 
-    def principal(self, certificate: Mapping[str, Any] | None) -> str:
-        """Return who a client is by its certificate; without a certificate it is anonymous."""
+    def principal(self, certificate: Mapping[str, Any] | None) -> str | None:
+        """Return who a client is by its certificate; without a certificate it is anonymous.
+
+        None: no rule is for its name. As in Kafka, such a client is refused.
+        """
         subject = (certificate or {}).get("subject")
         if not subject:
             return ANONYMOUS
         name = distinguished_name(subject)
         user = name if self.mapper is None else self.mapper.user_name(name)
-        return ANONYMOUS if user is None else user_principal(user)
+        return None if user is None else user_principal(user)
 
 
 PLAINTEXT = ListenerSecurity()

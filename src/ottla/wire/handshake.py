@@ -53,7 +53,7 @@ async def perform_handshake(connection: Connection, security: Security | None) -
     lifetime_ms = 0
     if security is not None and security.uses_sasl:
         try:
-            exchange = await security.sasl_exchange()
+            exchange = await security.sasl_exchange(connection.address.host)
             lifetime_ms = await _authenticate(connection, versions, exchange)
         except SaslError as error:
             raise AuthenticationFailed(connection.address, str(error)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import ssl
 from collections.abc import Awaitable, Callable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import new_nonce
+from ottla.wire.gssapi import GssapiClient, KerberosLogin
 from ottla.wire.key_stores import Store, load_key_pair
 from ottla.wire.sasl import OAuthBearer, Plain, SaslExchange, Scram
 
@@ -41,6 +43,8 @@ class SecurityOptions:
     key_store: Store = field(default_factory=lambda: Store("ssl_keystore_location"))
     sasl_is_token: bool = False
     """Whether user and password are a delegation token, for SCRAM."""
+    kerberos: KerberosLogin | None = None
+    """For GSSAPI."""
 
 
 class Security:
@@ -51,10 +55,15 @@ class Security:
         self.tls = _tls_context(options) if options.uses_tls else None
         self.uses_sasl = options.sasl_mechanism is not None
 
-    async def sasl_exchange(self) -> SaslExchange:
-        """Return a new SASL exchange; the token provider is called each time, as tokens expire."""
+    async def sasl_exchange(self, host: str) -> SaslExchange:
+        """Return a new SASL exchange with the broker at a host.
+
+        The token provider is called each time, as tokens expire.
+        """
         options = self._options
         assert options.sasl_mechanism is not None
+        if options.kerberos is not None:
+            return await asyncio.to_thread(GssapiClient.start, options.kerberos, host)
         if options.sasl_mechanism == OAUTHBEARER:
             assert options.sasl_token_provider is not None
             token = options.sasl_token_provider()

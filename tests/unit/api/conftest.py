@@ -120,6 +120,7 @@ class AdminBench:
                 cast(Any, directories), cast(Any, self.partitions), lambda _: False, lambda _: None
             ),
             config=self.static,
+            check_config=lambda config, keys: None,
             quotas=None,
             authorizer=None,
             audit=None,

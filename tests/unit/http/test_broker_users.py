@@ -3,24 +3,54 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
 
 from ottla.client.client_options import ClientOptions
+from ottla.common.clock import ManualClock
 from ottla.http.broker_users import BrokerUsers
 from ottla.http.guard import guarded
 from ottla.http.limits import HttpLimits
 
 
 @pytest.fixture
-def users(monkeypatch: pytest.MonkeyPatch) -> BrokerUsers:
-    async def accepts(options: ClientOptions) -> bool:
-        return True
+def clock() -> ManualClock:
+    return ManualClock()
 
-    found = BrokerUsers(ClientOptions(bootstrap_servers="127.0.0.1:1"))
+
+@pytest.fixture
+def accepted() -> list[bool]:
+    """What the broker answers: the last of these."""
+    return [True]
+
+
+@pytest.fixture
+def users(monkeypatch: pytest.MonkeyPatch, clock: ManualClock, accepted: list[bool]) -> BrokerUsers:
+    async def accepts(options: ClientOptions) -> bool:
+        return accepted[-1]
+
+    found = BrokerUsers(ClientOptions(bootstrap_servers="127.0.0.1:1"), clock=clock)
     monkeypatch.setattr(found, "_logs_in", accepts)
     return found
+
+
+def token_of(claims: object) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode()}.e30"
+
+
+async def test_a_token_is_not_remembered_longer_than_it_is_valid(
+    users: BrokerUsers, clock: ManualClock, accepted: list[bool]
+) -> None:
+    token = token_of({"sub": " alice ", "exp": clock.wall_ms() // 1000 + 10})
+    assert await users.token(token) == "User:alice", "brokers strip the name as well"
+    accepted.append(False)
+    clock.advance(9_000)
+    assert await users.token(token) == "User:alice"
+    clock.advance(2_000)
+    assert await users.token(token) is None
+    assert await users.token(token_of({"sub": " ", "exp": 2_000_000_000})) is None
 
 
 @pytest.mark.parametrize("user", ["mal\u00adlory", "\uff4dallory", "mal\u200blory", "mallory\u00a0"])

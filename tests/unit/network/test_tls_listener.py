@@ -28,6 +28,7 @@ from ottla.common.listeners import Listener
 from ottla.network.limits import NetworkLimits
 from ottla.network.listener_security import ListenerSecurity
 from ottla.network.server import Server
+from ottla.security.certificate_name import PrincipalMapper
 from ottla.security.connection_rates import ConnectionRates
 from ottla.security.quota_rates import QuotaWindows
 
@@ -194,3 +195,30 @@ async def test_an_idle_tls_connection_is_closed(bench: TlsBench) -> None:
     bench.server.sweep()
     async with asyncio.timeout(DEADLINE_S):
         assert await reader.read() == b""
+
+
+async def test_a_certificate_that_no_rule_is_for_is_refused(bench: TlsBench) -> None:
+    assert bench.security.tls is not None
+    bench.authority.configure_trust(bench.security.tls)
+    bench.security.tls.verify_mode = ssl.CERT_REQUIRED
+    bench.security.mapper = PrincipalMapper("RULE:^CN=(known),.*$/$1/")
+    await bench.serve()
+
+    async def answer(name: str) -> bytes:
+        context = ssl.create_default_context()
+        bench.authority.configure_trust(context)
+        bench.authority.issue_cert("client.example", common_name=name).configure_cert(context)
+        async with asyncio.timeout(DEADLINE_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=context)
+            bench.writers.append(writer)
+            writer.write(request(ECHO, 1, b"in"))
+            try:
+                return await reader.read(100)
+            except ConnectionError:
+                return b""
+
+    assert (await answer("known")).endswith(b"in")
+    assert bench.handler.connections[-1].principal == "User:known"
+    assert await answer("stranger") == b""
+    assert bench.handler.seen == [1], "the stranger's request was not looked at"
+    await until(lambda: len(bench.handler.lost) >= 1)

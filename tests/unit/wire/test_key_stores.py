@@ -129,7 +129,7 @@ async def test_a_delegation_token_logs_in_by_scram_with_kafkas_extension() -> No
             "sasl.jaas.config": LOGIN.format("scram.ScramLoginModule", ' tokenauth="true"'),
         }
     )
-    exchange = await options.security().sasl_exchange()
+    exchange = await options.security().sasl_exchange("broker")
     assert isinstance(exchange, Scram)
     first = exchange.first().decode()
     assert first.endswith(",tokenauth=true")

@@ -80,6 +80,12 @@ class ClientQuotas:
         throttle_ms = 0 if bucket is None else bucket.take(size_bytes, now_ms)
         self._throttle(ctx, PRODUCER_BYTE_RATE, throttle_ms, self._request_throttle_ms(ctx) * is_answered)
 
+    def appended(self, ctx: RequestContext, size_bytes: int) -> None:
+        """Record what a conditional append writes; its answer has the throttle time (`throttled`)."""
+        user, client_id, now_ms = self._client(ctx)
+        bucket = self._produce.find(user, client_id, now_ms)
+        ctx.throttle_ms = 0 if bucket is None else bucket.take(size_bytes, now_ms)
+
     def limited(self, ctx: RequestContext, request: FetchRequest) -> FetchRequest:
         """Return a Fetch request that is answered with no more than one window of its quota."""
         bucket = self._fetch.find(*self._client(ctx))
@@ -118,8 +124,10 @@ class ClientQuotas:
         """Return the response with its throttle time, and throttle its connection."""
         if ctx.api_key in EXEMPT:
             return response
-        mutations_ms, ctx.throttle_ms = ctx.throttle_ms, 0
-        self._throttle(ctx, CONTROLLER_MUTATION_RATE, mutations_ms, self._request_throttle_ms(ctx))
+        own_ms, ctx.throttle_ms = ctx.throttle_ms, 0
+        is_append = ctx.api_key == ApiKey.CONDITIONAL_APPEND
+        key = PRODUCER_BYTE_RATE if is_append else CONTROLLER_MUTATION_RATE
+        self._throttle(ctx, key, own_ms, self._request_throttle_ms(ctx))
         if not ctx.throttle_ms:
             return response
         if isinstance(response, bytes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -203,6 +203,8 @@ class Services:
     """The clients to the other brokers; None for a single broker."""
     is_broker: Callable[[ClientConnection], bool | None] = lambda _: True
     """Whether a connection whose client id is a broker's is one; None: it has not authenticated yet."""
+    check_config: Callable[[BrokerConfig, Sequence[str]], None] = lambda _config, _keys: None
+    """Raises ConfigError for a configuration that this broker could not use after a change of some keys."""
     quotas: ClientQuotas | None = None
     """The quotas of users and client ids; None while there are none."""
     throttles: Counter[str] = field(default_factory=Counter)

@@ -6,6 +6,7 @@ was lost, the change may have been made all the same, and the next attempt finds
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,7 +23,7 @@ from kio.schema.incremental_alter_configs.v1 import (
 from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
 
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ConnectionLost, raise_for
+from ottla.client.errors import BrokerUnreachable, ConnectionLost, raise_for
 from ottla.common.units import HOUR_MS, MINUTE_MS
 from ottla.protocol.types import i8
 from ottla.wire.connection import Connection
@@ -189,11 +190,18 @@ class ConfigAdmin:
         request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
 
         async def attempt(_: bool) -> None:
-            connection = await self.cluster.controller()
+            connection = await self._one_who_alters(resource_type, name)
             response = await connection.request(request, IncrementalAlterConfigsResponse)
             raise_for(response.responses[0].error_code, response.responses[0].error_message)
 
         await self._change(attempt, "the configs were not changed")
+
+    async def _one_who_alters(self, resource_type: i8, name: str) -> Connection:
+        """Return the connection for a change: a broker checks its own configs, also in Apache Kafka."""
+        if resource_type == _BROKER and name and int(name) in self.cluster.brokers:
+            with contextlib.suppress(BrokerUnreachable):
+                return await self.cluster.broker(int(name))
+        return await self.cluster.controller()
 
     async def _describe(
         self, connect: Callable[[], Awaitable[Connection]], request: DescribeConfigsRequest

@@ -240,7 +240,8 @@ class SaslKeys(Config):
         STRING,
         GSSAPI,
         "The SASL mechanism between brokers: PLAIN or SCRAM, whose JAAS line has the user name and password, "
-        "or OAUTHBEARER with tokens of `sasl.oauthbearer.token.endpoint.url`.",
+        "OAUTHBEARER with tokens of `sasl.oauthbearer.token.endpoint.url`, or GSSAPI with the `keyTab` and "
+        "`principal` of the JAAS line.",
         check=one_of(*MECHANISMS),
     )
     sasl_jaas_config: Key[str | None] = Key(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import URLError
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from ottla.common.clock import Clock
@@ -23,6 +23,7 @@ from ottla.console.access.roles import VIEWER, Role, parse_role
 TIMEOUT_S = 10
 MAX_BYTES = 1024 * 1024
 LEEWAY_S = 60
+_ON_THIS_MACHINE = frozenset({("http", "127.0.0.1"), ("http", "localhost"), ("http", "::1")})
 
 
 class OidcError(Exception):
@@ -118,8 +119,11 @@ class Oidc:
             raise OidcError("the token is for another login")
         if self.options.client_id not in (audience if isinstance(audience, list) else [audience]):
             raise OidcError("the token is for another application")
-        if float(claims.get("exp", 0)) < now - LEEWAY_S:
+        expires_s = claims.get("exp")
+        if not isinstance(expires_s, int | float) or not expires_s >= now - LEEWAY_S:
             raise OidcError("the token has expired")
+        if not isinstance(claims.get("sub"), str):
+            raise OidcError("the token does not say whom it is for")
         return claims
 
 
@@ -135,7 +139,8 @@ def role_of(claim: Any) -> Role:
 
 
 def _json(request: Request) -> dict[str, Any]:
-    if not request.full_url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+    parts = urlsplit(request.full_url)
+    if parts.scheme != "https" and (parts.scheme, parts.hostname) not in _ON_THIS_MACHINE:
         raise OidcError(f"{request.full_url} is not https")
     try:
         with urlopen(request, timeout=TIMEOUT_S) as response:

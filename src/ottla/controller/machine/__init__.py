@@ -23,7 +23,12 @@ from ottla.controller.machine.brokers import (
     unregister_broker,
     with_elections,
 )
-from ottla.controller.machine.configs import alter_configs, check_alterations, replace_configs
+from ottla.controller.machine.configs import (
+    alter_configs,
+    altered_broker_config,
+    check_alterations,
+    replace_configs,
+)
 from ottla.controller.machine.delegation_tokens import (
     create_token,
     expire_token,
@@ -83,6 +88,7 @@ __all__ = [
     "alter_configs",
     "alter_partitions",
     "alter_scram_credentials",
+    "altered_broker_config",
     "balance_leaders",
     "balance_replicas",
     "become_controller",

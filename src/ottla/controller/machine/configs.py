@@ -66,6 +66,16 @@ def replace_configs(
     return _decide(image, alterations, config, replacing=True)
 
 
+def altered_broker_config(
+    image: ClusterImage, alteration: ConfigAlteration, config: BrokerConfig, *, replacing: bool
+) -> BrokerConfig:
+    """Return what the configuration of the broker with `config` would be, or raise the error."""
+    resource = _Resource(image, alteration, config)
+    after = resource.after(alteration.changes, replacing=replacing)
+    resource.check(after)
+    return config.with_dynamic(after, image.broker_overrides())
+
+
 def _decide(
     image: ClusterImage, alterations: Sequence[ConfigAlteration], config: BrokerConfig, *, replacing: bool
 ) -> Decision[None]:

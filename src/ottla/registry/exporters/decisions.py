@@ -146,6 +146,11 @@ def _config(old: dict[str, str], value: Any) -> dict[str, str]:
     url = given.get(URL_KEY, "")
     if not url.startswith(("http://", "https://")):
         raise _invalid_config(f"{URL_KEY} begins with http:// or https://")
+    if "@" in url:
+        raise _invalid_config(f"{URL_KEY} names a user, and is no secret; use basic.auth.user.info")
+    if HIDDEN in given.values() and url != old.get(URL_KEY, url):
+        # Otherwise who may not read a secret could have it sent to a server of their own.
+        raise _invalid_config(f"{URL_KEY} changes, so secrets that are {HIDDEN} must be given again")
     return {name: old.get(name, each) if each == HIDDEN else each for name, each in given.items()}
 
 

@@ -13,9 +13,10 @@ from ottla.http.app import Request
 from ottla.http.authentication import OPEN_PATHS
 from ottla.http.security import Acls, operation_words
 from ottla.registry.errors import RegistryError
+from ottla.registry.formats import Reference
 from ottla.registry.scopes import resolve_alias
 from ottla.registry.state import RegistryState
-from ottla.registry.subjects import normalize_subject
+from ottla.registry.subjects import in_context, normalize_subject
 from ottla.security.acls import Operation
 
 SUBJECT = "Subject:"
@@ -138,14 +139,19 @@ class SubjectAccess:
             return
         operation = ON_SUBJECT.get(place)
         if operation is not None:
+            needed = operation
+            request.check_allowed = lambda subject: self._check(request, needed, subject)
             named = normalize_subject(request.params["subject"])
             for subject in {named, resolve_alias(self._state(), named)}:
-                if not self._allows(request, operation, subject):
-                    raise denied(operation, f"Subject: {subject}")
+                self._check(request, operation, subject)
             return
         operation = ON_CLUSTER.get(place, Operation.ALL)
         if not self._acls.allows_on_cluster(request.principal, request.host, operation):
             raise denied(operation, "Cluster: kafka-cluster")
+
+    def _check(self, request: Request, operation: Operation, subject: str) -> None:
+        if not self._allows(request, operation, subject):
+            raise denied(operation, f"Subject: {subject}")
 
     def _allows(self, request: Request, operation: Operation, subject: str) -> bool:
         return self._acls.allows(request.principal, request.host, operation, SUBJECT + subject)
@@ -161,3 +167,22 @@ def check_readable(request: Request, subjects: Iterable[str]) -> None:
     named = list(subjects)
     if named and not any(map(request.may_read, named)):
         raise denied(Operation.READ, f"Subject: {named[0]}")
+
+
+def found_subject(request: Request, state: RegistryState) -> str:
+    """Return the subject that the path names; an alias is resolved.
+
+    It is checked again: since the request was let in, the alias may have come to stand for another subject.
+    """
+    subject = resolve_alias(state, normalize_subject(request.params["subject"]))
+    request.check_allowed(subject)
+    return subject
+
+
+def check_references(request: Request, subject: str, references: Iterable[Reference]) -> None:
+    """Raise 40301 unless the principal may read all that a schema of `subject` refers to.
+
+    Who may refer to a schema can read it: resolved, it is a part of the schema that refers to it.
+    """
+    for each in references:
+        check_readable(request, [in_context(subject, each.subject)])

@@ -27,13 +27,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def changes(request: Request) -> bool:
-    """Tell whether a request may change schemas, configs, modes or keys."""
+    """Tell whether a request may change schemas, configs, modes, keys or exporters."""
     if request.method in ("PUT", "DELETE"):
         return True
     if request.method != "POST":
         return False
     first = request.segments[:1]
-    return first in (["dek-registry"], ["associations"]) or (
+    return first in (["dek-registry"], ["associations"], ["exporters"]) or (
         first == ["subjects"] and len(request.segments) > 2
     )
 

@@ -11,8 +11,9 @@ from ottla.http.routing import Routes
 from ottla.registry import decisions, errors
 from ottla.registry.contracts import malformed, read_metadata, read_rule_set
 from ottla.registry.entities import Json
+from ottla.registry.rest.access import check_references, found_subject
 from ottla.registry.rest.requests import answer, body_of, page, register_request, text, version_of
-from ottla.registry.scopes import config_in_scope, mode_in_scope, own_config, own_mode, resolve_alias
+from ottla.registry.scopes import config_in_scope, mode_in_scope, own_config, own_mode
 from ottla.registry.service import Registry
 from ottla.registry.subjects import is_valid, normalize_subject, parse_subject
 
@@ -131,7 +132,8 @@ class SettingRoutes:
     async def _test(self, request: Request, version: int | None) -> Response:
         verbose = request.flag("verbose")
         wanted = register_request(request)
-        subject = resolve_alias(self._registry.state, normalize_subject(request.params["subject"]))
+        subject = found_subject(request, self._registry.state)
+        check_references(request, subject, wanted.references)
         try:
             messages = await self._registry.test_compatibility(
                 subject, wanted, version, normalize=request.flag("normalize")

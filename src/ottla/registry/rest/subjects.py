@@ -7,14 +7,13 @@ from ottla.http.routing import Routes
 from ottla.registry import decisions, errors
 from ottla.registry.entities import Json, StoredSchema
 from ottla.registry.registration import RegisterRequest
-from ottla.registry.rest.access import check_readable
+from ottla.registry.rest.access import check_readable, check_references, found_subject
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, body_of, page, register_request, version_of
 from ottla.registry.rest.tags import read_tags, shown_tags, tagged
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
-from ottla.registry.scopes import resolve_alias
 from ottla.registry.service import Registry
 from ottla.registry.state import RegistryState
-from ottla.registry.subjects import WILDCARD, is_valid, normalize_subject
+from ottla.registry.subjects import WILDCARD, is_valid
 
 PROTOBUF = "PROTOBUF"
 
@@ -45,8 +44,7 @@ class SubjectRoutes:
 
     def _subject(self, request: Request, state: RegistryState | None = None) -> str:
         """Return the subject that the path names; aliases are resolved."""
-        named = normalize_subject(request.params["subject"])
-        return resolve_alias(state or self._registry.state, named)
+        return found_subject(request, state or self._registry.state)
 
     async def list_subjects(self, request: Request) -> Response:
         """Return the names of subjects, sorted."""
@@ -119,6 +117,7 @@ class SubjectRoutes:
     async def look_up(self, request: Request) -> Response:
         """Return the version of a subject that holds a schema."""
         wanted = register_request(request)
+        check_references(request, self._subject(request), wanted.references)
         found = await self._registry.look_up(
             self._subject(request),
             wanted,
@@ -149,6 +148,7 @@ class SubjectRoutes:
     async def register(self, request: Request) -> Response:
         """Register a schema as the next version of a subject."""
         wanted, body = register_request(request), body_of(request)
+        check_references(request, self._subject(request), wanted.references)
         add, remove = read_tags(body.get("schemaTagsToAdd")), read_tags(body.get("schemaTagsToRemove"))
         if body.get("propagateSchemaTags") is True:
             wanted = await self._registry.with_earlier_tags(self._subject(request), wanted)

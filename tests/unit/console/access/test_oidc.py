@@ -109,6 +109,9 @@ def test_who_comes_back_is_known(provider: Provider) -> None:
         ({"iss": "https://evil.example.org"}, "another login"),
         ({"aud": "other"}, "another application"),
         ({"exp": 1}, "expired"),
+        ({"exp": "soon"}, "expired"),
+        ({"exp": None}, "expired"),
+        ({"sub": None}, "whom it is for"),
     ],
 )
 def test_tokens_that_are_not_for_us_are_refused(
@@ -131,6 +134,7 @@ def test_a_forged_signature_is_refused(provider: Provider) -> None:
         oidc.finish("code", BACK, started.nonce, started.verifier)
 
 
-def test_a_provider_without_https_elsewhere_is_refused() -> None:
+@pytest.mark.parametrize("host", ["issuer.example.org", "127.0.0.1.example.org", "localhost@example.org"])
+def test_a_provider_without_https_elsewhere_is_refused(host: str) -> None:
     with pytest.raises(OidcError, match="not https"):
-        Oidc(OidcOptions("http://issuer.example.org", "console"), SystemClock()).start(BACK)
+        Oidc(OidcOptions(f"http://{host}", "console"), SystemClock()).start(BACK)

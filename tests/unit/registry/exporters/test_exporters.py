@@ -96,6 +96,17 @@ def test_pause_change_reset_and_delete(state: ExporterState) -> None:
     assert state.exporters == {}
 
 
+def test_a_hidden_secret_is_not_sent_to_another_server(state: ExporterState) -> None:
+    applied(state, decisions.pause(state, "dr"))
+    stolen = {"schema.registry.url": "http://mine:8081", "basic.auth.user.info": "[hidden]"}
+    assert code_of(decisions.update, state, "dr", {"config": stolen}) == 40951
+    shown = {"schema.registry.url": "http://me:secret@there:8081"}
+    assert code_of(decisions.update, state, "dr", {"config": shown}) == 40951
+    again = {**stolen, "basic.auth.user.info": "you:other"}
+    applied(state, decisions.update(state, "dr", {"config": again}))
+    assert state.exporters["dr"].config == again
+
+
 @pytest.mark.parametrize(
     ("kind", "context", "names"),
     [
