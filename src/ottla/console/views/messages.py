@@ -51,7 +51,8 @@ FILTER_QUERY = (
 )
 
 
-def _allowed(ctx: Context) -> None:
+def check_messages_shown(ctx: Context) -> None:
+    """Raise UserError if the console shows no messages."""
     if not ctx.console.options.shows_messages:
         raise UserError(
             "Looking at messages is switched off.", "The console was started with --no-messages.", 403
@@ -95,7 +96,7 @@ def _partitions(ctx: Context) -> list[int] | None:
 
 async def messages(ctx: Context) -> Data:
     """Return a page of messages."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     snapshot, found = await the_topic(ctx)
     expression = expression_of(ctx)
     start = ctx.query("start", positions.NEWEST) or positions.NEWEST
@@ -169,7 +170,7 @@ async def _scan(ctx: Context, limit: int) -> AsyncIterator[Progress]:
 
 async def searching(ctx: Context) -> Download:
     """Send what a search finds, and how far it is."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     scan = await _scan(ctx, ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN))
     return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_search_events(ctx, scan)))
 
@@ -202,7 +203,7 @@ def _rows(ctx: Context, found: list[Message]) -> str:
 
 async def tailing(ctx: Context) -> Download:
     """Send messages as they are written."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     _, found = await the_topic(ctx)
     chosen = _partitions(ctx) or [index for index, each in found.partitions.items() if each.leader >= 0]
     return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_tail_events(ctx, chosen)))
@@ -221,7 +222,7 @@ async def _tail_events(ctx: Context, chosen: list[int]) -> AsyncIterator[bytes]:
 
 async def export(ctx: Context) -> Download:
     """Send messages as a file."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     kind = ctx.query("format", CSV)
     if kind not in KINDS:
         raise UserError(f"format is one of {', '.join(KINDS)}", status=400)
@@ -231,7 +232,7 @@ async def export(ctx: Context) -> Download:
 
 
 async def _the_record(ctx: Context) -> ConsumerRecord:
-    _allowed(ctx)
+    check_messages_shown(ctx)
     topic = ctx.params["topic"]
     partition, offset = ctx.params["partition"], ctx.params["offset"]
     if not (partition.isdigit() and offset.isdigit()):
