@@ -293,3 +293,24 @@ def test_pipelines_are_restarted_and_their_dead_letters_shown(
         assert "/topics/orders/messages/1/2" in page
         assert "&lt;b&gt;2&lt;/b&gt;" in page
         assert "Restart" in pages.get("/pipelines/shop").text
+
+
+def test_large_values_are_searched_and_exported_whole(
+    api: httpx.Client, broker: OttlaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("large", configs={"max.message.bytes": "8000000"})
+    value = json.dumps({"filler": "x" * 3_000_000, "last": "needle"})
+    with Producer(broker.bootstrap_servers, max_request_size=8_000_000) as producer:
+        producer.send("large", value.encode())
+    query = {"where": "$.last = 'needle'"}
+    lines = api.get("/topics/large/export", params={**query, "format": "json"}).text.splitlines()
+    assert [json.loads(line)["value"]["last"] for line in lines] == ["needle"]
+    monkeypatch.setattr("ottla.console.views.messages.SEARCHED_BYTES", 1_000_000)
+    lines = api.get("/topics/large/export", params={"format": "json"}).text.splitlines()
+    assert [json.loads(line)["value"] for line in lines] == [value], "as text, but whole"
+    events = api.get("/topics/large/search", params=query).text
+    assert '"found": 0' in events
+    assert '"partly": 1' in events
+    shown = api.get("/topics/large/messages/0/0").json()
+    assert (shown["message"]["value"]["cut"], shown["can_load_more"]) == (True, True)

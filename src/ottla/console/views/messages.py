@@ -35,6 +35,8 @@ SHOWN, MAX_SHOWN = 50, 1_000
 MAX_EXPORTED = 10_000_000
 DETAIL_BYTES = 64 * 1024
 ALL_BYTES = 8 * 1024 * 1024
+SEARCHED_BYTES = 32 * 1024 * 1024
+"""Larger values are searched in their beginning only, which the progress says: parsing takes memory."""
 READ_QUERY = (
     Parameter("partition", "A partition; absent: all", "integer"),
     Parameter("key_format", "How keys are decoded: " + ", ".join(FORMATS)),
@@ -165,7 +167,8 @@ async def _scan(ctx: Context, limit: int) -> AsyncIterator[Progress]:
             begin = await positions.start_offsets(cluster, topic, ranges, chosen, ctx.query("at"))
     except ValueError as error:
         raise UserError(str(error), status=400) from None
-    return search(cluster, _reading(ctx), expression_of(ctx), begin, ranges, ctx.live.clock, limit=limit)
+    reading = _reading(ctx, SEARCHED_BYTES)
+    return search(cluster, reading, expression_of(ctx), begin, ranges, ctx.live.clock, limit=limit)
 
 
 async def searching(ctx: Context) -> Download:
@@ -254,7 +257,9 @@ async def message(ctx: Context) -> Data:
         "topic": topic_row(snapshot, (await the_topic(ctx))[1]),
         "message": found.as_json(),
         "pretty": {"key": found.key.pretty(), "value": found.value.pretty()},
-        "can_load_all": found.value.is_cut and found.value.size <= ALL_BYTES,
+        "can_load_more": found.value.is_cut and limit < ALL_BYTES,
+        "all_bytes": ALL_BYTES,
+        "shown_bytes": limit,
         "is_masked": bool(found.reading.masking),
         "leader_epoch": record.leader_epoch,
         "filters": _filters(ctx, "", 0),
