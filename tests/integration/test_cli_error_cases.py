@@ -188,6 +188,19 @@ CASES = [
         "error: --url: 'ftp://x' does not begin with http:// or https://\n"
         "  see:  ottla registry subject list --help  (OTTLA-E501)\n",
     ),
+    (
+        "serve --listen no..such:9092 --data {folder}/data",
+        FAILURE,
+        "error: cannot listen on PLAINTEXT://no..such:9092: the host name 'no..such' does not resolve\n"
+        "  Listen on an address of this machine, such as 127.0.0.1 or 0.0.0.0: --listen HOST:PORT"
+        f"{MORE}E302\n",
+    ),
+    (
+        "-b 127.0.0.1:9092 topic list",
+        USAGE,
+        "error: no such option '-b'\n  options follow the command:  ottla topic list -b HOST:PORT\n"
+        "  see:  ottla --help  (OTTLA-E501)\n",
+    ),
     ("explain OTTLA-nope", FAILURE, "error: there is no code 'OTTLA-nope'\n  list them:  ottla explain\n"),
 ]
 
@@ -195,6 +208,7 @@ WITHOUT = [
     ("kazoo", "serve -n 3 --data {folder}/data", "zookeeper"),
     ("kazoo", "serve --zookeeper 127.0.0.1:1 --data {folder}/data", "zookeeper"),
     ("starlette", "connect serve", "connect"),
+    ("starlette", "console serve", "console"),
     ("cryptography", "security init {folder}/secrets", "security"),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pyarrow.parquet as pq
@@ -16,6 +17,8 @@ from ottla.client.admin import Admin
 from ottla.console.openapi import describe
 from ottla.console.views import SECTIONS
 from ottla.http.limits import HttpLimits
+from ottla.spark.pipelines.run.state import new_state
+from ottla.spark.pipelines.run.storage import open_storage
 from ottla.testing.local_broker import OttlaBroker
 
 
@@ -237,3 +240,77 @@ def test_offsets_are_reset(api: httpx.Client, broker: OttlaBroker) -> None:
     assert api.post("/groups/readers/reset", json={"target": "earliest"}).status_code == 200
     with Admin(broker.bootstrap_servers) as admin:
         assert {each.offset for each in admin.group_offsets("readers").values()} == {0}
+
+
+def test_a_missing_topic_is_named(api: httpx.Client, console: RunningConsole) -> None:
+    assert api.get("/topics/nosuch").json()["message"] == "There is no topic nosuch."
+    with console.browser() as pages:
+        assert "There is no topic nosuch." in pages.get("/topics/nosuch").text
+
+
+def test_groups_by_type(api: httpx.Client) -> None:
+    assert [each["name"] for each in api.get("/groups?type=classic").json()["groups"]] == ["readers"]
+    assert api.get("/groups?type=share").json()["groups"] == []
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, broker: OttlaBroker) -> Iterator[RunningConsole]:
+    """A console of a pipeline whose driver is this process, with dead letters."""
+    state = new_state("shop", "shop", "local[1]", 1)
+    state.state, state.dead_letters = "running", ["dead", "not-written-yet"]
+    storage = open_storage(tmp_path, "shop", tmp_path)
+    storage.home.mkdir(exist_ok=True)
+    state.write(storage)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("dead", partitions=2)
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(3):
+            source = [("ottla.source.topic", b"orders"), ("ottla.source.partition", b"1")]
+            headers = [("ottla.error", b"not JSON"), *source, ("ottla.source.offset", b"%d" % number)]
+            producer.send("dead", b"<b>%d</b>" % number, headers=headers)
+    with RunningConsole(broker.bootstrap_servers, pipelines=tmp_path) as running:
+        yield running
+
+
+def test_pipelines_are_restarted_and_their_dead_letters_shown(
+    pipeline: RunningConsole, tmp_path: Path
+) -> None:
+    home = tmp_path / "shop"
+    with pipeline.api() as api:
+        letters = api.get("/pipelines/shop/dead-letters").json()
+        assert {each["reason"] for each in letters["letters"]} == {"not JSON"}
+        assert sorted(each["source"] for each in letters["letters"]) == [
+            ["orders", "1", str(number)] for number in range(3)
+        ]
+        assert letters["missing"] == ["not-written-yet"]
+        for what, file in (("restart", "restart"), ("pause", "paused")):
+            assert api.post(f"/pipelines/shop/{what}", json={}).status_code == 200
+            assert (home / file).exists()
+        assert api.post("/pipelines/shop/resume", json={}).status_code == 200
+        assert not (home / "paused").exists()
+    with pipeline.browser() as pages:
+        page = pages.get("/pipelines/shop/dead-letters").text
+        assert "/topics/orders/messages/1/2" in page
+        assert "&lt;b&gt;2&lt;/b&gt;" in page
+        assert "Restart" in pages.get("/pipelines/shop").text
+
+
+def test_large_values_are_searched_and_exported_whole(
+    api: httpx.Client, broker: OttlaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("large", configs={"max.message.bytes": "8000000"})
+    value = json.dumps({"filler": "x" * 3_000_000, "last": "needle"})
+    with Producer(broker.bootstrap_servers, max_request_size=8_000_000) as producer:
+        producer.send("large", value.encode())
+    query = {"where": "$.last = 'needle'"}
+    lines = api.get("/topics/large/export", params={**query, "format": "json"}).text.splitlines()
+    assert [json.loads(line)["value"]["last"] for line in lines] == ["needle"]
+    monkeypatch.setattr("ottla.console.views.messages.SEARCHED_BYTES", 1_000_000)
+    lines = api.get("/topics/large/export", params={"format": "json"}).text.splitlines()
+    assert [json.loads(line)["value"] for line in lines] == [value], "as text, but whole"
+    events = api.get("/topics/large/search", params=query).text
+    assert '"found": 0' in events
+    assert '"partly": 1' in events
+    shown = api.get("/topics/large/messages/0/0").json()
+    assert (shown["message"]["value"]["cut"], shown["can_load_more"]) == (True, True)

@@ -18,20 +18,23 @@ from ottla.wire.peers import PeerAddress
 
 
 def check_ports(listeners: Iterable[Listener]) -> None:
-    """Raise StartError if a port is in use, before the data directory is created or the cluster joined."""
+    """Raise StartError if an address cannot be bound, before anything is created."""
     for listener in listeners:
         family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((listener.host, listener.port))
-            except socket.gaierror:
-                continue  # binding reports it, with the address that it tried
             except OSError as error:
                 raise _cannot_listen(listener, error) from error
 
 
 def _cannot_listen(listener: Listener, error: OSError) -> StartError:
+    if isinstance(error, socket.gaierror):
+        return StartError(
+            f"cannot listen on {listener}: the host name {listener.host!r} does not resolve. "
+            f"Listen on an address of this machine, such as 127.0.0.1 or 0.0.0.0: --listen HOST:PORT"
+        )
     return StartError(
         f"cannot listen on {listener}: {_why(error)}. "
         f"Is another broker running there? Choose another port with --listen HOST:PORT"

@@ -6,7 +6,8 @@
     reassignment-started, reassignment-ended
 
 The events are derived from the images before and after a change, so that every change is logged, whoever
-requested it. A change of thousands of partitions logs the first MAX_LINES of a kind, and how many more.
+requested it. A broker that returns to the partitions that it led before is one line. A change of thousands
+of partitions logs the first MAX_LINES of a kind, and how many more.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ def log_events(old: ClusterImage, new: ClusterImage) -> None:
 
 def _log_events(old: ClusterImage, new: ClusterImage) -> None:
     counts: dict[str, int] = {}
+    kept: dict[object, int] = {}
     for each in events(old, new):
+        if each.name == "leader-elected" and each.level == INFO and _is_kept(each):
+            kept[each.fields["leader"]] = kept.get(each.fields["leader"], 0) + 1
+            continue
         counts[each.name] = counts.get(each.name, 0) + 1
         if counts[each.name] <= MAX_LINES:
             logger.log(each.level, "%s", each.text, extra={"event": each.name, **each.fields})
@@ -56,6 +61,15 @@ def _log_events(old: ClusterImage, new: ClusterImage) -> None:
         if number > MAX_LINES:
             left_out = {"event": name, "left_out": number - MAX_LINES}
             logger.warning("%d more events %s in this change", number - MAX_LINES, name, extra=left_out)
+
+    for leader, number in kept.items():
+        fields = {"event": "leaders-kept", "leader": leader, "partitions": number}
+        logger.info("broker %s leads %d partitions again, after its restart", leader, number, extra=fields)
+
+
+def _is_kept(event: Event) -> bool:
+    """Return whether the leader is the same broker as before: a restart of it makes a new epoch, no news."""
+    return event.fields["leader"] == event.fields["previous_leader"]
 
 
 def events(old: ClusterImage, new: ClusterImage) -> Iterator[Event]:

@@ -33,7 +33,7 @@ PAGES = {
     "/certificates": "There are no certificates",
     "/brokers": "Elect preferred leaders",
     "/brokers/1": "log.dirs",
-    "/reassignments": "Nothing is on its way",
+    "/reassignments": "No reassignment is in progress",
     "/acls": "The brokers have no authorizer",
     "/explain-acl": "Explain",
     "/tokens": "Delegation tokens",

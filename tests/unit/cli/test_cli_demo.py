@@ -73,6 +73,7 @@ def test_the_screen_fits_80_columns(state):
     from rich.console import Console
 
     state.sent, state.sent_per_s, state.lag_records, state.lag_seconds = 123_456, 20_000, 1_234, 12.3
+    state.services = {"console": "http://127.0.0.1:65535"}
     for country in COUNTRIES:
         state.apply_result(
             json.dumps({"country": country, "orders": 99_999, "cents": 123_456_789_00}).encode()
@@ -83,4 +84,7 @@ def test_the_screen_fits_80_columns(state):
     lines = captured.get().splitlines()
     assert max(map(len, lines)) <= 80
     assert any("1,234 behind, 12.3 s" in line for line in lines)
+    assert any("http://127.0.0.1:65535  (console)" in line for line in lines)
     assert len(as_line(state)) <= 80
+    state.sent, state.sent_cents = state.counted, state.counted_cents
+    assert as_line(state).endswith("lag: caught up"), "whatever the last measurement was"

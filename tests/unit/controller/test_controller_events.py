@@ -152,6 +152,19 @@ def test_the_log_has_no_secret_of_a_broker(key: str) -> None:
     assert key in secret.text
 
 
+def test_a_restart_of_the_only_broker_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    old = image(
+        TopicCreated("many", UUID(int=9)),
+        *(partition_created(UUID(int=9), PartitionImage(each, 1, 0, (1,), (1,), 0)) for each in range(50)),
+    )
+    again = [partition_changed(UUID(int=9), PartitionImage(each, 1, 1, (1,), (1,), 1)) for each in range(50)]
+    with caplog.at_level(logging.INFO, "ottla.controller.events"):
+        log_events(old, old.apply(again))
+    (line,) = caplog.records
+    assert line.getMessage() == "broker 1 leads 50 partitions again, after its restart"
+    assert (vars(line)["event"], vars(line)["partitions"]) == ("leaders-kept", 50)
+
+
 def test_lines_are_structured_and_a_flood_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     many = [TopicCreated("many", UUID(int=9))]
     ledger = [PartitionImage(index, 1, 0, (1, 2), (1, 2), 0) for index in range(MAX_LINES + 30)]

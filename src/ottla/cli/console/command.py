@@ -12,6 +12,7 @@ from ottla.cli.support import session
 from ottla.cli.support.http_service import run_http_service
 from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import TYPED_PROFILE, bootstrap_option, listen_address
+from ottla.cli.support.problems import need_package
 from ottla.cli.support.profiles import (
     BOOTSTRAP_KEY,
     CONNECT_KEY,
@@ -128,6 +129,7 @@ def serve(ctx: click.Context, /, **given: object) -> int:
     ottla console serve --cluster staging --cluster production
     ottla console serve -l 0.0.0.0:8080 --login broker --cert c.pem --key c.key
     """
+    need_package("starlette", "console")
     from ottla.console.server import ConsoleServer
 
     options = _options(ctx, given)

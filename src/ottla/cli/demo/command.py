@@ -7,7 +7,7 @@ import importlib.util
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ from ottla.cli.demo.state import (
     free_names,
     measure_lag,
     orders,
+    register_schema,
 )
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, client_settings, is_terminal, same_cluster
@@ -101,8 +102,9 @@ def demo(
 ) -> int:
     """Show a live demonstration: a stream of orders, and a pipeline that sums them up.
 
-    Starts a temporary broker if none runs, streams orders into a topic, runs a Spark query that sums them up
-    by country, and shows rates, lag and results until Ctrl-C. It stops everything that it has started.
+    Starts a temporary broker with schema registry and console if none runs, streams orders into a topic, runs
+    a Spark query that sums them up by country, and shows rates, lag and results until Ctrl-C. It stops
+    everything that it has started.
 
     \b
     ottla demo
@@ -153,9 +155,10 @@ async def _run(options: DemoOptions, bootstrap: str, is_named: bool) -> DemoStat
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         is_own = not is_named and not await answers(bootstrap)
+        services: Mapping[str, str] = {}
         if is_own:
-            echo_err("no broker is running: starting a temporary one")
-            bootstrap = await stack.enter_async_context(own_broker())
+            echo_err("no broker is running: starting a temporary one, with schema registry and console")
+            bootstrap, services = await stack.enter_async_context(own_broker())
         cluster = await stack.enter_async_context(Cluster(options=session.options_of(bootstrap)))
         names = await _make_topics(cluster)
         if not is_own and not options.keeps_topics:
@@ -169,7 +172,9 @@ async def _run(options: DemoOptions, bootstrap: str, is_named: bool) -> DemoStat
         else:
             what = "Python"
             failing = await stack.enter_async_context(python_pipeline(cluster, names))
-        state = DemoState(names, bootstrap, is_own, what)
+        state = DemoState(names, bootstrap, is_own, what, services)
+        if "registry" in services:
+            await asyncio.to_thread(register_schema, services["registry"], names)
         await stack.enter_async_context(_in_background(follow_results(cluster, state)))
         await stack.enter_async_context(_in_background(follow_progress(cluster, state)))
         await stack.enter_async_context(_in_background(_show(state)))

@@ -1,11 +1,12 @@
-"""The broker of the demo: a running one, or a temporary one."""
+"""The broker of the demo: a running one, or a temporary one with a schema registry and the console."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
 
 from ottla.cli.support.problems import Problem
 from ottla.common.processes import die_with_parent
@@ -14,7 +15,17 @@ from ottla.wire.address import parse_addresses
 LOOK_FOR_S = 1.0
 READY_WITHIN_S = 30.0
 STOPPED_WITHIN_S = 10.0
-ARGUMENTS = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--log-level", "error")
+ANY_PORT = "127.0.0.1:0"
+SERVICES = ("--registry", ANY_PORT, "--console", ANY_PORT, "--metrics", "off")
+ARGUMENTS = ("up", "--ephemeral", "--listen", ANY_PORT, *SERVICES, "--log-level", "error")
+
+
+class Addresses(NamedTuple):
+    """Where the broker is, and the services beside it that are known."""
+
+    bootstrap: str
+    services: Mapping[str, str]
+    """The URL of each: registry, console."""
 
 
 async def answers(bootstrap: str) -> bool:
@@ -29,8 +40,8 @@ async def answers(bootstrap: str) -> bool:
 
 
 @asynccontextmanager
-async def own_broker() -> AsyncIterator[str]:
-    """Run a temporary broker; yield its address."""
+async def own_broker() -> AsyncIterator[Addresses]:
+    """Run a temporary broker, a registry and the console, as far as they are installed; yield where."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -43,7 +54,7 @@ async def own_broker() -> AsyncIterator[str]:
         preexec_fn=die_with_parent,
     )
     try:
-        yield await _address(process)
+        yield await _addresses(process)
     finally:
         with suppress(ProcessLookupError):
             process.terminate()
@@ -55,13 +66,12 @@ async def own_broker() -> AsyncIterator[str]:
             await process.wait()
 
 
-async def _address(process: asyncio.subprocess.Process) -> str:
+async def _addresses(process: asyncio.subprocess.Process) -> Addresses:
     assert process.stdout is not None
     with suppress(TimeoutError):
         async with asyncio.timeout(READY_WITHIN_S):
             async for line in process.stdout:
                 if line.startswith(b"ready "):
-                    return line.decode().split()[1]
-    raise Problem(
-        "the demo's broker did not start", "to see why:  ottla serve --ephemeral --listen 127.0.0.1:0"
-    )
+                    _, bootstrap, *services = line.decode().split()
+                    return Addresses(bootstrap, dict(each.split("=", 1) for each in services))
+    raise Problem("the demo's broker did not start", f"to see why:  ottla {' '.join(ARGUMENTS)}")

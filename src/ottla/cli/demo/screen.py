@@ -17,7 +17,7 @@ def as_line(state: DemoState) -> str:
     """Return the state as one line, for logs and pipes."""
     return (
         f"{state.seconds:3.0f} s  {state.sent:,} orders ({state.sent_per_s:,.0f}/s)  "
-        f"{state.counted:,} counted  lag {_lag(state)}"
+        f"{state.counted:,} counted  lag: {_lag(state)}"
     )
 
 
@@ -40,7 +40,7 @@ def as_panel(state: DemoState) -> RenderableType:
     flow.add_column("topic")
     flow.add_column("records", justify="right", min_width=9)
     flow.add_column("per second", justify="right")
-    flow.add_column("")
+    flow.add_column("", no_wrap=True)
     feed = Text("orders", style="dim")
     flow.add_row(state.names.orders, f"{state.sent:,}", f"{state.sent_per_s:,.0f}", feed)
     says = Text(f"{state.pipeline}: {_lag(state)}", style="" if state.totals else "yellow")
@@ -56,7 +56,9 @@ def as_panel(state: DemoState) -> RenderableType:
         totals.add_row(country, f"{each.orders:,}", f"{each.cents / 100:,.2f}", Text(bar, style="cyan"))
     whose = "its own broker" if state.is_own_broker else "the broker"
     title = f"[bold]Ottla demo[/bold]  {state.seconds:,.0f} s, {whose} at {state.address}"
-    try_it = Text(f"\nlook inside:  ottla consume -b {state.address} {state.names.orders}", style="dim")
+    look = [f"ottla consume -b {state.address} {state.names.orders}"]
+    look += [f"{url}  ({name})" for name, url in state.services.items()]
+    try_it = Text("\nlook inside:  " + "\n              ".join(look), style="dim")
     return Panel(
         Group(flow, Text(), totals, try_it),
         title=title,
@@ -70,6 +72,8 @@ def as_panel(state: DemoState) -> RenderableType:
 def _lag(state: DemoState) -> str:
     if not state.totals:
         return "starting"
+    if state.is_complete:
+        return "caught up"
     if state.lag_records is None:
         return "unknown"
     seconds = "" if state.lag_seconds is None else f", {state.lag_seconds:.1f} s"

@@ -7,7 +7,9 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Container, Iterator
+import urllib.request
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -79,6 +81,30 @@ def orders(seed: int) -> Iterator[Order]:
         yield Order(order_id, f"customer-{number + 1}", home[number], lines)
 
 
+ORDER_SCHEMA = {
+    "type": "object",
+    "title": "Order",
+    "properties": {
+        "order_id": {"type": "integer"},
+        "customer": {"type": "string"},
+        "country": {"type": "string"},
+        "cents": {"type": "integer"},
+        "lines": {"type": "array"},
+        "placed_at": {"type": "integer", "description": "milliseconds since 1970"},
+    },
+    "required": ["order_id", "country", "cents"],
+}
+
+
+def register_schema(registry: str, names: Names) -> None:
+    """Register the schema of the orders, so that the registry has something to show."""
+    body = json.dumps({"schemaType": "JSON", "schema": json.dumps(ORDER_SCHEMA)}).encode()
+    url = f"{registry}/subjects/{names.orders}-value/versions"
+    asked = urllib.request.Request(url, body, {"content-type": "application/json"})
+    with suppress(OSError), urllib.request.urlopen(asked, timeout=10):
+        pass  # the demo goes on without it
+
+
 # The names of a run's topics and group.
 
 
@@ -121,6 +147,8 @@ class DemoState:
     address: str
     is_own_broker: bool
     pipeline: str
+    services: Mapping[str, str] = field(default_factory=dict)
+    """The URLs of the demo's own registry and console."""
     began: float = field(default_factory=time.monotonic)
     sent: int = 0
     sent_cents: int = 0

@@ -97,4 +97,6 @@ def show_usage(error: click.UsageError) -> None:
     message = re.sub(r"^No such command (.*)$", r"there is no command \1", message)
     what = message[0].lower() + message[1:] if message[:2].istitle() or message[:1].isupper() else message
     see = f"see:  {error.ctx.command_path} --help  ({USAGE.code})" if error.ctx is not None else USAGE.code
-    show(what, (see,))
+    is_early = isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.parent is None
+    order = ("options follow the command:  ottla topic list -b HOST:PORT",) if is_early else ()
+    show(what, (*order, see))

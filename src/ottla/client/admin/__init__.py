@@ -4,7 +4,7 @@ Reading order:
 
     async_admin, sync_admin, options   the public classes
     topic_admin, config_admin          topics, partitions and records; configs
-    groups, group_types, lag           groups and their offsets; their lag in records and seconds
+    groups, share_groups, lag          groups and their offsets; their lag in records and seconds
     cluster_admin                      brokers, log directories, reassignments
     cluster_spec                       a cluster as declared in a file: read, compared, changed
     moves                              moves replicas, and watches them

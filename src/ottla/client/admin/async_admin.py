@@ -30,6 +30,7 @@ from ottla.client.admin.scram_users import (
     remove_scram_user,
     set_scram_password,
 )
+from ottla.client.admin.share_groups import ShareOffset
 from ottla.client.admin.topic_admin import TopicAdmin, delete_records
 from ottla.client.admin.transactions import (
     ListedTransaction,
@@ -120,6 +121,10 @@ class AsyncAdmin(TopicAdmin):
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group; none if it does not exist."""
         return await Groups(self.cluster).committed(group_id)
+
+    async def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
+        """Return how far a share group (Apache Kafka 4) is in each partition."""
+        return await Groups(self.cluster).share_offsets(group_id)
 
     async def group_lag(self, group_id: str) -> dict[TopicPartition, Measured]:
         """Return the lag of a group, in records and seconds, in each partition with a committed offset."""

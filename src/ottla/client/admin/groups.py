@@ -33,6 +33,7 @@ from ottla.client.admin.group_types import (
     ListedGroup,
     OffsetAndMetadata,
 )
+from ottla.client.admin.share_groups import ShareOffset, describe_share_group, share_group_offsets
 from ottla.client.cluster import Cluster
 from ottla.client.coordinators import NOT_COORDINATOR, CoordinatorKind, find_coordinator
 from ottla.client.errors import error_for, raise_for
@@ -104,6 +105,10 @@ class Groups:
     async def describe(self, group_id: str) -> GroupDescription:
         """Return what there is to know of a group; raise GroupIdNotFound if it does not exist."""
         return await self._ask(group_id, lambda node_id, connection: _describe(connection, node_id, group_id))
+
+    async def share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
+        """Return how far a share group is in each partition."""
+        return await self._ask(group_id, lambda _, connection: share_group_offsets(connection, group_id))
 
     async def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group; none if it does not exist."""
@@ -184,12 +189,22 @@ class Groups:
 
 
 async def _describe(connection: Connection, node_id: int, group_id: str) -> GroupDescription:
-    """Ask for a group of the consumer protocol; if it is none, for a classic one."""
-    if ApiKey.CONSUMER_GROUP_DESCRIBE in connection.session.versions:
+    """Ask for a group of the consumer protocol; if it is none, for a classic one, then for a share group."""
+    served = connection.session.versions
+    if ApiKey.CONSUMER_GROUP_DESCRIBE in served:
         try:
             return await _describe_consumer(connection, node_id, group_id)
         except GroupIdNotFound:
             pass
+    try:
+        return await _describe_classic(connection, node_id, group_id)
+    except GroupIdNotFound:
+        if ApiKey.SHARE_GROUP_DESCRIBE not in served:
+            raise
+        return await describe_share_group(connection, node_id, group_id)
+
+
+async def _describe_classic(connection: Connection, node_id: int, group_id: str) -> GroupDescription:
     request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
     (group,) = (await connection.request(request, DescribeGroupsResponse)).groups
     raise_for(group.error_code, group.error_message or group_id)

@@ -23,6 +23,7 @@ from ottla.client.admin.group_types import CommittedOffset, GroupDescription, Li
 from ottla.client.admin.lag import Measured
 from ottla.client.admin.quotas import EntityQuotas
 from ottla.client.admin.scram_users import ITERATIONS
+from ottla.client.admin.share_groups import ShareOffset
 from ottla.client.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.client.admin.transactions import (
     ListedTransaction,
@@ -216,6 +217,10 @@ class Admin:
     def group_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group; none if it does not exist."""
         return self._bridge.run(self._async.group_offsets(group_id))
+
+    def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
+        """Return how far a share group (Apache Kafka 4) is in each partition."""
+        return self._bridge.run(self._async.share_group_offsets(group_id))
 
     def group_lag(self, group_id: str) -> dict[TopicPartition, Measured]:
         """Return the lag of a group, in records and seconds, in each partition with a committed offset."""

@@ -42,9 +42,16 @@ def _row(message: Message) -> list[Any]:
     record = message.record
     moment = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
     key = None if record.key is None else message.key.text
-    value = None if record.value is None else message.value.text
+    value = None if record.value is None else _whole_text(message)
     headers = json.dumps(dict(message.headers()), ensure_ascii=False) if record.headers else ""
     return [record.topic, record.partition, record.offset, moment, key, value, headers]
+
+
+def _whole_text(message: Message) -> str:
+    """Return the text of a value; one that is too large to be parsed is exported whole, as text."""
+    if message.value.is_cut:
+        return (message.record.value or b"").decode(errors="replace")
+    return message.value.text
 
 
 def _csv(message: Message) -> bytes:
@@ -72,7 +79,7 @@ def _json_line(message: Message) -> bytes:
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": _json_part(message.key),
-        "value": _json_part(message.value),
+        "value": _whole_text(message) if message.value.is_cut else _json_part(message.value),
         "headers": dict(message.headers()),
     }
     return json.dumps(line, ensure_ascii=False).encode() + b"\n"

@@ -39,6 +39,8 @@ class Progress:
     is_done: bool = False
     cursor: Offsets = field(default_factory=dict)
     """Where to continue, if it ended because it found enough."""
+    partly: int = 0
+    """How many messages were too large to be searched as a whole, and did not match in their beginning."""
 
     @property
     def rate(self) -> float:
@@ -54,6 +56,7 @@ class Progress:
             "seconds": round(self.seconds, 2),
             "rate": round(self.rate),
             "done": self.is_done,
+            "partly": self.partly,
         }
 
 
@@ -74,7 +77,8 @@ async def search(
     began = told = clock.mono_ms()
     state = Progress(0, total, 0, 0.0)
     async for chunk in read(cluster, reading.topic, positions, ends):
-        hits = await asyncio.to_thread(matches, chunk, reading, expression)
+        hits, partly = await asyncio.to_thread(matches, chunk, reading, expression)
+        state.partly += partly
         room = limit - state.found
         is_full = len(hits) >= room
         index = chunk.partition.partition
@@ -97,8 +101,8 @@ async def search(
     yield state
 
 
-def matches(chunk: Chunk, reading: Reading, expression: Expression) -> list[Message]:
-    """Return the messages of a chunk that match."""
+def matches(chunk: Chunk, reading: Reading, expression: Expression) -> tuple[list[Message], int]:
+    """Return the messages of a chunk that match, and how many could only be searched in part."""
     records: list[ConsumerRecord] = []
     is_as_written = not {reading.key_format, reading.value_format} & {"hex", "base64"}
     needles = expression.needles if is_as_written else ()
@@ -113,11 +117,14 @@ def matches(chunk: Chunk, reading: Reading, expression: Expression) -> list[Mess
             records = [each for each in records if _record_may_match(each, needles)]
     test = expression.test
     found = []
+    partly = 0
     for record in records:
         message = Message(record, reading)
         if test(message):
             found.append(message)
-    return found
+        elif len(record.value or b"") > reading.limit:
+            partly += 1
+    return found, partly
 
 
 def _may_match(batch: tuple[object, object], needles: tuple[bytes, ...]) -> bool:

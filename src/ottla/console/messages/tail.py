@@ -61,7 +61,7 @@ async def tail(
                 tick.skipped += first - positions[index]
                 positions[index] = min(first, end)
             async for chunk in read(cluster, topic, positions, ends, partition_bytes=PARTITION_BYTES):
-                tick.messages += await asyncio.to_thread(matches, chunk, reading, expression)
+                tick.messages += (await asyncio.to_thread(matches, chunk, reading, expression))[0]
             tick.messages.sort(key=lambda each: (each.record.timestamp, each.record.offset))
             if len(tick.messages) > SHOWN:
                 tick.skipped += len(tick.messages) - SHOWN

@@ -177,6 +177,7 @@
       const p = JSON.parse(event.data);
       $("#search-bar").value = p.total ? p.scanned / p.total : 1;
       $("#search-text").textContent = `${number.format(p.found)} found in ${number.format(p.scanned)} of ${number.format(p.total)} records, ${rate(p.rate)} records/s`;
+      if (p.partly) $("#search-text").textContent += `; ${number.format(p.partly)} searched only in the first 32 MiB`;
       if (p.done) {
         stopSearch(p.cursor ? "" : "done");
         $("#nothing").hidden = p.found > 0;

@@ -27,7 +27,7 @@ async def connectors(ctx: Context) -> Data:
     connect = ctx.console.connects.get(ctx.live.name)
     page: Data = {"is_configured": False, "connectors": [], "plugins": [], "url_of_connect": "", "reason": ""}
     if connect is None:
-        hint = "Start one with “ottla connect serve”, and the console with --connect URL."
+        hint = "Start one with “ottla up --connect”, or “ottla connect serve” and the console with --connect."
         return {**page, "reason": hint}
     try:
         found = await connect.connectors()

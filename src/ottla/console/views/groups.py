@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.client.admin import CommittedOffset, GroupDescription, Measured
+from ottla.client.admin.share_groups import SHARE
 from ottla.client.offsets import list_offsets, offset_ranges
 from ottla.common.ids import TopicPartition
 from ottla.console.clusters.sampler import total_lag
@@ -19,11 +20,13 @@ SORTS = ("name", "state", "lag", "seconds")
 
 async def groups(ctx: Context) -> Data:
     """Return the groups that match."""
-    wanted, state = ctx.query("q").lower(), ctx.query("state").lower()
+    wanted, state, kind = ctx.query("q").lower(), ctx.query("state").lower(), ctx.query("type").lower()
     lags = ctx.console.clusters[ctx.live.name].lags
     rows = []
     for each in await ctx.admin.list_groups():
         if wanted not in each.group_id.lower() or (state and each.state.lower() != state):
+            continue
+        if kind and (each.type or "classic") != kind:
             continue
         lag = lags.get(each.group_id)
         rows.append(
@@ -40,7 +43,7 @@ async def groups(ctx: Context) -> Data:
     key = sort.lstrip("-") if sort.lstrip("-") in SORTS else "name"
     is_number = key in ("lag", "seconds")
     rows.sort(key=lambda row: _order(row[key], is_number), reverse=sort.startswith("-"))
-    return {"groups": rows, "q": ctx.query("q"), "sort": sort, "state": state}
+    return {"groups": rows, "q": ctx.query("q"), "sort": sort, "state": state, "type": kind}
 
 
 def _order(value: Any, is_number: bool) -> Any:
@@ -52,19 +55,31 @@ async def group(ctx: Context) -> Data:
     """Return a group: its members, and how far it is behind in each partition."""
     name = ctx.params["group"]
     described = await ctx.admin.describe_group(name)
+    if described.type == SHARE:
+        return await _share_group(ctx, described)
     committed = await ctx.admin.group_offsets(name)
     measured = await ctx.admin.group_lag(name)
     total = total_lag(measured)
     return {
+        **_head(described, total.records, total.seconds),
+        "partitions": _partition_rows(described, committed, measured),
+        "topics": sorted({at.topic for at in committed}),
+    }
+
+
+def _head(described: GroupDescription, lag: int | None, seconds: float | None) -> Data:
+    """Return a group's own facts, and its members."""
+    return {
         "group": {
-            "name": name,
+            "name": described.group_id,
             "type": described.type,
             "state": described.state,
             "assignor": described.assignor,
             "coordinator": described.coordinator,
             "protocol": described.protocol_type,
-            "lag": total.records,
-            "seconds": total.seconds,
+            "is_share": described.type == SHARE,
+            "lag": lag,
+            "seconds": seconds,
         },
         "members": [
             {
@@ -76,8 +91,38 @@ async def group(ctx: Context) -> Data:
             }
             for each in described.members
         ],
-        "partitions": _partition_rows(described, committed, measured),
-        "topics": sorted({at.topic for at in committed}),
+    }
+
+
+async def _share_group(ctx: Context, described: GroupDescription) -> Data:
+    """Return a share group: its members read the same partitions, each record is for one of them."""
+    offsets = await ctx.admin.share_group_offsets(described.group_id)
+    owners: dict[TopicPartition, list[str]] = {}
+    for member in described.members:
+        for at in member.partitions or ():
+            owners.setdefault(at, []).append(member.client_id or member.member_id)
+    ends = await ctx.live.ends_of(sorted({*offsets, *owners}))
+    rows = []
+    for at in sorted({*offsets, *owners}):
+        start = offsets[at].start_offset if at in offsets and offsets[at].start_offset >= 0 else None
+        rows.append(
+            {
+                "topic": at.topic,
+                "partition": at.partition,
+                "committed": start,
+                "start": None,
+                "end": ends.get(at),
+                "lag": offsets[at].lag if at in offsets else None,
+                "seconds": None,
+                "metadata": "",
+                "member": ", ".join(sorted(owners.get(at, ()))),
+            }
+        )
+    known = [each.lag for each in offsets.values() if each.lag is not None]
+    return {
+        **_head(described, sum(known) if known else None, None),
+        "partitions": rows,
+        "topics": sorted({at.topic for at in offsets}),
     }
 
 
@@ -245,6 +290,7 @@ SECTION = Section(
             query=(
                 Parameter("q", "Part of the name"),
                 Parameter("state", "Stable, Empty, ..."),
+                Parameter("type", "classic, consumer or share"),
                 Parameter("sort", "name, state, lag or seconds; - in front reverses"),
             ),
             fragment="parts/group_rows.html",

@@ -35,6 +35,8 @@ SHOWN, MAX_SHOWN = 50, 1_000
 MAX_EXPORTED = 10_000_000
 DETAIL_BYTES = 64 * 1024
 ALL_BYTES = 8 * 1024 * 1024
+SEARCHED_BYTES = 32 * 1024 * 1024
+"""Larger values are searched in their beginning only, which the progress says: parsing takes memory."""
 READ_QUERY = (
     Parameter("partition", "A partition; absent: all", "integer"),
     Parameter("key_format", "How keys are decoded: " + ", ".join(FORMATS)),
@@ -51,7 +53,8 @@ FILTER_QUERY = (
 )
 
 
-def _allowed(ctx: Context) -> None:
+def check_messages_shown(ctx: Context) -> None:
+    """Raise UserError if the console shows no messages."""
     if not ctx.console.options.shows_messages:
         raise UserError(
             "Looking at messages is switched off.", "The console was started with --no-messages.", 403
@@ -95,7 +98,7 @@ def _partitions(ctx: Context) -> list[int] | None:
 
 async def messages(ctx: Context) -> Data:
     """Return a page of messages."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     snapshot, found = await the_topic(ctx)
     expression = expression_of(ctx)
     start = ctx.query("start", positions.NEWEST) or positions.NEWEST
@@ -164,12 +167,13 @@ async def _scan(ctx: Context, limit: int) -> AsyncIterator[Progress]:
             begin = await positions.start_offsets(cluster, topic, ranges, chosen, ctx.query("at"))
     except ValueError as error:
         raise UserError(str(error), status=400) from None
-    return search(cluster, _reading(ctx), expression_of(ctx), begin, ranges, ctx.live.clock, limit=limit)
+    reading = _reading(ctx, SEARCHED_BYTES)
+    return search(cluster, reading, expression_of(ctx), begin, ranges, ctx.live.clock, limit=limit)
 
 
 async def searching(ctx: Context) -> Download:
     """Send what a search finds, and how far it is."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     scan = await _scan(ctx, ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN))
     return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_search_events(ctx, scan)))
 
@@ -202,7 +206,7 @@ def _rows(ctx: Context, found: list[Message]) -> str:
 
 async def tailing(ctx: Context) -> Download:
     """Send messages as they are written."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     _, found = await the_topic(ctx)
     chosen = _partitions(ctx) or [index for index, each in found.partitions.items() if each.leader >= 0]
     return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_tail_events(ctx, chosen)))
@@ -221,7 +225,7 @@ async def _tail_events(ctx: Context, chosen: list[int]) -> AsyncIterator[bytes]:
 
 async def export(ctx: Context) -> Download:
     """Send messages as a file."""
-    _allowed(ctx)
+    check_messages_shown(ctx)
     kind = ctx.query("format", CSV)
     if kind not in KINDS:
         raise UserError(f"format is one of {', '.join(KINDS)}", status=400)
@@ -231,7 +235,7 @@ async def export(ctx: Context) -> Download:
 
 
 async def _the_record(ctx: Context) -> ConsumerRecord:
-    _allowed(ctx)
+    check_messages_shown(ctx)
     topic = ctx.params["topic"]
     partition, offset = ctx.params["partition"], ctx.params["offset"]
     if not (partition.isdigit() and offset.isdigit()):
@@ -253,7 +257,9 @@ async def message(ctx: Context) -> Data:
         "topic": topic_row(snapshot, (await the_topic(ctx))[1]),
         "message": found.as_json(),
         "pretty": {"key": found.key.pretty(), "value": found.value.pretty()},
-        "can_load_all": found.value.is_cut and found.value.size <= ALL_BYTES,
+        "can_load_more": found.value.is_cut and limit < ALL_BYTES,
+        "all_bytes": ALL_BYTES,
+        "shown_bytes": limit,
         "is_masked": bool(found.reading.masking),
         "leader_epoch": record.leader_epoch,
         "filters": _filters(ctx, "", 0),

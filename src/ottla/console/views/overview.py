@@ -46,7 +46,7 @@ def numbers(ctx: Context, snapshot: Snapshot) -> dict[str, Any]:
         "brokers": len(snapshot.info.alive),
         "brokers_all": len(snapshot.info.brokers),
         "topics": len(topics),
-        "partitions": sum(len(each.partitions) for each in snapshot.info.topics.values()),
+        "partitions": sum(len(each.partitions) for each in topics),
         "under_replicated": sum(len(each.isr) < len(each.replicas) for _, each in snapshot.all_partitions()),
         "records_per_second": latest(ctx.live.name, "records") or 0.0,
         "bytes_per_second": latest(ctx.live.name, "bytes_in") or 0.0,

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ottla.console.context import Context
-from ottla.console.table import Action, Data, Form, Outcome, Section, UserError, View
+from ottla.console.messages import positions
+from ottla.console.messages.message import Message, Reading
+from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
+from ottla.console.views.messages import MAX_SHOWN, SHOWN, check_messages_shown
+from ottla.protocol.errors import UnknownTopicOrPartition
 
 SERIES = ("rows_per_second", "lag", "state_rows")
 
@@ -71,7 +75,53 @@ async def _the_pipeline(ctx: Context) -> Any:
 async def pipeline(ctx: Context) -> Data:
     """Return a pipeline with its flows."""
     state = await _the_pipeline(ctx)
-    return {"pipeline": _row(state), "flows": list(state.flows), "can_stop": state.is_here()}
+    return {
+        "tab": "flows",
+        "pipeline": _row(state),
+        "flows": list(state.flows),
+        "can_stop": state.is_here(),
+        "dead_letters": list(state.dead_letters),
+    }
+
+
+async def dead_letters(ctx: Context) -> Data:
+    """Return the newest records that the flows of a pipeline could not process, with their reasons."""
+    check_messages_shown(ctx)
+    state = await _the_pipeline(ctx)
+    limit = ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN)
+    found: list[dict[str, Any]] = []
+    missing = []
+    for topic in state.dead_letters:
+        try:
+            found += await _letters_of(ctx, topic, limit)
+        except UnknownTopicOrPartition:
+            missing.append(topic)  # nothing was written to it yet
+    found.sort(key=lambda each: (each["timestamp"], each["offset"]), reverse=True)
+    return {
+        "tab": "dead-letters",
+        "pipeline": _row(state),
+        "can_stop": state.is_here(),
+        "dead_letters": list(state.dead_letters),
+        "missing": missing,
+        "letters": found[:limit],
+    }
+
+
+async def _letters_of(ctx: Context, topic: str, limit: int) -> list[dict[str, Any]]:
+    from ottla.spark.pipelines.records import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC
+
+    cluster = ctx.admin.cluster
+    ranges = await positions.ranges_of(cluster, topic, None)
+    begin = await positions.start_offsets(cluster, topic, ranges, positions.NEWEST, "")
+    page = await positions.backward(cluster, topic, ranges, begin, limit)
+    decoder, masking = ctx.console.decoders[ctx.live.name], ctx.console.masking(topic)
+    rows = []
+    for message in (Message(record, Reading(topic, decoder, masking=masking)) for record in page.records):
+        shown = message.as_json(preview=True)
+        shown["reason"] = message.header(REASON)
+        shown["source"] = [message.header(name) for name in (SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET)]
+        rows.append(shown)
+    return rows
 
 
 async def stop(ctx: Context, form: Form) -> Outcome:
@@ -83,6 +133,46 @@ async def stop(ctx: Context, form: Form) -> Outcome:
     return Outcome(f"{state.name} stops after its current batches.", ctx.url("pipelines", state.name))
 
 
+async def _ask_driver(ctx: Context, what: str, *, is_wanted: bool = True) -> Any:
+    """Leave a request for the driver in the pipeline's folder, as `ottla pipeline` does."""
+    from ottla.spark.pipelines.run.state import ALIVE
+
+    state, root = await _the_pipeline(ctx), ctx.console.options.pipelines
+    assert root is not None
+    if state.now() not in ALIVE:
+        raise UserError(f"{state.name} is not running: {state.now()}.", f"ottla pipeline run {state.path}")
+    file = root / state.name / what
+    if is_wanted:
+        file.touch()
+    else:
+        file.unlink(missing_ok=True)
+    return state
+
+
+async def restart(ctx: Context, form: Form) -> Outcome:
+    """Restart a pipeline after its current batches, with its files as they are now."""
+    from ottla.spark.pipelines.run.storage import RESTART_FILE
+
+    state = await _ask_driver(ctx, RESTART_FILE)
+    return Outcome(f"{state.name} restarts after its current batches.", ctx.url("pipelines", state.name))
+
+
+async def pause(ctx: Context, form: Form) -> Outcome:
+    """Pause a pipeline after its current batches; its driver stays."""
+    from ottla.spark.pipelines.run.storage import PAUSE_FILE
+
+    state = await _ask_driver(ctx, PAUSE_FILE)
+    return Outcome(f"{state.name} pauses after its current batches.", ctx.url("pipelines", state.name))
+
+
+async def resume(ctx: Context, form: Form) -> Outcome:
+    """Resume a paused pipeline."""
+    from ottla.spark.pipelines.run.storage import PAUSE_FILE
+
+    state = await _ask_driver(ctx, PAUSE_FILE, is_wanted=False)
+    return Outcome(f"{state.name} resumes.", ctx.url("pipelines", state.name))
+
+
 SECTION = Section(
     "pipelines",
     "Pipelines",
@@ -91,7 +181,19 @@ SECTION = Section(
     views=(
         View("/pipelines", "List of pipelines", "pipelines.html", pipelines),
         View("/pipelines/{pipeline}", "A pipeline and its flows", "pipeline.html", pipeline),
+        View(
+            "/pipelines/{pipeline}/dead-letters",
+            "The newest dead letters of a pipeline",
+            "pipeline_dead_letters.html",
+            dead_letters,
+            query=(Parameter("limit", "How many", "integer"),),
+        ),
     ),
-    actions=(Action("/pipelines/{pipeline}/stop", "Stop a pipeline", stop),),
+    actions=(
+        Action("/pipelines/{pipeline}/stop", "Stop a pipeline", stop),
+        Action("/pipelines/{pipeline}/restart", "Restart a pipeline with its files as they are now", restart),
+        Action("/pipelines/{pipeline}/pause", "Pause a pipeline", pause),
+        Action("/pipelines/{pipeline}/resume", "Resume a paused pipeline", resume),
+    ),
     group="Data",
 )

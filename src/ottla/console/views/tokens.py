@@ -11,14 +11,15 @@ from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section,
 from ottla.protocol.errors import DelegationTokenAuthDisabled, DelegationTokenRequestNotAllowed
 
 HOUR_MS = 3_600_000
+DISABLED = "They need delegation.token.secret.key in the brokers' configuration, and a login."
 
 
 async def tokens(ctx: Context) -> Data:
     """Return the delegation tokens that may be seen."""
     try:
         found = await ctx.admin.describe_delegation_tokens()
-    except (DelegationTokenAuthDisabled, DelegationTokenRequestNotAllowed) as error:
-        return {"tokens": [], "reason": str(error) or "Delegation tokens are switched off.", "created": None}
+    except (DelegationTokenAuthDisabled, DelegationTokenRequestNotAllowed):
+        return {"tokens": [], "reason": DISABLED, "created": None}
     now = ctx.live.clock.wall_ms()
     rows = [
         {

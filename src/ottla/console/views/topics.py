@@ -7,11 +7,11 @@ from typing import Any
 from ottla.client.admin import ConfigEntry, ConfigSource
 from ottla.client.metadata import TopicInfo
 from ottla.common.config.topic import TopicConfig
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import TopicPartition, uuid_text
 from ottla.console.clusters.snapshot import Snapshot
 from ottla.console.context import Context
 from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import InvalidTopicException, KafkaError, UnknownTopicOrPartition
 
 PER_PAGE = 1_000
 SORTS = ("name", "partitions", "records", "size", "rate")
@@ -81,7 +81,12 @@ async def the_topic(ctx: Context) -> tuple[Snapshot, TopicInfo]:
     snapshot = await ctx.live.snapshot()
     found = snapshot.info.topics.get(name)
     if found is None:
-        found = (await ctx.admin.describe_topics([name]))[name]
+        try:
+            found = (await ctx.admin.describe_topics([name]))[name]
+        except (UnknownTopicOrPartition, InvalidTopicException):
+            raise UserError(
+                f"There is no topic {name}.", "It was deleted, or its name is another: see Topics.", 404
+            ) from None
     return snapshot, found
 
 
@@ -113,7 +118,7 @@ async def topic(ctx: Context) -> Data:
     return {
         "tab": "partitions",
         "topic": row,
-        "topic_id": str(found.topic_id or ""),
+        "topic_id": "" if found.topic_id is None else uuid_text(found.topic_id),
         "partitions": partitions,
         "brokers": sorted(snapshot.info.brokers),
     }
