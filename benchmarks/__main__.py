@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks import failover, groups, requests, startup, throughput, tls, transactions
 from benchmarks.baseline import Costs
-from benchmarks.measure import Cost, machine
+from benchmarks.measure import Cost, machine, wait_until_idle
 from benchmarks.transaction_generators import PER_TRANSACTION, Kind, Target
 from ottla.testing.broker_process import BrokerProcess
 
@@ -57,6 +57,7 @@ def main() -> None:
         if options.only == "tls":
             return
         with BrokerProcess(root / "data") as broker:
+            wait_until_idle(broker)
             if options.only in (None, "throughput"):
                 throughput_table(broker, 0.1 if options.quick else 1.0, costs)
             if options.only in (None, "requests"):

@@ -8,6 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+IDLE_S = 0.5
+IDLE_SHARE = 0.05
+"""A broker is idle if it used less than this share of a core for `IDLE_S`."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -57,6 +61,17 @@ class Meter:
         """End, and return what it cost."""
         wall = time.perf_counter() - self._began
         return Cost(wall, self._broker.cpu_seconds() - self._cpu, _own_cpu_s() - self._own)
+
+
+def wait_until_idle(broker: Broker, within_s: float = 30.0) -> None:
+    """Wait until a broker that has just started has imported its handlers: that is no cost of a request."""
+    deadline = time.perf_counter() + within_s
+    used = broker.cpu_seconds()
+    while time.perf_counter() < deadline:
+        time.sleep(IDLE_S)
+        before, used = used, broker.cpu_seconds()
+        if used - before <= IDLE_SHARE * IDLE_S:
+            return
 
 
 def _own_cpu_s() -> float:

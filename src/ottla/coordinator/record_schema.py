@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass, make_dataclass
+from functools import cached_property
 from struct import Struct, error
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin
@@ -25,6 +26,7 @@ from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.primitives import truncated
 from ottla.protocol.schema.decoding import compile_decoder
 from ottla.protocol.schema.encoding import compile_encoder
+from ottla.protocol.schema.messages import Decoder, Encoder
 
 T = TypeVar("T")
 Metadata = dict[str, object]
@@ -67,13 +69,14 @@ def read_int16(raw: bytes) -> int:
 
 
 class KeyCodec(Generic[T]):
-    """Encodes and decodes the keys of one record type; they have no versions and are never flexible."""
+    """Encodes and decodes the keys of one record type; they have no versions and are never flexible.
+
+    Like those of values, both functions are compiled when they are first used: no start waits for them.
+    """
 
     def __init__(self, record_type: int, entity: type[T]) -> None:
         self._prefix = _INT16.pack(record_type)
-        wire = _wire_class(entity, 0, flexible=False)
-        self._encode = compile_encoder(wire, entity)
-        self._decode = compile_decoder(wire, entity, MAX_ELEMENTS)
+        self._entity = entity
 
     def encode(self, key: T) -> bytes:
         """Return the bytes of a key."""
@@ -84,15 +87,25 @@ class KeyCodec(Generic[T]):
         key: T = self._decode(raw, 2)
         return key
 
+    @cached_property
+    def _encode(self) -> Encoder:
+        return compile_encoder(_wire_class(self._entity, 0, flexible=False), self._entity)
+
+    @cached_property
+    def _decode(self) -> Decoder:
+        return compile_decoder(_wire_class(self._entity, 0, flexible=False), self._entity, MAX_ELEMENTS)
+
 
 class ValueCodec(Generic[T]):
     """Encodes values in one version, and decodes all versions up to the newest."""
 
     def __init__(self, entity: type[T], *, newest: int, flexible_since: int, written: int) -> None:
-        wires = [_wire_class(entity, each, flexible=each >= flexible_since) for each in range(newest + 1)]
+        self._entity = entity
+        self._newest = newest
+        self._flexible_since = flexible_since
+        self._written = written
         self._prefix = _INT16.pack(written)
-        self._encode = compile_encoder(wires[written], entity)
-        self._decoders = [compile_decoder(wire, entity, MAX_ELEMENTS) for wire in wires]
+        self._decoders: dict[int, Decoder] = {}
 
     def encode(self, value: T) -> bytes:
         """Return the bytes of a value."""
@@ -101,10 +114,23 @@ class ValueCodec(Generic[T]):
     def decode(self, raw: bytes) -> T:
         """Return a value; raise InvalidRequest if it is torn, or of a version that is not known."""
         version = read_int16(raw)
-        if not 0 <= version < len(self._decoders):
-            raise InvalidRequest(f"version {version} of the value is not known")
-        value: T = self._decoders[version](raw, 2)
+        decode = self._decoders.get(version) or self._compile_decoder(version)
+        value: T = decode(raw, 2)
         return value
+
+    @cached_property
+    def _encode(self) -> Encoder:
+        return compile_encoder(self._wire_class(self._written), self._entity)
+
+    def _compile_decoder(self, version: int) -> Decoder:
+        if not 0 <= version <= self._newest:
+            raise InvalidRequest(f"version {version} of the value is not known")
+        decode = compile_decoder(self._wire_class(version), self._entity, MAX_ELEMENTS)
+        self._decoders[version] = decode
+        return decode
+
+    def _wire_class(self, version: int) -> type[Any]:
+        return _wire_class(self._entity, version, flexible=version >= self._flexible_since)
 
 
 def _wire_class(entity: type[Any], version: int, *, flexible: bool) -> type[Any]:

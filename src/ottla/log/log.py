@@ -100,17 +100,11 @@ class Log:
         self._segments = segments
         self._flush = FlushState(clock.wall_ms(), recovery_point)
         self._roll_rule = RollRule(config)
+        self.set_config(config)
+
+    def set_config(self, config: LogConfig) -> None:
+        """Replace the topic's configuration, which may happen at any time."""
         self.config = config
-
-    @property
-    def config(self) -> LogConfig:
-        """The topic's configuration; may be replaced at any time."""
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        """The topic's configuration; may be replaced at any time."""
-        self._config = config
         self.validates_records = needs_validation(config)
         self._segments.active.index_interval_bytes = config.index_interval_bytes
         self._roll_rule.reset(config)
@@ -150,11 +144,11 @@ class Log:
     def _roll(self, now_ms: int) -> Segment:
         sealed = self._segments.active
         try:
-            active = self._segments.start_new(self.log_end_offset, self._config, now_ms)
+            active = self._segments.start_new(self.log_end_offset, self.config, now_ms)
         except OSError as error:
             raise self.storage.write_failed(f"rolling {self.path}", error) from error
         self._flush.segment_created()
-        self._roll_rule.reset(self._config)
+        self._roll_rule.reset(self.config)
         try:
             sealed.seal()
             self._take_snapshot()
@@ -178,8 +172,8 @@ class Log:
         if unflushed <= 0 or self._flush.is_running:
             return False
         return (
-            unflushed >= self._config.flush_messages
-            or now_ms - self._flush.last_ms >= self._config.flush_ms
+            unflushed >= self.config.flush_messages
+            or now_ms - self._flush.last_ms >= self.config.flush_ms
             or self.recovery_point < self.active.base_offset
         )
 
@@ -245,7 +239,7 @@ class Log:
         except OSError as error:
             raise self._truncation_failed(error) from error
         self.epochs.truncate_from_end(self.log_end_offset)
-        self._roll_rule.reset(self._config)
+        self._roll_rule.reset(self.config)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything and continue, empty, at `offset`."""
@@ -255,7 +249,7 @@ class Log:
             self._segments.drop_all()
             offsets = producer_state.snapshot_offsets(self.storage.disk.list_dir(self.path))
             producer_state.remove_snapshots_above(self.storage.disk, self.path, offsets, -1)
-            self._segments.start_new(offset, self._config, self.clock.wall_ms())
+            self._segments.start_new(offset, self.config, self.clock.wall_ms())
             self.storage.disk.fsync_dir(self.path)
         except OSError as error:
             raise self._truncation_failed(error) from error
@@ -263,7 +257,7 @@ class Log:
         self.log_start_offset = self.log_end_offset = offset
         self.producers = ProducerState(offset)
         self.epochs.clear()
-        self._roll_rule.reset(self._config)
+        self._roll_rule.reset(self.config)
 
     def _prepare_truncation(self, end_offset: int) -> None:
         self.recovery_point = min(end_offset, self.recovery_point)
@@ -362,7 +356,7 @@ class Log:
         `is_validated` says that `validate_records` has been called (see validator.py); `marker` is the
         content of a control batch, if that is known.
         """
-        config = self._config
+        config = self.config
         if len(batch) > config.max_message_bytes and not header.is_control:
             check_size(len(batch), config)
         append_time = -1
@@ -442,7 +436,7 @@ class Log:
             if (
                 timestamp > rule.after_ms
                 or last_offset > rule.after_offset
-                or segment.size_bytes + len(batch) > self._config.segment_bytes
+                or segment.size_bytes + len(batch) > self.config.segment_bytes
             ) and rule.is_due(segment, len(batch), last_offset, timestamp, now_ms):
                 segment = self._roll(now_ms)
             segment.append_stamped(batch, last_offset, timestamp)

@@ -20,6 +20,8 @@ from ottla.protocol.errors import InvalidRequest
 Buffer = bytes | bytearray | memoryview
 
 MAX_TAGGED_FIELDS = 64
+MAX_STRING_BYTES = 0x7FFF
+"""In versions with int16 lengths."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -190,7 +192,7 @@ def encode_string(value: str | None) -> bytes:
     if value is None:
         return b"\xff\xff"
     raw = value.encode()
-    if len(raw) > 0x7FFF:
+    if len(raw) > MAX_STRING_BYTES:
         raise InvalidRequest(f"a string of {len(raw)} bytes does not fit this version of the message")
     return _INT16.pack(len(raw)) + raw
 

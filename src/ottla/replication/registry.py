@@ -271,7 +271,7 @@ class PartitionRegistry:
                     topic_partition, topic.topic_id, LogConfig.from_topic_config(config)
                 )
             else:
-                opened.config = LogConfig.from_topic_config(config)
+                opened.set_config(LogConfig.from_topic_config(config))
                 if opened.topic_id is None:
                     self._log_directories.write_topic_id(opened, topic.topic_id)
         except (KafkaStorageError, OSError) as error:
@@ -362,7 +362,7 @@ class PartitionRegistry:
                 config = TopicConfig(self._image.topic_overrides(name), self._config)
                 written = LogConfig.from_topic_config(config)
                 for partition in self._hosted[name].values():
-                    partition.log.config = written
+                    partition.log.set_config(written)
                     configure(partition, config, self._node_id)
 
     def log_config(self, image: ClusterImage, topic: str) -> LogConfig:

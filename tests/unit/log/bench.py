@@ -106,7 +106,7 @@ class LogBench:
     def configure(self, **config: Any) -> None:
         """Change the log's configuration."""
         self.config = replace(self.config, **config)
-        self.log.config = self.config
+        self.log.set_config(self.config)
 
     def fill(self, count: int, *, first: int = 0, per_batch: int = 1, leader_epoch: int = 0) -> None:
         """Append `count` batches; a millisecond passes before each."""

@@ -82,9 +82,9 @@ class Rig:
             )
         )
         # Without keys records are refused, unless they were there before the topic was compacted.
-        self.log.config = replace(self.config, cleanup_policy=frozenset({"delete"}))
+        self.log.set_config(replace(self.config, cleanup_policy=frozenset({"delete"})))
         base = self.log.append(batch, check_batch(batch), 0, now).base_offset
-        self.log.config = self.config
+        self.log.set_config(self.config)
         self.written |= {base + r.offset: r._replace(offset=base + r.offset) for r in records}
 
     def flush(self) -> None:

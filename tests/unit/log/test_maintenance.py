@@ -139,7 +139,7 @@ async def test_the_dirtiest_log_comes_first_and_logs_below_the_ratio_do_not(hous
     await house.janitor.compact()
     sizes = [log.size_bytes for log in logs]
     strict = replace(COMPACT, min_cleanable_dirty_ratio=1.0)
-    logs[0].config = strict
+    logs[0].set_config(strict)
     for log in logs:
         house.fill(log)
     await house.janitor.flush()

@@ -8,6 +8,7 @@ against the bytes that are left, and all elements and tagged fields of one messa
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from struct import Struct, error, unpack_from
 from typing import Any
 
@@ -24,6 +25,8 @@ from ottla.protocol.schema.fields import (
     smallest_size,
     specs_of,
 )
+
+_INT32 = Struct(">i")
 
 
 class Cursor:
@@ -46,7 +49,6 @@ class Cursor:
 
 
 Read = Callable[[Cursor], Any]
-Step = Callable[[Cursor, dict[str, Any]], None]
 
 
 def compile_decoder(wire: EntityType, target: EntityType, max_elements: int) -> Callable[[Buffer, int], Any]:
@@ -70,96 +72,89 @@ def compile_decoder(wire: EntityType, target: EntityType, max_elements: int) -> 
 
 
 def _struct_reader(wire: EntityType, target: EntityType) -> Read:
+    """Return a reader of a struct: one call per field, and one for neighbours of fixed size."""
     wanted = {spec.name: spec for spec in specs_of(target)}
     flexible: bool = wire.__flexible__
     specs = specs_of(wire)
-    steps = _steps([spec for spec in specs if spec.tag is None], wanted, flexible)
-    if has_tagged_fields(wire):
-        steps.append(_tags_step([spec for spec in specs if spec.tag is not None], wanted))
-    always_read = {spec.name for spec in specs if spec.tag is None}
+    untagged = [spec for spec in specs if spec.tag is None]
+    readers = _readers(untagged, wanted, flexible)
+    has_tags = has_tagged_fields(wire)
+    read_tags = _tags_reader([spec for spec in specs if spec.tag is not None], wanted)
+    always_read = {spec.name for spec in untagged}
     defaults = {name: spec.default for name, spec in wanted.items() if name not in always_read}
+    dropped = tuple(always_read - wanted.keys())
 
     def read_struct(cursor: Cursor) -> Any:
         values = defaults.copy()
-        for step in steps:
-            step(cursor, values)
+        for name, read in readers:
+            if name is None:
+                values.update(read(cursor))
+            else:
+                values[name] = read(cursor)
+        if has_tags:
+            if cursor.buffer[cursor.position]:
+                values.update(read_tags(cursor))
+            else:  # as a rule there are none
+                cursor.position += 1
+        for name in dropped:
+            del values[name]
         return target(**values)
 
     return read_struct
 
 
-def _steps(specs: list[FieldSpec], wanted: dict[str, FieldSpec], flexible: bool) -> list[Step]:
-    """Return one step per field, but only one for neighbours of fixed size."""
-    steps: list[Step] = []
-    run: list[FieldSpec] = []
-    for spec in specs:
-        if is_fixed(spec):
-            run.append(spec)
-            continue
-        if run:
-            steps.append(_fixed_step(run, wanted))
-            run = []
-        steps.append(_field_step(spec, wanted, flexible))
-    if run:
-        steps.append(_fixed_step(run, wanted))
-    return steps
+def _readers(
+    specs: list[FieldSpec], wanted: dict[str, FieldSpec], flexible: bool
+) -> tuple[tuple[str | None, Read], ...]:
+    """Return the fields' names and readers; None with one that reads several, and returns them by name."""
+    readers: list[tuple[str | None, Read]] = []
+    for fixed, group in groupby(specs, is_fixed):
+        if fixed:
+            readers.append((None, _run_reader(list(group))))
+        else:
+            readers += [(spec.name, _reader(spec, wanted.get(spec.name, spec), flexible)) for spec in group]
+    return tuple(readers)
 
 
-def _fixed_step(run: list[FieldSpec], wanted: dict[str, FieldSpec]) -> Step:
+def _run_reader(run: list[FieldSpec]) -> Read:
+    """Return a reader of neighbours of fixed size."""
     layout = Struct(">" + "".join(FIXED_KINDS[spec.kind][0] for spec in run))
     unpack, size = layout.unpack_from, layout.size
     names = tuple(spec.name for spec in run)
     converted = tuple((spec.name, from_wire(spec)) for spec in run if spec.kind in CONVERTED_KINDS)
-    dropped = tuple(name for name in names if name not in wanted)
 
-    def step(cursor: Cursor, values: dict[str, Any]) -> None:
+    def read_run(cursor: Cursor) -> dict[str, Any]:
         position = cursor.position
-        values.update(zip(names, unpack(cursor.buffer, position), strict=True))
+        values = dict(zip(names, unpack(cursor.buffer, position), strict=True))
         cursor.position = position + size
         for name, convert in converted:
             values[name] = convert(values[name])
-        for name in dropped:
-            del values[name]
+        return values
 
-    return step
-
-
-def _field_step(spec: FieldSpec, wanted: dict[str, FieldSpec], flexible: bool) -> Step:
-    name = spec.name
-    if name not in wanted:
-        skip = _reader(spec, spec, flexible)
-        return lambda cursor, values: skip(cursor)
-    read = _reader(spec, wanted[name], flexible)
-
-    def step(cursor: Cursor, values: dict[str, Any]) -> None:
-        values[name] = read(cursor)
-
-    return step
+    return read_run
 
 
-def _tags_step(specs: list[FieldSpec], wanted: dict[str, FieldSpec]) -> Step:
+def _tags_reader(specs: list[FieldSpec], wanted: dict[str, FieldSpec]) -> Read:
+    """Return a reader of a section of tagged fields, which returns those that are wanted by name."""
     known = {
         spec.tag: (spec.name, _reader(spec, wanted[spec.name], True)) for spec in specs if spec.name in wanted
     }
 
-    def step(cursor: Cursor, values: dict[str, Any]) -> None:
-        buffer = cursor.buffer
-        position = cursor.position
-        if buffer[position] == 0:
-            cursor.position = position + 1
-            return
-        count, cursor.position = read_tag_count(buffer, position)
+    def read_tags(cursor: Cursor) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        count, cursor.position = read_tag_count(cursor.buffer, cursor.position)
         cursor.spend(count, 2)
         for _ in range(count):
-            tag, cursor.position, end = read_tag(buffer, cursor.position)
+            tag, cursor.position, end = read_tag(cursor.buffer, cursor.position)
             if tag in known:
                 name, read = known[tag]
                 values[name] = read(cursor)
                 if cursor.position != end:
                     raise InvalidRequest(f"the tagged field {name} lies about its size")
             cursor.position = end
+        return values
 
-    return step
+    return read_tags
 
 
 def _reader(spec: FieldSpec, target: FieldSpec, flexible: bool) -> Read:
@@ -210,16 +205,26 @@ def _sized_reader(flexible: bool, spec: FieldSpec) -> Read:
     """Return a reader of strings, bytes and records."""
     is_text = spec.kind == "string"
     nullable = spec.nullable
-    read_length = _length_reader(flexible, Struct(">h" if is_text else ">i"))
+    layout = Struct(">h" if is_text else ">i")
+    unpack, length_size = layout.unpack_from, layout.size
 
     def read_sized(cursor: Cursor) -> str | bytes | None:
-        size = read_length(cursor)
+        buffer, position = cursor.buffer, cursor.position
+        if not flexible:
+            (size,) = unpack(buffer, position)
+            position += length_size
+        elif buffer[position] < 0x80:
+            size = buffer[position] - 1
+            position += 1
+        else:
+            size, position = read_uvarint(buffer, position)
+            size -= 1
         if size < 0:
-            _check_null(size, nullable)
+            if size != -1 or not nullable:
+                raise _not_nullable(size)
+            cursor.position = position
             return None
-        position = cursor.position
         end = position + size
-        buffer = cursor.buffer
         if end > len(buffer):
             raise truncated()
         cursor.position = end
@@ -228,39 +233,14 @@ def _sized_reader(flexible: bool, spec: FieldSpec) -> Read:
     return read_sized
 
 
-def _length_reader(flexible: bool, legacy: Struct) -> Callable[[Cursor], int]:
-    """Return a reader of lengths and counts, which gives -1 for null."""
-
-    def read_compact(cursor: Cursor) -> int:
-        position = cursor.position
-        length = cursor.buffer[position]
-        if length < 0x80:
-            cursor.position = position + 1
-        else:
-            length, cursor.position = read_uvarint(cursor.buffer, position)
-        return length - 1
-
-    unpack, size = legacy.unpack_from, legacy.size
-
-    def read_legacy(cursor: Cursor) -> int:
-        position = cursor.position
-        cursor.position = position + size
-        length: int = unpack(cursor.buffer, position)[0]
-        return length
-
-    return read_compact if flexible else read_legacy
-
-
-def _check_null(size: int, nullable: bool) -> None:
+def _not_nullable(size: int) -> InvalidRequest:
     if size != -1:
-        raise InvalidRequest(f"a field has length {size}")
-    if not nullable:
-        raise InvalidRequest("a field is null that may not be")
+        return InvalidRequest(f"a field has length {size}")
+    return InvalidRequest("a field is null that may not be")
 
 
 def _array_reader(spec: FieldSpec, target: FieldSpec, flexible: bool) -> Read:
     """Return a reader of an array."""
-    read_length = _length_reader(flexible, Struct(">i"))
     nullable = spec.nullable
     weight = 1
     if spec.struct is not None:
@@ -278,9 +258,15 @@ def _array_reader(spec: FieldSpec, target: FieldSpec, flexible: bool) -> Read:
     unpackable = None if spec.kind in CONVERTED_KINDS else FIXED_KINDS.get(spec.kind)
 
     def read_array(cursor: Cursor) -> tuple[Any, ...] | None:
-        count = read_length(cursor)
+        if flexible:
+            count, cursor.position = read_uvarint(cursor.buffer, cursor.position)
+            count -= 1
+        else:
+            (count,) = _INT32.unpack_from(cursor.buffer, cursor.position)
+            cursor.position += _INT32.size
         if count < 0:
-            _check_null(count, nullable)
+            if count != -1 or not nullable:
+                raise _not_nullable(count)
             return None
         cursor.spend(count, smallest, weight)
         if unpackable is None:

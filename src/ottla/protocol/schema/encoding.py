@@ -6,12 +6,14 @@ has are dropped, fields that only the wire has are written with their defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from operator import attrgetter
 from struct import Struct, pack
 from typing import Any
 
-from ottla.protocol.primitives import encode_compact_string, encode_string, encode_uvarint
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.primitives import MAX_STRING_BYTES, encode_uvarint
 from ottla.protocol.schema.fields import (
     CONVERTED_KINDS,
     FIXED_KINDS,
@@ -27,6 +29,7 @@ from ottla.protocol.schema.fields import (
 Write = Callable[[bytearray, Any], None]
 """Appends a value, or the fields of an entity, to the bytes of a message."""
 
+_INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
 
@@ -43,102 +46,91 @@ def compile_encoder(wire: EntityType, source: EntityType) -> Callable[[Any], byt
 
 
 def _struct_writer(wire: EntityType, source: EntityType) -> Write:
+    """Return a writer of a struct: one call per field, and one for neighbours of fixed size."""
     given = {spec.name: spec for spec in specs_of(source)}
-    flexible: bool = wire.__flexible__
     specs = specs_of(wire)
-    steps = _steps([spec for spec in specs if spec.tag is None], given, flexible)
-    if has_tagged_fields(wire):
-        steps.append(_tags_step([spec for spec in specs if spec.tag is not None], given))
+    fields = tuple(_fields([spec for spec in specs if spec.tag is None], given, wire.__flexible__))
+    tagged = [spec for spec in specs if spec.tag is not None and spec.name in given]
+    write_tags = _tags_writer(tagged, given) if tagged else None
+    end = b"\x00" if has_tagged_fields(wire) and not tagged else b""
 
     def write_struct(out: bytearray, entity: Any) -> None:
-        for step in steps:
-            step(out, entity)
+        for get, write in fields:
+            write(out, get(entity))
+        if write_tags is not None:
+            write_tags(out, entity)
+        out += end
 
     return write_struct
 
 
-def _steps(specs: list[FieldSpec], given: dict[str, FieldSpec], flexible: bool) -> list[Write]:
-    """Return one step per field, but only one for neighbours of fixed size."""
-    steps: list[Write] = []
-    run: list[FieldSpec] = []
-    for spec in specs:
-        if is_fixed(spec) and spec.name in given:
-            run.append(spec)
+def _fields(
+    specs: list[FieldSpec], given: dict[str, FieldSpec], flexible: bool
+) -> Iterator[tuple[Callable[[Any], Any], Write]]:
+    """Yield how to get and how to write each field; neighbours of fixed size are one."""
+    for packed, group in groupby(specs, lambda spec: is_fixed(spec) and spec.name in given):
+        run = list(group)
+        if packed and len(run) > 1:
+            yield attrgetter(*(spec.name for spec in run)), _run_writer(run)
             continue
-        if run:
-            steps.append(_fixed_step(run))
-            run = []
-        if spec.name in given:
-            steps.append(_field_step(spec, given[spec.name], flexible))
-        else:
-            steps.append(_constant_step(spec, flexible))
-    if run:
-        steps.append(_fixed_step(run))
-    return steps
+        for spec in run:
+            if spec.name in given:
+                yield attrgetter(spec.name), _field_writer(spec, given[spec.name], flexible)
+            else:
+                yield type, _constant_writer(spec, flexible)
 
 
-def _fixed_step(run: list[FieldSpec]) -> Write:
+def _run_writer(run: list[FieldSpec]) -> Write:
+    """Return a writer of neighbours of fixed size, given as a tuple."""
     layout = Struct(">" + "".join(FIXED_KINDS[spec.kind][0] for spec in run)).pack
-    if len(run) == 1:
-        return _field_step(run[0], run[0], False)
-    get = attrgetter(*(spec.name for spec in run))
     converted = tuple((i, to_wire(spec.kind)) for i, spec in enumerate(run) if spec.kind in CONVERTED_KINDS)
 
-    def step(out: bytearray, entity: Any) -> None:
-        if not converted:
-            out += layout(*get(entity))
-            return
-        values = list(get(entity))
+    def write_run(out: bytearray, given: tuple[Any, ...]) -> None:
+        values = list(given)
         for i, convert in converted:
             values[i] = convert(values[i])
         out += layout(*values)
 
-    return step
+    return write_run
 
 
-def _field_step(spec: FieldSpec, given: FieldSpec, flexible: bool) -> Write:
-    get = attrgetter(spec.name)
+def _field_writer(spec: FieldSpec, given: FieldSpec, flexible: bool) -> Write:
     write = _writer(spec, given, flexible)
-    if given.nullable and not spec.nullable and spec.kind != "datetime_i64":
-        # The older version has no null: what is absent goes out empty.
-        instead = zero_of(given)
+    if not given.nullable or spec.nullable or spec.kind == "datetime_i64":
+        return write
+    # The older version has no null: what is absent goes out empty.
+    instead = zero_of(given)
 
-        def step_without_null(out: bytearray, entity: Any) -> None:
-            value = get(entity)
-            write(out, instead if value is None else value)
+    def write_without_null(out: bytearray, value: Any) -> None:
+        write(out, instead if value is None else value)
 
-        return step_without_null
-
-    def step(out: bytearray, entity: Any) -> None:
-        write(out, get(entity))
-
-    return step
+    return write_without_null
 
 
-def _constant_step(spec: FieldSpec, flexible: bool) -> Write:
+def _constant_writer(spec: FieldSpec, flexible: bool) -> Write:
+    """Return a writer of the default of a field that only the wire has, whatever it is given."""
     constant = bytearray()
     _writer(spec, spec, flexible)(constant, spec.default)
 
-    def step(out: bytearray, entity: Any) -> None:
+    def write_constant(out: bytearray, _: Any) -> None:
         out += constant
 
-    return step
+    return write_constant
 
 
-def _tags_step(specs: list[FieldSpec], given: dict[str, FieldSpec]) -> Write:
-    known = sorted((spec.tag or 0, spec.name) for spec in specs if spec.name in given)
-    by_name = {spec.name: spec for spec in specs}
+def _tags_writer(specs: list[FieldSpec], given: dict[str, FieldSpec]) -> Write:
+    """Return a writer of the tagged fields of an entity that are not their defaults."""
     tagged = tuple(
         (
-            encode_uvarint(tag),
-            attrgetter(name),
-            given[name].default,
-            _writer(by_name[name], given[name], True),
+            encode_uvarint(spec.tag or 0),
+            attrgetter(spec.name),
+            given[spec.name].default,
+            _writer(spec, given[spec.name], True),
         )
-        for tag, name in known
+        for spec in sorted(specs, key=lambda spec: spec.tag or 0)
     )
 
-    def step(out: bytearray, entity: Any) -> None:
+    def write_tags(out: bytearray, entity: Any) -> None:
         count = 0
         section = bytearray()
         for tag, get, default, write in tagged:
@@ -151,10 +143,7 @@ def _tags_step(specs: list[FieldSpec], given: dict[str, FieldSpec]) -> Write:
         out += encode_uvarint(count)
         out += section
 
-    def step_without_tags(out: bytearray, entity: Any) -> None:
-        out.append(0)
-
-    return step if tagged else step_without_tags
+    return write_tags
 
 
 def _writer(spec: FieldSpec, given: FieldSpec, flexible: bool) -> Write:
@@ -199,18 +188,26 @@ def _fixed_writer(kind: str) -> Write:
 def _sized_writer(spec: FieldSpec, flexible: bool) -> Write:
     """Return a writer of strings, bytes and records."""
     is_text, nullable = spec.kind == "string", spec.nullable
-    encode_text = encode_compact_string if flexible else encode_string
+    layout = (_INT16 if is_text else _INT32).pack
+    null = b"\x00" if flexible else layout(-1)
 
     def write_sized(out: bytearray, value: Any) -> None:
-        if value is None and not nullable:
-            raise TypeError(f"{spec.name} is None, which the message cannot carry")
-        if is_text:
-            out += encode_text(value)
-        elif value is None:
-            out += b"\x00" if flexible else b"\xff\xff\xff\xff"
+        if value is None:
+            if not nullable:
+                raise TypeError(f"{spec.name} is None, which the message cannot carry")
+            out += null
+            return
+        raw = value.encode() if is_text else value
+        size = len(raw)
+        if not flexible:
+            if is_text and size > MAX_STRING_BYTES:
+                raise InvalidRequest(f"a string of {size} bytes does not fit this version of the message")
+            out += layout(size)
+        elif size < 0x7F:
+            out.append(size + 1)
         else:
-            out += encode_uvarint(len(value) + 1) if flexible else _INT32.pack(len(value))
-            out += value
+            out += encode_uvarint(size + 1)
+        out += raw
 
     return write_sized
 

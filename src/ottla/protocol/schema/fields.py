@@ -169,15 +169,16 @@ _LATEST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LONGEST_MS = (timedelta.max - timedelta(days=1)) // _MILLISECOND
 _INT32_MAX = 2**31 - 1
 _ZERO_ID = bytes(16)
-_ERROR_CODES = {int(code): code for code in ErrorCode}
 
 
-def _to_error_code(value: int) -> ErrorCode:
-    return _ERROR_CODES.get(value, ErrorCode.unknown_server_error)
+class _ErrorCodes(dict[int, ErrorCode]):
+    """Kafka's error codes by number."""
+
+    def __missing__(self, value: int) -> ErrorCode:
+        return ErrorCode.unknown_server_error
 
 
-def _from_error_code(value: ErrorCode | int) -> int:
-    return int(value)
+_ERROR_CODES = _ErrorCodes({int(code): code for code in ErrorCode})
 
 
 def _to_timedelta(value: int) -> timedelta:
@@ -215,7 +216,7 @@ def _from_uuid(value: UUID | None) -> bytes:
 _Convert = Callable[[Any], Any]
 
 _CONVERTERS: dict[str, tuple[_Convert, _Convert]] = {
-    "error_code": (_to_error_code, _from_error_code),
+    "error_code": (_ERROR_CODES.__getitem__, int),
     "timedelta_i32": (_to_timedelta, _from_timedelta_i32),
     "timedelta_i64": (_to_timedelta, _from_timedelta_i64),
     "datetime_i64": (_to_datetime, _from_datetime),
