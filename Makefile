@@ -31,7 +31,7 @@ serve: $(READY) ## run a broker on 127.0.0.1:9092, a registry and the console on
 	@exec $(BIN)/ottla up $(SERVE)
 
 test: $(READY) ## run the test suite in under ten minutes; `make test-all` adds the slow tests
-	$(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster and not slow"
+	OTTLA_FUZZ_INPUTS=20000 $(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster and not slow"
 
 test-all: $(READY) ## run every test but those of `make test-cluster` and `make interop`
 	$(PYTEST) tests --ignore tests/interop $(addprefix --ignore ,$(SCHEDULES)) -n 3 --dist loadfile
@@ -57,7 +57,7 @@ check: $(READY) ## lint, format, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,000 frames of `make test`
+fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,000 frames of `make test-all`
 	@mkdir -p build/fuzz-found
 	$(BIN)/python tests/fuzz/atheris_frames.py -runs=$(RUNS) -verbosity=0 build/fuzz-found tests/fuzz/corpus
 

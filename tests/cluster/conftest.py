@@ -26,6 +26,18 @@ from tests.cluster.damage import Damaged, build  # noqa: E402
 Original = Callable[[str], Path]
 
 
+QUICK = {"test_damaged_files", "test_history", "test_ottla_producer_faults", "test_replica_differences"}
+"""What `make test` runs of this folder. In the other files brokers are killed and started many times."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make test-all` what takes long."""
+    folder = Path(__file__).parent
+    for item in items:
+        if item.path.parent == folder and item.path.stem not in QUICK:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Tell pytest about our marker."""
     config.addinivalue_line("markers", "cluster: a schedule of faults that only `make test-cluster` runs")

@@ -1,4 +1,4 @@
-"""One Spark session and one broker for all tests here: to start either costs more than most tests."""
+"""One Spark session for all tests here, and a broker for each file: a JVM costs more than most tests."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     made.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker as `ottla serve` starts it, with nothing set."""
+    """A broker as `ottla serve` starts it, with nothing set. Files may use the same names of topics."""
     with BrokerProcess(tmp_path_factory.mktemp("spark-broker") / "data") as broker:
         yield broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def topics(spark_broker: BrokerProcess) -> Iterator[Topics]:
     """Topics of that broker: made, filled and read by our own client."""
     with Topics(spark_broker.address) as opened:

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.spark.streams import START_MS, moment, seconds
-from tests.spark.topics import Topics
 
 from ottla.client import Producer
-from ottla.testing.broker_process import BrokerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark-recipes.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,13 +55,6 @@ INPUT = {
     "shelves": [("tea", {"shelf": "A"}), ("pot", {"shelf": "B"})],
     "purchases": [("p1", {"customer": "ann", "item": "tea"}), ("p2", {"customer": "cy", "item": "cup"})],
 }  # fmt: skip
-
-
-@pytest.fixture
-def topics(tmp_path) -> Iterator[Topics]:
-    """The topics of a broker of its own: the page names them, and other tests use such names too."""
-    with BrokerProcess(tmp_path / "data") as broker, Topics(broker.address) as opened:
-        yield opened
 
 
 @pytest.fixture
