@@ -86,9 +86,12 @@ def test_pipelines_are_listed_and_those_that_died_are_noticed(ottla, root):
 
 
 def test_status_shows_the_flows_and_what_to_do_if_it_died(ottla, root):
-    remember(root, process_start=1)
+    remember(root, url="http://driver:9404")
+    assert "metrics: http://driver:9404/metrics" in ottla("pipeline", "status", "shop").err
+    remember(root, process_start=1, url="http://driver:9404")
     shown = ottla("pipeline", "status", "shop")
     assert "shop: died" in shown.err
+    assert "metrics" not in shown.err
     assert "ottla pipeline run /p/shop" in shown.err
     assert shown.lines[1].split() == ["revenue", "revenue", "running", "3", "20", "100", "50", "ms", "7"]
     unknown = ottla("pipeline", "status", "shpo")

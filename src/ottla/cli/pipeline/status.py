@@ -86,7 +86,7 @@ def status_command(name: str, output_format: str, root: Path) -> None:
         echo_err(f"its process died; to resume: ottla pipeline run {state.path}")
     if state.error:
         echo_err(state.error)
-    if state.url:
+    if state.url and state.now() in ALIVE:
         echo_err(f"metrics: {state.url}/metrics")
     print_table(COLUMNS, [cells(progress_of(flow)) for flow in state.flows], right=NUMBERS)
 
