@@ -84,6 +84,7 @@ from ottla.replication.directory_moves import DirectoryMoves
 from ottla.replication.purgatory import Purgatory
 from ottla.replication.registry import PartitionRegistry
 from ottla.replication.replicator import Replicator
+from ottla.replication.throttle import Rate
 from ottla.security.address_quotas import AddressQuotas
 from ottla.security.connection_rates import ConnectionRates
 from ottla.security.quota_entities import IP
@@ -264,6 +265,7 @@ class Broker:
             self.partitions,
             self._is_compacted_now,
             self._offline_directories.take_offline,
+            Rate(lambda: self.config.replica_alter_log_dirs_io_max_bytes_per_second, self.clock),
         )
         self.log_directories.open(
             lambda topic: self.partitions.log_config(self.cluster.image, topic),

@@ -50,6 +50,10 @@ logger = logging.getLogger(__name__)
 SMALL_BYTES = 1 << 20
 """What is copied on the loop at most."""
 CHUNK_BYTES = 1 << 20
+ROUND_BYTES = 64 << 20
+"""What one round copies at most."""
+MAX_PIECES = 50
+"""How many segments one round opens at most: each takes a descriptor."""
 _INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 
@@ -103,29 +107,33 @@ class LogCopy:
         """Make the directory; may raise OSError. Call it in a thread."""
         self._disk.make_dir(self._path)
 
-    def missing(self) -> list[Piece]:
-        """Return what is to be copied now. Call it on the loop; KafkaStorageError if it cannot be opened."""
+    def missing(self, max_bytes: int = ROUND_BYTES) -> list[Piece]:
+        """Return what is to be copied next. Call it on the loop; KafkaStorageError if it cannot be opened."""
         if self.log.truncation_count != self._truncations:
             self._truncations = self.log.truncation_count
             self._done.clear()
             self._indexed.clear()
         self._done = {segment: self._done[segment] for segment in self.log.segments if segment in self._done}
         self._indexed.intersection_update(self._done)
-        active = self.log.active
-        pieces = []
+        active, pieces = self.log.active, list[Piece]()
         for segment in self.log.segments:
-            start, end = self._done.get(segment, 0), segment.size_bytes
+            start, size_bytes = self._done.get(segment, 0), segment.size_bytes
             is_indexed = segment is active or segment in self._indexed
-            if start < end or segment not in self._done or not is_indexed:
-                paths: tuple[str, ...] = ()
-                if segment is not active:
-                    paths = tuple(segment.files.path(kind) for kind in _INDEXES)
-                    self._indexed.add(segment)
-                try:
-                    pieces.append(Piece(segment.base_offset, segment.open_file(), start, end, paths))
-                except OSError as error:
-                    raise KafkaStorageError(f"reading {self.log.path}: {error}") from error
-                self._done[segment] = end
+            if start == size_bytes and segment in self._done and is_indexed:
+                continue
+            if max_bytes <= 0 or len(pieces) == MAX_PIECES:
+                break
+            end = min(size_bytes, start + max_bytes)
+            max_bytes -= end - start
+            paths: tuple[str, ...] = ()
+            if end == size_bytes and segment is not active:
+                paths = tuple(segment.files.path(kind) for kind in _INDEXES)
+                self._indexed.add(segment)
+            try:
+                pieces.append(Piece(segment.base_offset, segment.open_file(), start, end, paths))
+            except OSError as error:
+                raise KafkaStorageError(f"reading {self.log.path}: {error}") from error
+            self._done[segment] = end
         self._pending_bytes = sum(each.end - each.start for each in pieces)
         return pieces
 
@@ -169,7 +177,8 @@ class LogCopy:
             log.write_clean_shutdown_files()
         except OSError as error:
             raise log.storage.write_failed(f"copying {log.path}", error) from error
-        self.copy(self.missing())
+        while pieces := self.missing():
+            self.copy(pieces)
         self._copy_small_files()
         cleaned_to = self.source.checkpoints.cleaned_to.get(log.topic_partition)
         if target.checkpoints.has_stale_entry(log.topic_partition):  # it was here before

@@ -1,8 +1,9 @@
 """Move replicas between the log directories of this broker while they are served (KIP-113).
 
 Each move is a task: it copies the log in rounds, in a thread, until little is missing, and then replaces it
-at once (log_copy.py). Partitions, leaders and followers see another `Log`, nothing else. One log is copied
-at a time. A move ends without effect if its replica goes away, or an error occurs; the log stays in place.
+at once (log_copy.py). Partitions, leaders and followers see another `Log`, nothing else. One log is copied at
+a time, at the rate of `replica.alter.log.dirs.io.max.bytes.per.second`. A move ends without effect if its
+replica goes away, or an error occurs; the log stays in place.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import logging
 from collections.abc import Callable
 
 from ottla.common.ids import TopicPartition
-from ottla.log.log_copy import SMALL_BYTES, LogCopy
+from ottla.log.log_copy import ROUND_BYTES, SMALL_BYTES, LogCopy
 from ottla.log.log_directories import LogDirectories
 from ottla.log.log_directory import LogDirectory
 from ottla.protocol.errors import KafkaError, KafkaStorageError, LogDirNotFound
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry
+from ottla.replication.throttle import Rate
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +40,13 @@ class DirectoryMoves:
         partitions: PartitionRegistry,
         is_busy: Callable[[TopicPartition], bool],
         take_offline: Callable[[TopicPartition], None],
+        rate: Rate,
     ) -> None:
         self._directories = directories
         self._partitions = partitions
         self._is_busy = is_busy
         self._take_offline = take_offline
+        self._rate = rate
         self._is_stopping = False
         self._copies: dict[TopicPartition, LogCopy] = {}
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -134,9 +138,13 @@ class DirectoryMoves:
             if copy.log.is_closed or copy.source.storage.offline_reason is not None:
                 raise KafkaStorageError("the replica is gone")
             copy.target.storage.check_writable()
-            pieces = copy.missing()
+            if self._rate.is_exhausted:
+                await asyncio.sleep(RETRY_S)
+                continue
+            pieces = copy.missing(SMALL_BYTES if self._rate.is_limited else ROUND_BYTES)
             if pieces:
                 await asyncio.to_thread(copy.copy, pieces)
+                self._rate.record(sum(each.end - each.start for each in pieces))
             elif self._is_busy(copy.log.topic_partition):
                 await asyncio.sleep(RETRY_S)
             is_here = not copy.log.is_closed and copy.source.storage.offline_reason is None

@@ -18,6 +18,7 @@ from ottla.broker.broker import Broker
 from ottla.common.clock import ManualClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
+from ottla.common.units import MAX_LONG
 from ottla.controller.machine import NewTopic
 from ottla.controller.runner import Controller
 from ottla.log.disk import RealDisk
@@ -35,6 +36,7 @@ from ottla.protocol.schema.messages import (
     response_encoder,
 )
 from ottla.replication.directory_moves import DirectoryMoves
+from ottla.replication.throttle import Rate
 
 FRAME_SIZE_AND_CORRELATION_ID = 8
 
@@ -117,7 +119,11 @@ class AdminBench:
             partitions=self.partitions,
             log_directories=directories,
             directory_moves=DirectoryMoves(
-                cast(Any, directories), cast(Any, self.partitions), lambda _: False, lambda _: None
+                cast(Any, directories),
+                cast(Any, self.partitions),
+                lambda _: False,
+                lambda _: None,
+                Rate(lambda: MAX_LONG, self.clock),
             ),
             config=self.static,
             check_config=lambda config, keys: None,

@@ -96,6 +96,24 @@ def test_what_is_appended_meanwhile_is_copied_and_the_producer_goes_on() -> None
     assert again.logs[AT].epochs.latest_epoch == 1
 
 
+def test_a_round_copies_no_more_than_it_may() -> None:
+    found = open_all(SimDisk())
+    log = a_log(found)
+    values = read_values(log)
+    copy = LogCopy(log, found.directories[0], found.directories[1])
+    copy.start()
+    rounds = 0
+    while pieces := copy.missing(300):
+        assert sum(each.end - each.start for each in pieces) <= 300
+        copy.copy(pieces)
+        rounds += 1
+        assert copy.copied_bytes <= 300 * rounds
+    assert rounds == -(-log.size_bytes // 300)
+    assert copy.copied_offset == log.log_end_offset
+    copy.finish()
+    check_moved(found, values)
+
+
 def test_after_a_truncation_everything_is_copied_again() -> None:
     found = open_all(SimDisk())
     log = a_log(found)

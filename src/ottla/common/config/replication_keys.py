@@ -127,6 +127,14 @@ class ReplicationKeys(Config):
         check=at_least(0),
         update=Update.PER_BROKER,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second = Key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        MAX_LONG,
+        "Bytes a second that this broker copies when replicas are moved between its log directories.",
+        check=at_least(1),
+        update=Update.PER_BROKER,
+    )
 
 
 def check_replication(config: ReplicationKeys) -> None:

@@ -38,7 +38,6 @@ _REPLICATION = """
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
     inter.broker.protocol.version
     num.replica.fetchers producer.purgatory.purge.interval.requests
-    replica.alter.log.dirs.io.max.bytes.per.second
     replica.socket.receive.buffer.bytes
     unclean.leader.election.interval.ms
 """
@@ -178,7 +177,6 @@ KAFKA_DEFAULTS: Final = MappingProxyType(
         "offsets.load.buffer.size": "5242880",
         "producer.id.expiration.check.interval.ms": "600000",
         "producer.purgatory.purge.interval.requests": "1000",
-        "replica.alter.log.dirs.io.max.bytes.per.second": "9223372036854775807",
         "replica.socket.receive.buffer.bytes": "65536",
         "replication.quota.window.num": "11",
         "replication.quota.window.size.seconds": "1",
