@@ -12,8 +12,7 @@ from kio.schema.incremental_alter_configs.v1 import (
 )
 from kio.schema.incremental_alter_configs.v1.response import AlterConfigsResourceResponse
 
-from ottla.api.support.audit_log import audit_config_change
-from ottla.api.support.authorization import config_refusal
+from ottla.api.support.config_changes import alter_authorized
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import code_of, message_of
 from ottla.controller.machine import ConfigAlteration, ConfigChange
@@ -34,16 +33,7 @@ async def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    refused = [config_refusal(ctx, each.resource_type, each.resource_name) for each in alterations]
-    allowed = [each for each, error in zip(alterations, refused, strict=True) if error is None]
-    altered = await ctx.services.controller.active_controller.alter_configs(
-        allowed, validate_only=request.validate_only
-    )
-    if not request.validate_only:
-        for each, outcome in zip(allowed, altered, strict=True):
-            audit_config_change(ctx, each, outcome)
-    outcomes = iter(altered)
-    results = [next(outcomes) if error is None else error for error in refused]
+    results = await alter_authorized(ctx, alterations, validate_only=request.validate_only, replacing=False)
     responses = tuple(
         AlterConfigsResourceResponse(
             error_code=code_of(result),
