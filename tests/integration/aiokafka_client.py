@@ -23,6 +23,7 @@ from tests.integration.clients import (
     Producer,
     ProducerOptions,
     Refused,
+    incoming,
 )
 from tests.integration.kafka_python_client import KafkaPythonClient
 
@@ -140,19 +141,7 @@ class AiokafkaConsumer(Consumer):
         polled = self._loop.run(
             self._library.getmany(timeout_ms=int(timeout_s * 1000), max_records=max_records)
         )
-        return [
-            Incoming(
-                one.partition,
-                one.offset,
-                one.key,
-                one.value,
-                tuple(one.headers),
-                one.timestamp,
-                one.timestamp_type,
-            )
-            for records in polled.values()
-            for one in records
-        ]
+        return incoming(polled)
 
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
         asked = TopicPartition(*place)

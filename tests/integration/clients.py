@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,23 @@ class Incoming(NamedTuple):
     headers: Headers
     timestamp_ms: int
     timestamp_type: int
+
+
+def incoming(polled: Mapping[Any, Iterable[Any]]) -> list[Incoming]:
+    """Return what a library has polled, by partition."""
+    return [
+        Incoming(
+            one.partition,
+            one.offset,
+            one.key,
+            one.value,
+            tuple(one.headers),
+            one.timestamp,
+            one.timestamp_type,
+        )
+        for records in polled.values()
+        for one in records
+    ]
 
 
 class ConfigValue(NamedTuple):

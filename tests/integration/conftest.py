@@ -11,8 +11,10 @@ from tests.integration.group_table import make_table, table
 from tests.integration.group_wires import coordinator, group, member, new_member, orders, wire
 from tests.integration.libraries import LIBRARIES
 from tests.integration.ottla_consumers import admin, new_topic, write
+from tests.integration.registry_stage import RunningRegistry
 
 from ottla.common.ids import new_uuid
+from ottla.testing.local_broker import OttlaBroker
 
 __all__ = [
     "admin", "coordinator", "group", "make_table", "member", "new_member", "new_topic", "orders", "table",
@@ -29,6 +31,13 @@ def clients(broker: HasAddress) -> Iterator[dict[str, Client]]:
     yield opened
     for client in opened.values():
         client.close()
+
+
+@pytest.fixture(scope="module")
+def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
+    """A schema registry over the module's broker."""
+    with RunningRegistry(broker.bootstrap_servers) as running:
+        yield running
 
 
 @pytest.fixture(params=LIBRARIES)

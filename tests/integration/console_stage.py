@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
+from tests.integration.server_thread import ServerThread
 
 from ottla.client.client_options import ClientOptions
 from ottla.console.options import ClusterOptions, ConsoleOptions
@@ -16,7 +14,7 @@ from ottla.console.server import ConsoleServer
 CLUSTER = "test"
 
 
-class RunningConsole:
+class RunningConsole(ServerThread):
     """A console at a port of its own, in a thread of its own."""
 
     def __init__(self, bootstrap: str, registry_url: str | None = None, **options: Any) -> None:
@@ -24,32 +22,7 @@ class RunningConsole:
         cluster = ClusterOptions(CLUSTER, client, registry_url, options.pop("connect_url", None))
         options = {"port": 0, "sample_every_s": 0.3, **options}
         self.server = ConsoleServer(ConsoleOptions((cluster,), **options))
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="console")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        try:
-            self.do(self.server.start())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.do(self.server.stop())
-        self._end()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def do(self, coroutine: Any) -> Any:
-        """Run a coroutine in the console's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        super().__init__(self.server, "console")
 
     @property
     def url(self) -> str:

@@ -21,6 +21,7 @@ from tests.integration.clients import (
     Producer,
     ProducerOptions,
     Refused,
+    incoming,
 )
 
 QUICK = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20}
@@ -100,19 +101,7 @@ class KafkaPythonConsumer(Consumer):
     def poll(self, max_records: int, timeout_s: float) -> list[Incoming]:
         with translated():
             polled = self._library.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
-        return [
-            Incoming(
-                one.partition,
-                one.offset,
-                one.key,
-                one.value,
-                tuple(one.headers),
-                one.timestamp,
-                one.timestamp_type,
-            )
-            for records in polled.values()
-            for one in records
-        ]
+        return incoming(polled)
 
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
         asked = TopicPartition(*place)

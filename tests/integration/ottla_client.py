@@ -18,6 +18,7 @@ from tests.integration.clients import (
     Producer,
     ProducerOptions,
     Refused,
+    incoming,
 )
 from tests.integration.ottla_faces import open_face
 
@@ -113,19 +114,7 @@ class OttlaConsumer(Consumer):
     def poll(self, max_records: int, timeout_s: float) -> list[Incoming]:
         with translated():
             polled = self._library.getmany(timeout_ms=timeout_s * 1000, max_records=max_records)
-        return [
-            Incoming(
-                one.partition,
-                one.offset,
-                one.key,
-                one.value,
-                one.headers,
-                one.timestamp,
-                one.timestamp_type,
-            )
-            for records in polled.values()
-            for one in records
-        ]
+        return incoming(polled)
 
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
         asked = TopicPartition(*place)

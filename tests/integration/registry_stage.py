@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from tests.integration.server_thread import ServerThread
 
 from ottla.client.client_options import ClientOptions
 from ottla.registry.server import RegistryOptions, RegistryServer
@@ -23,7 +22,7 @@ class Answer(NamedTuple):
     content_type: str
 
 
-class RunningRegistry:
+class RunningRegistry(ServerThread):
     """A registry at a port of its own; `async with` is for the loop in the thread."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -31,32 +30,7 @@ class RunningRegistry:
         self.server = RegistryServer(
             RegistryOptions(ClientOptions.of(bootstrap_servers=bootstrap, **(client or {})), **options)
         )
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="registry")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        try:
-            self.do(self.server.start())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.do(self.server.stop())
-        self._end()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def do(self, coroutine: Any) -> Any:
-        """Run a coroutine in the registry's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        super().__init__(self.server, "registry")
 
     @property
     def url(self) -> str:

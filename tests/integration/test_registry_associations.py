@@ -28,12 +28,6 @@ def broker() -> Iterator[OttlaBroker]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
-    with RunningRegistry(broker.bootstrap_servers) as running:
-        yield running
-
-
 def request(name: str, *infos: AssociationCreateOrUpdateInfo) -> AssociationCreateOrUpdateRequest:
     return AssociationCreateOrUpdateRequest(name, "lkc-1", f"id-{name}", "topic", list(infos))
 

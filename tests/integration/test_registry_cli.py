@@ -29,12 +29,6 @@ def broker() -> Iterator[OttlaBroker]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
-    with RunningRegistry(broker.bootstrap_servers) as running:
-        yield running
-
-
 Typed = Callable[..., tuple[int, str, str]]
 
 

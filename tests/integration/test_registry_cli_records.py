@@ -36,12 +36,6 @@ def broker() -> Iterator[OttlaBroker]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
-    with RunningRegistry(broker.bootstrap_servers) as running:
-        yield running
-
-
 @pytest.fixture
 def typed(broker: OttlaBroker, registry: RunningRegistry, capsys: pytest.CaptureFixture[str]) -> Typed:
     def type_in(*words: str) -> tuple[int, str, str]:

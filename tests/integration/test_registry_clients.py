@@ -63,12 +63,6 @@ def broker() -> Iterator[OttlaBroker]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
-    with RunningRegistry(broker.bootstrap_servers) as running:
-        yield running
-
-
 @pytest.fixture
 def client(registry: RunningRegistry) -> Any:
     return SchemaRegistryClient({"url": registry.url})

@@ -28,12 +28,6 @@ def broker() -> Iterator[OttlaBroker]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
-    with RunningRegistry(broker.bootstrap_servers) as running:
-        yield running
-
-
 def test_their_client_keeps_keys_and_another_process_has_them(
     broker: OttlaBroker, registry: RunningRegistry
 ) -> None:

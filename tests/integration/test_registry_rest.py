@@ -25,12 +25,6 @@ def broker() -> Iterator[OttlaBroker]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
-    with RunningRegistry(broker.bootstrap_servers) as running:
-        yield running
-
-
 def register(registry: RunningRegistry, subject: str, schema: str, **more: Any) -> Any:
     answer = registry.ask("POST", f"/subjects/{subject}/versions", {"schema": schema, **more})
     assert answer.status == 200, answer

@@ -4,6 +4,7 @@ Reading order:
 
     context                     RequestContext and Services: what every handler receives
     authorization, audit_log    who may do what, and what is written down about it
+    config_changes, token_messages   what two or three APIs share
     results, error_response     from results and errors to response fields
     forwarding                  requests for the controller, forwarded in an Envelope
     brief_wait                  bounds how long a request may block its connection

@@ -1,12 +1,18 @@
-"""What the APIs of delegation tokens have in common: who may use them, principals and times as fields."""
+"""What the APIs of delegation tokens share: access, changes of the expiry, principals and times as fields."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from kio.schema.errors import ErrorCode
+
+from ottla.api.support.audit_log import audit_change
 from ottla.api.support.context import RequestContext
-from ottla.protocol.errors import DelegationTokenRequestNotAllowed
+from ottla.api.support.results import milliseconds
+from ottla.protocol.errors import DelegationTokenRequestNotAllowed, KafkaError
+from ottla.security.acls import ResourceType
 from ottla.security.principal import ANONYMOUS
 
 USER_TYPE = "User"
@@ -34,3 +40,20 @@ def principal_parts(principal: str) -> tuple[str, str]:
 def time_field(time_ms: int) -> Any:
     """Return a time as the messages have it."""
     return cast("Any", _EPOCH + timedelta(milliseconds=min(time_ms, _LATEST_MS)))
+
+
+async def change_expiry(
+    ctx: RequestContext,
+    change: Callable[[bytes, str, int], Awaitable[int]],
+    hmac: bytes,
+    period: timedelta,
+    action: str,
+) -> tuple[ErrorCode, Any]:
+    """Renew or expire a token; return the error code, and the time when its validity ends."""
+    try:
+        check_may_use_tokens(ctx)
+        expiry_ms = await change(hmac, ctx.principal, milliseconds(period))
+    except KafkaError as error:
+        return error.code, NO_TIME
+    audit_change(ctx, ResourceType.DELEGATION_TOKEN, action, None)
+    return ErrorCode.none, time_field(expiry_ms)
