@@ -14,7 +14,7 @@ from ottla.protocol.errors import KafkaError
 async def alter_authorized(
     ctx: RequestContext, alterations: Sequence[ConfigAlteration], *, validate_only: bool, replacing: bool
 ) -> list[KafkaError | None]:
-    """Alter what the client may alter and the broker can use; return the error of each alteration, or None."""
+    """Alter what the client may alter and the broker can use; return one error or None per alteration."""
     refused = refusals(ctx, alterations)
     allowed = [each for each, error in zip(alterations, refused, strict=True) if error is None]
     altered = await ctx.services.controller.active_controller.alter_configs(
