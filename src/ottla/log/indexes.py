@@ -83,9 +83,13 @@ class SparseIndex:
     def __len__(self) -> int:
         return self._stored + len(self._tail) // self.ENTRY.size
 
-    def __iter__(self) -> Iterator[Entry]:
+    def contents(self) -> bytes:
+        """Return all entries as the file has them once it is up to date."""
         stored = self._file.open().read_at(0, self._stored * self.ENTRY.size) if self._stored else b""
-        yield from self.ENTRY.iter_unpack(stored + self._tail)
+        return stored + self._tail
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self.ENTRY.iter_unpack(self.contents())
 
     @property
     def size_bytes(self) -> int:

@@ -22,7 +22,7 @@ from ottla.common.ids import TopicPartition
 from ottla.log import lookup, producer_state
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.failed_appends import FailedAppends
-from ottla.log.file_names import DELETED, EPOCH_CHECKPOINT
+from ottla.log.file_names import DELETED, EPOCH_CHECKPOINT, SNAPSHOT, file_name
 from ottla.log.flush import FlushJob, FlushState
 from ottla.log.loading.replay import aborted_entry, producers_at
 from ottla.log.log_config import LogConfig
@@ -333,6 +333,19 @@ class Log:
             self._take_snapshot()
         if self._flush.epochs_written != self.epochs.version:
             self.storage.disk.write_file(f"{self.path}/{EPOCH_CHECKPOINT}", self.epochs.encode(), sync=False)
+
+    def unwritten_files(self) -> dict[str, bytes]:
+        """Return what `write_clean_shutdown_files` has still to write, by file name."""
+        end = self.producers.end_offset = self.log_end_offset
+        return {
+            **{
+                file_name(segment.base_offset, kind): contents
+                for segment in self.segments
+                for kind, contents in segment.unwritten_indexes().items()
+            },
+            file_name(end, SNAPSHOT): self.producers.encode(),
+            EPOCH_CHECKPOINT: self.epochs.encode(),
+        }
 
     def take_over(self, former: Log) -> None:
         """Continue what was only in the memory of the log that this one is a copy of."""

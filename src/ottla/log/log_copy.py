@@ -19,7 +19,7 @@ After a crash, `complete_moves` does steps 3 and 4, or starts the copy again if 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
@@ -43,6 +43,7 @@ from ottla.log.file_names import (
 from ottla.log.log import Log
 from ottla.log.log_directory import LogDirectory
 from ottla.log.segment import Segment
+from ottla.log.storage import is_transient
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -173,13 +174,16 @@ class LogCopy:
         KafkaStorageError), the log stays in place, unless it is closed: then the copy is the log.
         """
         log, disk, target = self.log, self._disk, self.target
+        unwritten: dict[str, bytes] = {}
         try:
             log.write_clean_shutdown_files()
         except OSError as error:
-            raise log.storage.write_failed(f"copying {log.path}", error) from error
+            if not is_transient(error):
+                raise log.storage.write_failed(f"copying {log.path}", error) from error
+            unwritten = log.unwritten_files()  # the disk is full, which may be why the log is moved
         while pieces := self.missing():
             self.copy(pieces)
-        self._copy_small_files()
+        self._copy_small_files(unwritten)
         cleaned_to = self.source.checkpoints.cleaned_to.get(log.topic_partition)
         if target.checkpoints.has_stale_entry(log.topic_partition):  # it was here before
             target.capture_checkpoints()()
@@ -208,8 +212,10 @@ class LogCopy:
             target.checkpoints.cleaned_to[log.topic_partition] = cleaned_to
         return copy
 
-    def _copy_small_files(self) -> None:
-        """Copy what is not copied by rounds, and remove what the log no longer has."""
+    def _copy_small_files(self, unwritten: Mapping[str, bytes]) -> None:
+        """Copy what is not copied by rounds, and remove what the log no longer has. `unwritten` are files
+        that are newer in memory.
+        """
         log, disk = self.log, self._disk
         bases = {segment.base_offset for segment in log.segments}
         for kind in _INDEXES:
@@ -219,6 +225,8 @@ class LogCopy:
         for entry in log.storage.disk.list_dir(log.path):
             if offset_of(entry.name, SNAPSHOT) is not None:
                 self._copy_file(f"{log.path}/{entry.name}")
+        for name, contents in unwritten.items():
+            disk.write_file(f"{self._path}/{name}", contents, sync=True)
         for entry in disk.list_dir(self._path):
             for kind in (LOG, *_INDEXES):
                 base = offset_of(entry.name, kind)

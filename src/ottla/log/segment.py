@@ -425,6 +425,16 @@ class Segment:
         if self.txn_index is not None:
             self.txn_index.write_pending()
 
+    def unwritten_indexes(self) -> dict[str, bytes]:
+        """Return the complete contents of index files that are not up to date, by kind."""
+        found: dict[str, bytes] = {}
+        if self._index is not None and self._index.has_pending:
+            found[OFFSET_INDEX] = self._index.offsets.contents()
+            found[TIME_INDEX] = self._index.times.contents()
+        if self.txn_index is not None and self.txn_index.has_pending:
+            found[TXN_INDEX] = self.txn_index.contents()
+        return found
+
     def _load_index(self) -> SegmentIndex:
         if self._index is not None:
             return self._index

@@ -77,6 +77,10 @@ class TransactionIndex:
             self._file.create().truncate(self._stored * ENTRY.size)
             self._needs_truncate = False
 
+    def contents(self) -> bytes:
+        """Return all entries as the file has them once it is up to date."""
+        return b"".join(ENTRY.pack(_VERSION, *each) for each in self.entries())
+
     def move_to(self, file: PooledFile) -> None:
         """Use another name after the file was renamed."""
         self._file = file

@@ -11,6 +11,7 @@ from tests.unit.log.bench import append, idempotent, make_batch, read_values
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import RECOVERY_POINTS, decode_offsets
+from ottla.log.file_names import OFFSET_INDEX
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_copy import LogCopy
@@ -155,6 +156,25 @@ def test_a_target_that_fails_leaves_the_log_in_place() -> None:
     values = read_values(log)
     found.close()
     assert read_values(open_all(disk).logs[AT]) == values
+
+
+def test_a_log_is_moved_away_from_a_full_disk() -> None:
+    disk = SimDisk()
+    found = open_all(disk)
+    log = a_log(found)
+    values = read_values(log)
+    copy = copy_of(found, log)
+    disk.fail("write", errno.ENOSPC, path_part="/a/", times=1_000)
+    moved = copy.finish()
+    assert append(moved, idempotent("value 39", sequence=39)).is_duplicate
+    append(moved, idempotent("next", sequence=40))
+    disk.kill()
+    disk.heal()
+    again = open_all(disk)
+    check_moved(again, values | {40: "next"})
+    assert again.logs[AT].epochs.latest_epoch == 0
+    segment = moved.segments[0]
+    assert disk.read_file(segment.files.path(OFFSET_INDEX))
 
 
 def test_a_source_that_cannot_be_read_does_not_take_the_target_offline() -> None:
