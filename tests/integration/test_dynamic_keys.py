@@ -47,6 +47,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.records.batch import check_batch, iter_batches
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
+from ottla.replication.throttle import Rate
 from ottla.testing.quick_disk import QuickDisk, memory_folder
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
@@ -673,17 +674,20 @@ async def _(world: World) -> None:
 
 @effect("leader.replication.throttled.rate")
 async def _(world: World) -> None:
-    rate = world.broker.replicator.leader_rate
-    rate.record(100_000)
-    assert not rate.is_exhausted
-    await world.alter("1000")
-    rate.record(100_000)
-    assert rate.is_exhausted
+    await shows_that_it_limits(world, world.broker.replicator.leader_rate)
 
 
 @effect("follower.replication.throttled.rate")
 async def _(world: World) -> None:
-    rate = world.broker.replicator.follower_rate
+    await shows_that_it_limits(world, world.broker.replicator.follower_rate)
+
+
+@effect("replica.alter.log.dirs.io.max.bytes.per.second")
+async def _(world: World) -> None:
+    await shows_that_it_limits(world, world.broker.directory_moves.rate)
+
+
+async def shows_that_it_limits(world: World, rate: Rate) -> None:
     rate.record(100_000)
     assert not rate.is_exhausted
     await world.alter("1000")

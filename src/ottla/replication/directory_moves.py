@@ -46,7 +46,7 @@ class DirectoryMoves:
         self._partitions = partitions
         self._is_busy = is_busy
         self._take_offline = take_offline
-        self._rate = rate
+        self.rate = rate
         self._is_stopping = False
         self._copies: dict[TopicPartition, LogCopy] = {}
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -138,13 +138,13 @@ class DirectoryMoves:
             if copy.log.is_closed or copy.source.storage.offline_reason is not None:
                 raise KafkaStorageError("the replica is gone")
             copy.target.storage.check_writable()
-            if self._rate.is_exhausted:
+            if self.rate.is_exhausted:
                 await asyncio.sleep(RETRY_S)
                 continue
-            pieces = copy.missing(SMALL_BYTES if self._rate.is_limited else ROUND_BYTES)
+            pieces = copy.missing(SMALL_BYTES if self.rate.is_limited else ROUND_BYTES)
             if pieces:
                 await asyncio.to_thread(copy.copy, pieces)
-                self._rate.record(sum(each.end - each.start for each in pieces))
+                self.rate.record(sum(each.end - each.start for each in pieces))
             elif self._is_busy(copy.log.topic_partition):
                 await asyncio.sleep(RETRY_S)
             is_here = not copy.log.is_closed and copy.source.storage.offline_reason is None
