@@ -90,6 +90,13 @@ class ProducerCore:
         """Whether each record needs `check`: a transaction may not be open."""
         self._failed: deque[Batch] = deque(maxlen=REMEMBERED_FAILURES)
 
+    @property
+    def required_transactions(self) -> BackgroundCommits:
+        """Return the transactions of this producer; raise if it has none."""
+        if self.transactions is None:
+            raise WrongTransactionState("transactions need a transactional_id")
+        return self.transactions
+
     def _transactions(self, options: ProducerOptions) -> BackgroundCommits | None:
         if options.transactional_id is None:
             return None
