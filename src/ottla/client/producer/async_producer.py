@@ -74,7 +74,7 @@ class AsyncProducer:
                 await self.close()
             except Exception as late:
                 error.add_note(f"beside that, the producer failed: {late}")
-        else:  # cancelled or interrupted: nobody wants to wait now
+        else:  # cancelled or interrupted: do not wait
             await self._core.stop()
 
     async def start(self) -> None:

@@ -182,7 +182,7 @@ class ProducerCore:
         return len(queue.unsent) + len(queue.in_flight) > 1
 
     def needs_turn(self, delivery: Delivery) -> bool:
-        """Return whether the sender, who is told of new batches, needs its turn after this record."""
+        """Return whether the sender must be woken after this record."""
         if delivery.place == 0 and self.wake(delivery):
             return True
         return self.transactions is not None and self.transactions.is_ahead
