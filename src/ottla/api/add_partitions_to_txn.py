@@ -5,7 +5,7 @@ throttling, v2 PRODUCER_FENCED; v3 is flexible. v4 and v5 come from brokers: man
 to or only verified (KIP-890); v5 adds for producers with `transaction.version=2`, which do not ask
 themselves.
 
-It is all or nothing: if one partition cannot be added, the others are told OPERATION_NOT_ATTEMPTED.
+It is all or nothing: if one partition cannot be added, the others get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ottla.protocol.errors import KafkaError, StaleBrokerEpoch
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
 from ottla.security.acls import ResourceType
 
-NOBODY: UUID = UUID(int=0)
+NO_TOPIC_ID: UUID = UUID(int=0)
 
 
 async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -> AlterPartitionResponse:
@@ -29,7 +29,7 @@ async def alter_partition(request: AlterPartitionRequest, ctx: RequestContext) -
     require(ctx, ResourceType.CLUSTER)
     changes = [
         IsrChange(
-            topic.topic_id or NOBODY,
+            topic.topic_id or NO_TOPIC_ID,
             each.partition_index,
             each.leader_epoch,
             each.partition_epoch,

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: all that a member of a consumer group says and hears (KIP-848).
 
 By its epoch a member joins (0), stays, leaves (-1) or, being static, leaves for a while (-2). It says what it
-subscribes to and what it has when that changed, and is told its partitions when those changed. From v1 on,
+subscribes to and what it has when that changed, and gets its partitions when those changed. From v1 on,
 members make up their ids themselves, and may subscribe by a regular expression.
 """
 

@@ -1,6 +1,6 @@
 """DescribeTransactions: the state of transactional ids, and the partitions in their transactions.
 
-While a transaction is being ended, only the partitions that have no marker yet are told.
+While a transaction is being ended, only the partitions that have no marker yet are listed.
 """
 
 from __future__ import annotations

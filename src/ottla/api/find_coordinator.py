@@ -75,7 +75,7 @@ async def _node_id(key: str, key_type: int, ctx: RequestContext, waiting: BriefW
 async def _ask(key: str, key_type: int, ctx: RequestContext) -> int:
     match key_type:
         case CoordinatorType.GROUP:
-            # Nobody joins the group without a name, but old clients keep offsets in it.
+            # No member joins the group without a name, but old clients commit offsets to it.
             return await ctx.services.groups.find(key)
         case CoordinatorType.TRANSACTION:
             if not key:
@@ -87,9 +87,9 @@ async def _ask(key: str, key_type: int, ctx: RequestContext) -> int:
 async def _reachable_node_id(key: str, key_type: int, ctx: RequestContext, waiting: BriefWait) -> int:
     """Return the coordinator's node id; if it seems to have died, wait for the next one for a moment.
 
-    Whoever follows a broker's partitions knows at once that it is gone, seconds before its session ends and
-    another broker takes over. To tell the client so would not do: librdkafka takes COORDINATOR_NOT_AVAILABLE
-    three times and then waits for ever, and so does kafka-python 3.0 when it finds nobody where it was sent.
+    The followers of a broker's partitions notice its crash at once, seconds before its session expires and
+    another broker takes over. An error response would not help: librdkafka retries COORDINATOR_NOT_AVAILABLE
+    three times and then hangs, and so does kafka-python 3.0 if no broker listens at the address that it got.
     """
     services = ctx.services
     while True:

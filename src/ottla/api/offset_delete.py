@@ -19,7 +19,7 @@ from ottla.security.acls import ResourceType
 
 
 async def offset_delete(request: OffsetDeleteRequest, ctx: RequestContext) -> OffsetDeleteResponse:
-    """Forget every offset that is named, if nobody uses it."""
+    """Delete the named offsets of topics that no member subscribes to."""
     check_group_id(request.group_id)
     require(ctx, ResourceType.GROUP, request.group_id)
     names = dict.fromkeys(topic.name for topic in request.topics)

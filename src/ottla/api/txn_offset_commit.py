@@ -5,7 +5,7 @@ that one that has been fenced is refused; v4 announces TRANSACTION_ABORTABLE; v5
 of `__consumer_offsets` to the transaction by itself (KIP-890), where before AddOffsetsToTxn had done so.
 
 The offsets go into the log at once, in a batch of the transaction. Readers who ask for stable offsets are
-told UNSTABLE_OFFSET_COMMIT until the transaction's marker is there. A second commit replaces the first.
+get UNSTABLE_OFFSET_COMMIT until the transaction's marker is written. A second commit replaces the first.
 """
 
 from __future__ import annotations

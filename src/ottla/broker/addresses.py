@@ -77,13 +77,13 @@ class BrokerAddresses:
     cluster_id: str
     data_directory: str
     listeners: tuple[tuple[str, Address], ...]
-    """Each listener's name with the address that clients are told."""
+    """Each listener's name with its advertised address."""
     metrics: Address | None = None
     """Where `/metrics` is, if it is anywhere."""
 
 
 def advertised(server: Server) -> dict[str, Address]:
-    """Return each listener's name with the address that clients are told."""
+    """Return each listener's name with its advertised address."""
     return {listener.name: listener.advertised_at(listener.port) for listener in server.listeners}
 
 

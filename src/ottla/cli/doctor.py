@@ -15,6 +15,7 @@ from ottla.cli.support.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP,
     bootstrap_option,
+    config_file_option,
     format_option,
     is_terminal,
 )
@@ -29,14 +30,7 @@ TIMEOUT_MS = 10_000
 @click.option(
     "--zookeeper", metavar="HOST:PORT", help="Also check this ensemble; several servers with commas."
 )
-@click.option(
-    "-c",
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Also check the security of this broker configuration.",
-)
+@config_file_option("Also check the security of this broker configuration.")
 @click.option(
     "-d",
     "--data",

@@ -31,7 +31,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told otherwise; for tests."""
+    """A clock that stands still until a test sets it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = now_ms

@@ -63,7 +63,7 @@ def random_fraction() -> float:
 
 
 def new_nonce() -> str:
-    """Return a random text that nobody can guess."""
+    """Return a random text that cannot be guessed."""
     return base64.urlsafe_b64encode(_random_bytes(24)).decode()
 
 

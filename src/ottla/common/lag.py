@@ -31,7 +31,7 @@ def first_unread(committed_offset: int, start_offset: int, end_offset: int) -> i
 def lag(committed_offset: int, end_offset: int, first_unread_ms: int | None, now_ms: int) -> Lag:
     """Return the lag of a group that has something to read, whose first record is of `first_unread_ms`.
 
-    A producer's clock may be ahead of ours; nobody is less than 0 seconds behind.
+    A producer's clock may be ahead of ours; a lag is never below 0 seconds.
     """
     if first_unread_ms is None or first_unread_ms < 0:
         seconds = None

@@ -43,7 +43,7 @@ class Listener:
     host: str
     port: int
     advertised: Address | None = None
-    """What clients are told, if it is not where the listener is bound."""
+    """The advertised address, if it differs from the bound one."""
     security_protocol: str = "PLAINTEXT"
 
     @property

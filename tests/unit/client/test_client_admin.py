@@ -112,7 +112,7 @@ async def test_calls_end_with_what_happened_when_their_time_is_over(network, pee
     peer.add_topic("orders")
     peer.fail(ApiKey.DESCRIBE_CONFIGS, "silent")
     async with AsyncAdmin([peer.address], **options) as admin:
-        with pytest.raises(TimedOut, match=r"configs were not told within 0\.05 s"):
+        with pytest.raises(TimedOut, match=r"configs could not be described within 0\.05 s"):
             await admin.topic_configs("orders")
 
 

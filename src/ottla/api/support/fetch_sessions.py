@@ -143,7 +143,7 @@ class FetchSessions:
         return self._continue(request, by_id), True
 
     def forget(self, session_id: int) -> None:
-        """Remove a session that its client has not been told of."""
+        """Remove a session whose id was not sent to its client."""
         self._drop(session_id)
 
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:

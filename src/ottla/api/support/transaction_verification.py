@@ -207,7 +207,7 @@ def _is_busy(outcome: Outcome) -> bool:
 
 
 def as_produce_error(error: KafkaError, version: int) -> KafkaError:
-    """Return what a producer is told when its coordinator says no.
+    """Return the error for a producer whose transaction the coordinator does not confirm.
 
     Old clients do not expect a coordinator's errors in answer to Produce; of NOT_ENOUGH_REPLICAS all of
     them know that they are to try again.

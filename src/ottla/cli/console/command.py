@@ -121,8 +121,8 @@ def console() -> None:
 def serve(ctx: click.Context, /, **given: object) -> int:
     """Run the web console until Ctrl-C or SIGTERM.
 
-    Prints one line that begins with `ready` to standard output when it serves. It listens on loopback unless
-    told otherwise; elsewhere it needs --login broker or --login oidc.
+    Prints one line that begins with `ready` to standard output when it serves. It listens on loopback by
+    default; on other addresses it needs --login broker or --login oidc.
 
     \b
     ottla console serve

@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla import __version__
-from ottla.cli.support.completing import broker_keys
-from ottla.cli.support.options import DEFAULT_BOOTSTRAP, is_terminal, key_values, listen_port
+from ottla.cli.support.options import (
+    DEFAULT_BOOTSTRAP,
+    broker_settings_option,
+    config_file_option,
+    is_terminal,
+    listen_port,
+)
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem, need_package
 from ottla.cli.support.start_problems import could_not_start
@@ -108,23 +113,8 @@ BOOTSTRAP_KEY = "ottla.bootstrap.scram"
     metavar="N",
     help="The node id of this broker, with -n of the first one.  [default: 1]",
 )
-@click.option(
-    "-c",
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="A Java .properties file with Kafka's keys.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=key_values,
-    shell_complete=broker_keys,
-    help="A Kafka config key; overrides the file; repeatable.",
-)
+@config_file_option("A Java .properties file with Kafka's keys.")
+@broker_settings_option("A Kafka config key; overrides the file; repeatable.")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

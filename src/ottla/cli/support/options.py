@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from ottla.cli.support.completing import client_keys, profile_names
+from ottla.cli.support.completing import broker_keys, client_keys, profile_names
 from ottla.cli.support.problems import Problem
 from ottla.cli.support.profiles import BOOTSTRAP_KEY, PROFILE_VARIABLE, SERVICE_KEYS, find_profile
 
@@ -220,6 +220,26 @@ def key_values(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...
             raise click.BadParameter(f"{key} is given twice", ctx, param)
         values[key] = value.strip()
     return values
+
+
+def config_file_option(help_text: str) -> Callable[[Command], Command]:
+    """Declare `--config`, a broker's .properties file."""
+    return click.option(
+        "-c", "--config", "file", metavar="FILE", type=click.Path(path_type=Path), help=help_text
+    )
+
+
+def broker_settings_option(help_text: str) -> Callable[[Command], Command]:
+    """Declare `--set`, config keys of a broker."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=key_values,
+        shell_complete=broker_keys,
+        help=help_text,
+    )
 
 
 def listen_address(option: str, text: str, example: str = DEFAULT_BOOTSTRAP) -> tuple[str, int]:

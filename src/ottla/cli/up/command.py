@@ -26,8 +26,12 @@ from ottla.cli.support.child_processes import (
     stop_on_signals,
     wait_until_ready,
 )
-from ottla.cli.support.completing import broker_keys
-from ottla.cli.support.options import is_terminal, key_values, listen_address
+from ottla.cli.support.options import (
+    broker_settings_option,
+    config_file_option,
+    is_terminal,
+    listen_address,
+)
 from ottla.cli.support.output import echo_err
 from ottla.cli.support.problem_kinds import PORT_IN_USE
 from ottla.cli.support.problems import Problem
@@ -97,23 +101,8 @@ class UpPlan:
     help="The listen address of the broker, with -n of the first one.",
 )
 @click.option("-n", "brokers", type=click.IntRange(1, MAX_BROKERS), metavar="N", help="Run N brokers.")
-@click.option(
-    "-c",
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="A Java .properties file with the broker's keys.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=key_values,
-    shell_complete=broker_keys,
-    help="A Kafka config key of the broker; overrides the file; repeatable.",
-)
+@config_file_option("A Java .properties file with the broker's keys.")
+@broker_settings_option("A Kafka config key of the broker; overrides the file; repeatable.")
 @click.option(
     "--metrics",
     metavar="HOST:PORT",

@@ -198,7 +198,7 @@ class AsyncAdmin(TopicAdmin):
 
     async def features(self) -> dict[str, int]:
         """Return the finalized features of the cluster and their levels."""
-        await self.cluster.retrying(self.cluster.any_broker, what="the features were not told")
+        await self.cluster.retrying(self.cluster.any_broker, what="the features could not be described")
         return dict(self.cluster.features)
 
     # Quotas.

@@ -78,7 +78,7 @@ async def describe_log_dirs(
     """Return the log directories of these brokers, or of all."""
     wanted = None if node_ids is None else list(node_ids)
     return await cluster.retrying(
-        lambda: _describe_log_dirs(cluster, wanted), what="the log directories were not told"
+        lambda: _describe_log_dirs(cluster, wanted), what="no broker described its log directories"
     )
 
 
@@ -158,7 +158,7 @@ async def describe_partitions(
 ) -> dict[TopicPartition, PartitionDescription]:
     """Return the partitions of topics, with all that the controller knows of their replicas."""
     return await cluster.retrying(
-        lambda: _describe_partitions(cluster, topics), what="the partitions were not told"
+        lambda: _describe_partitions(cluster, topics), what="no broker described the partitions"
     )
 
 
@@ -357,7 +357,7 @@ class ClusterAdmin:
             raise_for(response.error_code, response.error_message)
         else:
             response = await self._ask_controller(
-                request, ListPartitionReassignmentsResponse, "the moves under way were not told"
+                request, ListPartitionReassignmentsResponse, "the reassignments could not be listed"
             )
         return {
             TopicPartition(topic.name, each.partition_index): MoveInfo(

@@ -209,12 +209,12 @@ class ConfigAdmin:
         async def attempt() -> DescribeConfigsResponse:
             return await (await connect()).request(request, DescribeConfigsResponse)
 
-        return await self.cluster.retrying(attempt, what="the configs were not told")
+        return await self.cluster.retrying(attempt, what="the configs could not be described")
 
     async def _change(self, attempt: Callable[[bool], Awaitable[Result]], what: str) -> Result:
         """Return what `attempt` returns; repeat it until the controller answers.
 
-        It is told whether the answer to an earlier attempt was lost: then the change may be made already.
+        It learns whether the answer to an earlier attempt was lost: then the change may be made already.
         """
         is_lost = False
 

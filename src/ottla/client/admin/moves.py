@@ -83,7 +83,7 @@ class MoveWatch:
         try:
             return await self._admin.log_sizes(node_id, partitions)
         except (KafkaError, ClientError):
-            return {}  # it is not there at the moment; the moves go on without it
+            return {}  # it is unavailable at the moment; the reassignments continue without it
 
 
 async def throttle(

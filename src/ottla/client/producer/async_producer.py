@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
+from ottla.client.errors import ClientClosed
 from ottla.client.metadata import PartitionInfo
 from ottla.client.producer.batch import Callback, Delivery, RecordMetadata, in_batches
 from ottla.client.producer.core import ProducerCore, no_room
@@ -74,7 +74,7 @@ class AsyncProducer:
                 await self.close()
             except Exception as late:
                 error.add_note(f"beside that, the producer failed: {late}")
-        else:  # cancelled or interrupted: nobody wants to wait now
+        else:  # cancelled or interrupted: do not wait
             await self._core.stop()
 
     async def start(self) -> None:
@@ -237,16 +237,11 @@ class AsyncProducer:
             try:
                 await self.abort_transaction()
             except Exception as late:
-                if self._transactions.is_fenced and isinstance(error, TransactionFailed):
-                    raise late from error  # the cause of the failure
-                error.add_note(f"beside that, the transaction could not be aborted: {late}")
+                self._transactions.abort_failed(late, error)
 
     @property
     def _transactions(self) -> BackgroundCommits:
-        transactions = self._core.transactions
-        if transactions is None:
-            raise WrongTransactionState("transactions need a transactional_id")
-        return transactions
+        return self._core.required_transactions
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""

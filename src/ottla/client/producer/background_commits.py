@@ -121,7 +121,7 @@ class BackgroundCommits(Transactions):
             await asyncio.wait([self._commit])
 
     async def _commit_after(self, sent: list[Batch]) -> None:
-        """Commit when all that was sent is stored; then the next transaction goes on, or has failed too."""
+        """Commit when all that was sent is stored; then the next transaction continues, or has failed too."""
         try:
             for batch in sent:
                 await batch.settled()

@@ -90,6 +90,13 @@ class ProducerCore:
         """Whether each record needs `check`: a transaction may not be open."""
         self._failed: deque[Batch] = deque(maxlen=REMEMBERED_FAILURES)
 
+    @property
+    def required_transactions(self) -> BackgroundCommits:
+        """Return the transactions of this producer; raise if it has none."""
+        if self.transactions is None:
+            raise WrongTransactionState("transactions need a transactional_id")
+        return self.transactions
+
     def _transactions(self, options: ProducerOptions) -> BackgroundCommits | None:
         if options.transactional_id is None:
             return None
@@ -175,7 +182,7 @@ class ProducerCore:
         return len(queue.unsent) + len(queue.in_flight) > 1
 
     def needs_turn(self, delivery: Delivery) -> bool:
-        """Return whether the sender, who is told of new batches, needs its turn after this record."""
+        """Return whether the sender must be woken after this record."""
         if delivery.place == 0 and self.wake(delivery):
             return True
         return self.transactions is not None and self.transactions.is_ahead

@@ -58,7 +58,8 @@ class ProducerOptions(ClientOptions):
     acks: int | str = option(
         "all",
         Kind("acks", 0, _acks),
-        "Who must have a record before it counts: nobody (0), the leader (1), all that are in sync.",
+        "Which replicas must have a record before it is acknowledged: none (0), the leader (1), or all that "
+        "are in sync (all).",
     )
     enable_idempotence: bool | None = option(
         None,
@@ -125,7 +126,7 @@ class ProducerOptions(ClientOptions):
         None, TEXT, "Whose transactions these are: one producer at a time has the name."
     )
     transaction_timeout_ms: int = option(
-        60_000, WHOLE, "When the cluster gives up a transaction that nobody ends.", check=at_least(1)
+        60_000, WHOLE, "When the coordinator aborts a transaction that is still open.", check=at_least(1)
     )
     transaction_two_phase_commit_enable: bool = option(
         False, TRUE_OR_FALSE, "Whether transactions may be prepared, and then wait for ever to be ended."

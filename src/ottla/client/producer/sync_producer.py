@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata
-from ottla.client.errors import ClientClosed, TransactionFailed, WrongTransactionState
+from ottla.client.errors import ClientClosed
 from ottla.client.event_loop_thread import EventLoopThread
 from ottla.client.metadata import PartitionInfo
 from ottla.client.producer.background_commits import BackgroundCommits
@@ -22,7 +22,7 @@ from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.record_preparer import HeadersGiven, Prepared
 from ottla.client.producer.sender import SenderStats
-from ottla.client.producer.transaction_calls import PreparedTransaction, State
+from ottla.client.producer.transaction_calls import PreparedTransaction
 from ottla.client.producer.transactions import Offsets
 from ottla.client.signatures import accepts
 
@@ -198,20 +198,15 @@ class Producer:
             raise
 
     def _abort_after(self, error: BaseException) -> None:
-        if self._transactions.is_open or self._transactions.state is State.FAILED:
+        if self._transactions.is_open or self._transactions.has_failed:
             try:
                 self.abort_transaction()
             except Exception as late:
-                if self._transactions.is_fenced and isinstance(error, TransactionFailed):
-                    raise late from error  # the cause of the failure
-                error.add_note(f"beside that, the transaction could not be aborted: {late}")
+                self._transactions.abort_failed(late, error)
 
     @property
     def _transactions(self) -> BackgroundCommits:
-        transactions = self._core.transactions
-        if transactions is None:
-            raise WrongTransactionState("transactions need a transactional_id")
-        return transactions
+        return self._core.required_transactions
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""

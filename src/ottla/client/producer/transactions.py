@@ -76,6 +76,15 @@ class Transactions:
         """Whether the producer is fenced for good."""
         return self.state is State.FENCED
 
+    def abort_failed(self, late: Exception, error: BaseException) -> None:
+        """Add to `error`, after which the transaction was to be aborted, that this failed too.
+
+        If a fenced producer is the cause of both, raise that instead.
+        """
+        if self.is_fenced and isinstance(error, TransactionFailed):
+            raise late from error
+        error.add_note(f"beside that, the transaction could not be aborted: {late}")
+
     async def init(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Acquire the transactional id, which fences its previous producer and aborts an open transaction.
 

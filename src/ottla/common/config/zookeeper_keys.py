@@ -10,7 +10,7 @@ from ottla.common.config.types import BOOLEAN, INT, PASSWORD, STRING, at_least
 
 HIGH = Importance.HIGH
 CONNECTION_TIMEOUT_MS = 18_000
-"""As long as a broker of Kafka waits for ZooKeeper, unless it is told otherwise."""
+"""Kafka's default timeout for ZooKeeper."""
 
 
 class ZooKeeperKeys(Config):

@@ -160,7 +160,7 @@ def _write_members(update: ConsumerGroupUpdate, members: list[ConsumerMember], e
 
 
 def can_downgrade(update: ConsumerGroupUpdate) -> bool:
-    """Return whether those who are in the group can, and may, go on as a classic group."""
+    """Return whether the remaining members support a downgrade to a classic group, and it is allowed."""
     group = update.group
     return (
         bool(group.members)

@@ -140,7 +140,7 @@ class FetchRequest:
 
 
 FetchedOffset = OffsetValue | KafkaError | None
-"""An offset, or why it cannot be told; None where nothing was ever committed."""
+"""An offset, or the error that it cannot be read for; None if nothing was ever committed."""
 FetchedOffsets = tuple[tuple[str, tuple[tuple[int, FetchedOffset], ...]], ...]
 """Offsets by topic and partition."""
 

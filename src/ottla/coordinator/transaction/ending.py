@@ -87,7 +87,7 @@ def end(found: Transaction, request: EndRequest, now_ms: int, new_id: int | None
 def aborted_by_coordinator(found: Transaction, now_ms: int, last: Producer = NO_PRODUCER) -> Transaction:
     """Return an ongoing transaction that is aborted in a new epoch, which fences its producer.
 
-    `last` is the producer if it has asked for that itself, and may go on in the new epoch.
+    `last` is the producer if it has asked for that itself, and may continue in the new epoch.
     """
     if found.holder.is_exhausted:
         last = NO_PRODUCER  # the last epoch is for fencing only

@@ -20,7 +20,7 @@ class InitRequest:
     transactional_id: str
     timeout_ms: int
     expected: Producer | None = None
-    """What a producer that goes on after an error has now (KIP-360); None for a new one."""
+    """The id and epoch of a producer that continues after an error (KIP-360); None for a new one."""
     principal: str = ""
     is_two_phase: bool = False
     keeps_prepared: bool = False

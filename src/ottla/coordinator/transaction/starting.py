@@ -1,7 +1,7 @@
 """InitProducerId: who may begin to speak for a transactional id, and with which epoch.
 
 A new producer takes the next epoch, which fences the one before; if that one has left a transaction open,
-it is aborted first, and the new producer has to retry. A producer that goes on after an error says
+it is aborted first, and the new producer has to retry. A producer that continues after an error says
 what it is now (KIP-360): it gets the next epoch only if no other producer came in between. If it asks twice,
 because the answer was lost, it gets the same answer twice.
 """

@@ -10,7 +10,7 @@
             |
     read what is ours, with heartbeats, until one of them says that the group rebalances
 
-Heartbeats have a task of their own, so that they go on while a step waits for the application.
+Heartbeats have a task of their own, so that they continue while a step waits for the application.
 """
 
 from __future__ import annotations

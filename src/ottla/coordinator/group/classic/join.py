@@ -177,5 +177,5 @@ def _answer_without_rebalance(
         is_leader = group.leader_id == member_id
         update.reply(token, joined(group, member_id, skip_assignment=is_leader))
     else:
-        # A leader that cannot skip it would assign anew; so it is told that its predecessor leads.
+        # A leader that cannot skip it would assign anew; so the response names its predecessor as leader.
         update.reply(token, replace(joined(group, member_id), leader_id=old_leader_id, members=()))

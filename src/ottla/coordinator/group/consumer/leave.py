@@ -30,7 +30,7 @@ def leave(update: ConsumerGroupUpdate, token: int, request: HeartbeatRequest) ->
 
 
 def remove_members(update: ConsumerGroupUpdate, members: list[ConsumerMember]) -> None:
-    """Take members out; the rest share what they had, or go on with the protocol that all of them speak."""
+    """Remove members; the others get their partitions, or continue with the protocol that all support."""
     has_lost_consumer = not all(each.is_classic for each in members)
     for each in members:
         update.remove(each.member_id)
