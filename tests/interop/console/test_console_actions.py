@@ -153,7 +153,7 @@ def test_odd_values_are_decoded_cut_and_loaded(browser: Browser) -> None:
     page.locator("#messages tr.message a").nth(1).click()
     shows(page, "00000010  10 11 12 13")
     page.locator("#messages tr.message a").nth(2).click()
-    shows(page, "Only the first 64 KiB of 293 KiB are shown.")
+    shows(page, "Only the first 64.0 KiB of 293 KiB are shown.")
     page.get_by_role("link", name="Load all").click()
     expect(page.get_by_text("Only the first")).to_have_count(0)
     page.locator("#messages tr.message a").nth(2).click()

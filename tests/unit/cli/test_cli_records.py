@@ -42,6 +42,7 @@ def test_a_template_is_filled_in(text, written):
 
 def test_nulls_are_empty_and_have_the_size_minus_one():
     assert template("[%k|%v|%h|%K|%V]")(NULLS) == b"[|||-1|-1]"
+    assert template("%o %k=%v")(NULLS) == b"0 ="
 
 
 @pytest.mark.parametrize(

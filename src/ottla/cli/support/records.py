@@ -136,8 +136,15 @@ class Template:
         if len(places) == 1:
             place = places[0]
             return lambda row: layout % (b"" if (field := row[place]) is None else field)
-        fields = itemgetter(*places)
-        return lambda row: layout % tuple([b"" if field is None else field for field in fields(row)])
+        fields: Callable[[Any], tuple[Any, ...]] = itemgetter(*places)
+
+        def write(row: Any) -> bytes:
+            try:
+                return layout % fields(row)
+            except TypeError:  # a null among them
+                return layout % tuple([b"" if field is None else field for field in fields(row)])
+
+        return write
 
 
 def row_formatter(write: Formatter) -> Callable[[Any], bytes]:
