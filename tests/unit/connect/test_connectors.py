@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.connect.config.keys import HIDDEN
@@ -70,6 +70,7 @@ def test_lines_are_read_when_they_are_whole(tmp_path: Path) -> None:
     assert [len(each.value) for each in lines] == [5000, *[1] * 3000]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\xff"]), max_size=30).map(b"".join))
 def test_lines_in_arrow_are_the_lines(data: bytes) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
