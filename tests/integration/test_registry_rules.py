@@ -236,8 +236,8 @@ def test_actions(stage: Stage) -> None:
     with pytest.raises(RuleFailed):
         we_read(stage, topic, written)
     assert we_read(stage, topic, written, ignore_rules=True) == ADA
-    unknown = rule(RuleKind.TRANSFORM, RuleMode.WRITE, "ENCRYPT_PAYLOAD", "x")
-    with pytest.raises(RuleFailed, match="ENCRYPT_PAYLOAD are not supported"):
+    unknown = rule(RuleKind.TRANSFORM, RuleMode.WRITE, "HIDE", "x")
+    with pytest.raises(RuleFailed, match="HIDE are not supported"):
         ours(stage, stage.topic(unknown), ADA)
 
 

@@ -116,16 +116,47 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_kcat_produces_and_consumes_over_tls(kcat: Tool, secure: SecureCluster, mechanism: str) -> None:
     """Debian's librdkafka (2.0) says its nonce twice in SCRAM, which Kafka 4 refuses (decision 0240)."""
-    options = ["-b", secure.cluster.bootstrap_servers]
-    for name, value in {
+    settings = {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(secure.certificates.ca),
         "sasl.mechanism": mechanism,
         "sasl.username": USER,
         "sasl.password": PASSWORD,
+    }
+    check_kcat(kcat, secure, f"kcat-{mechanism}", secure.cluster.bootstrap_servers, settings)
+
+
+def test_kcat_authenticates_with_a_certificate(kcat: Tool, secure: SecureCluster) -> None:
+    certificate = str(secure.certificates.sign("kcat"))
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(secure.certificates.ca),
+        "ssl.certificate.location": certificate,
+        "ssl.key.location": certificate,
+    }
+    check_kcat(kcat, secure, "kcat-mtls", secure.bootstrap("SSL"), settings)
+
+
+def test_a_token_that_kcat_did_not_have_signed_is_refused(kcat: Tool, secure: SecureCluster) -> None:
+    """Debian's librdkafka has no other tokens: it is built without OpenID Connect."""
+    options = ["-b", secure.cluster.bootstrap_servers, "-L", "-m", "2"]
+    for name, value in {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(secure.certificates.ca),
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": f"principal={USER}",
     }.items():
         options += ["-X", f"{name}={value}"]
-    topic = f"kcat-{mechanism}"
+    done: subprocess.CompletedProcess[str] = kcat(*options, must_succeed=False)
+    assert done.returncode != 0
+    assert "SASL authentication error" in done.stderr
+
+
+def check_kcat(kcat: Tool, secure: SecureCluster, topic: str, address: str, settings: dict[str, str]) -> None:
+    options = ["-b", address]
+    for name, value in settings.items():
+        options += ["-X", f"{name}={value}"]
     with secure.admin() as admin:
         admin.create_topic(topic, partitions=1)
     kcat(*options, "-P", "-t", topic, "-p", "0", text="one\ntwo\n")

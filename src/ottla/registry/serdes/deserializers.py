@@ -18,6 +18,7 @@ from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import VALUE, Frame, read_frame
 from ottla.registry.serdes.registry_client import RegistryClient, Schema
 from ottla.registry.serdes.rules import DeadLetters, RuleEngine
+from ottla.registry.serdes.rules.encryption import Encryption
 from ottla.registry.serdes.rules.engine import ENCODING, MIGRATION, READ, Subject
 from ottla.registry.serdes.rules.migrations import Migration, migrations
 from ottla.registry.serdes.strategies import SubjectName, strategy_of
@@ -64,13 +65,15 @@ class RegistryDeserializer:
         subject_name: str | SubjectName = "topic",
         ignore_rules: bool = False,
         dead_letters: DeadLetters | None = None,
+        local_kms_secret: str | None = None,
     ) -> None:
         """Take a registry or its URL; see the class for the rest."""
         self.registry = RegistryClient(registry) if isinstance(registry, str) else registry
         self._options = CodecOptions(reader_schema, message_type, as_dict, validate)
         self._uses_latest = use_latest_version
         self._subject_name = strategy_of(subject_name)
-        self._rules = None if ignore_rules else RuleEngine(dead_letters)
+        encryption = Encryption(self.registry, local_kms_secret)
+        self._rules = None if ignore_rules else RuleEngine(dead_letters, encryption)
         self._readers: dict[tuple[int | str, str], _Reader] = {}
 
     def __call__(self, data: bytes) -> Any:

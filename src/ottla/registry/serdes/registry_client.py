@@ -27,6 +27,7 @@ from ottla.http.json_client import (
 from ottla.registry.serdes.errors import RegistryRefused, RegistryUnavailable, SerdeError, UnknownSchema
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+KEYS = ("dek-registry", "v1", "keks")
 UNKNOWN_TTL_S = 10.0
 MAX_CACHED = 10_000
 _UNKNOWN_CODES = (404, 40401, 40402, 40403)
@@ -232,6 +233,24 @@ class RegistryClient:
                 waiting.append((reference, True))
                 waiting.extend((each, False) for each in reversed(referred.references))
         return found
+
+    def key(self, *path: object, **query: object) -> Mapping[str, Any] | None:
+        """Return a KEK or a DEK of the registry of keys; None if there is none."""
+        try:
+            return self._ask("GET", path_of(*KEYS, *path, **query))  # type: ignore[no-any-return]
+        except RegistryRefused as error:
+            if str(error.code).startswith("404"):
+                return None
+            raise
+
+    def add_key(self, body: Mapping[str, Any], *path: object) -> Mapping[str, Any] | None:
+        """Add a KEK or a DEK; None if there is another one under its name."""
+        try:
+            return self._ask("POST", path_of(*KEYS, *path), body)  # type: ignore[no-any-return]
+        except RegistryRefused as error:
+            if str(error.code).startswith("409"):
+                return None
+            raise
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         reasons = []

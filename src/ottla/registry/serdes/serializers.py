@@ -17,6 +17,7 @@ from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import HEADER, HEADERS, KEY, PREFIX, VALUE, guid_bytes, id_bytes
 from ottla.registry.serdes.registry_client import Registered, RegistryClient, Schema, SchemaReference
 from ottla.registry.serdes.rules import DeadLetters, RuleEngine
+from ottla.registry.serdes.rules.encryption import Encryption
 from ottla.registry.serdes.rules.engine import ENCODING, WRITE, Subject
 from ottla.registry.serdes.rules.fields import Visit
 from ottla.registry.serdes.strategies import SubjectName, strategy_of
@@ -50,6 +51,7 @@ class RegistrySerializer:
         validate: bool = True,
         ignore_rules: bool = False,
         dead_letters: DeadLetters | None = None,
+        local_kms_secret: str | None = None,
     ) -> None:
         """Take a registry or its URL, and a schema as text; see the class for the rest."""
         if framing not in (PREFIX, HEADER):
@@ -63,7 +65,8 @@ class RegistrySerializer:
         self._uses_latest = use_latest_version
         self._schema_id = use_schema_id
         self._in_header = framing == HEADER
-        self._rules = None if ignore_rules else RuleEngine(dead_letters)
+        encryption = Encryption(self.registry, local_kms_secret)
+        self._rules = None if ignore_rules else RuleEngine(dead_letters, encryption)
         self._options = CodecOptions(message_type=message_type, validate=validate)
         self._codecs: dict[Any, Codec] = {}
 

@@ -13,12 +13,14 @@ from typing import Any
 
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.rules.dead_letters import DeadLetters, Headers, is_replay
+from ottla.registry.serdes.rules.encryption import Encryption
 from ottla.registry.serdes.rules.expressions import SKIPPED, cel_on_field, cel_on_record, jsonata
 from ottla.registry.serdes.rules.fields import Field, Transform
 
 WRITE, READ, UPGRADE, DOWNGRADE = "WRITE", "READ", "UPGRADE", "DOWNGRADE"
 DOMAIN, ENCODING, MIGRATION = "domainRules", "encodingRules", "migrationRules"
 CONDITION = "CONDITION"
+ENCRYPT, ENCRYPT_PAYLOAD = "ENCRYPT", "ENCRYPT_PAYLOAD"
 ERROR, NONE, DLQ = "ERROR", "NONE", "DLQ"
 _BOTH = {"WRITEREAD": (WRITE, READ), "UPDOWN": (UPGRADE, DOWNGRADE)}
 _BACKWARDS = frozenset({READ, DOWNGRADE})
@@ -48,8 +50,9 @@ class Subject:
 class RuleEngine:
     """Runs rules; without dead letters, the action `DLQ` only refuses."""
 
-    def __init__(self, dead_letters: DeadLetters | None = None) -> None:
+    def __init__(self, dead_letters: DeadLetters | None = None, encryption: Encryption | None = None) -> None:
         self._dead_letters = dead_letters
+        self._encryption = encryption
 
     def run(
         self,
@@ -80,7 +83,10 @@ class RuleEngine:
                 continue
             error: Exception | None = None
             try:
-                data = _apply(rule, data, transform, tags or {})
+                if self._encryption is not None and (rule.get("type") in (ENCRYPT, ENCRYPT_PAYLOAD)):
+                    data = _crypt(self._encryption, rule, mode, subject.name, data, transform, tags or {})
+                else:
+                    data = _apply(rule, data, transform, tags or {})
             except Exception as raised:  # whatever an expression makes of data
                 error = raised
             self._act(rule, mode, subject, error)
@@ -142,6 +148,34 @@ def _apply(rule: Rule, data: Any, transform: Transform | None, tags: Mapping[str
     if found is None:
         raise RuleFailed("it left nothing of the record")
     return found
+
+
+def _crypt(
+    encryption: Encryption,
+    rule: Rule,
+    mode: str,
+    subject: str,
+    data: Any,
+    transform: Transform | None,
+    tags: Mapping[str, Sequence[str]],
+) -> Any:
+    """Encrypt (writing) or decrypt (reading) a payload, or the fields with the tags of a rule."""
+    if mode not in (WRITE, READ):
+        raise RuleFailed(f"rules of type {rule.get('type')} run when records are written and read")
+    encryption.check(rule)
+    change = encryption.encrypt if mode == WRITE else encryption.decrypt
+    if rule.get("type") == ENCRYPT_PAYLOAD:
+        return change(rule, subject, data)
+    if transform is None:
+        raise RuleFailed("only the fields of records can be encrypted: use ENCRYPT_PAYLOAD")
+    wanted = frozenset(rule.get("tags") or ())
+
+    def visit(field: Field, value: Any) -> Any:
+        if not field.is_primitive or (wanted and not wanted & field.tags):
+            return value
+        return change(rule, subject, value)
+
+    return transform(data, visit, tags)
 
 
 def _on_field(rule: Rule, expression: str) -> Callable[[Field, Any], Any]:
