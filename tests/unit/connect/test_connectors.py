@@ -32,7 +32,7 @@ from ottla.connect.data.record import RawRecord, Record
 from ottla.connect.data.schema import Schema
 from ottla.connect.engine.pipeline import BadRecord, Pipeline
 from ottla.connect.engine.spec import TaskSpec
-from ottla.connect.errors import ConnectError, RetriableError
+from ottla.connect.errors import ConnectError, RetriableError, WrongConfig
 from ottla.connect.options import DEFAULT_CONVERTERS
 from ottla.connect.plugins import Plugins
 from ottla.connect.testing import check_config, converted, read_source, write_sink
@@ -380,7 +380,11 @@ def test_secrets_are_hidden_and_kept() -> None:
     }
     shown = masked(Plugins.load(), stored)
     assert shown == {**stored, "connection.password": HIDDEN, "x.token": HIDDEN}
-    assert unmasked({**shown, "connection.url": "new"}, stored) == {**stored, "connection.url": "new"}
+    assert unmasked({**shown, "tasks.max": "2"}, stored) == {**stored, "tasks.max": "2"}
+    assert unmasked({**stored, "connection.url": "new"}, stored) == {**stored, "connection.url": "new"}
+    for elsewhere in ({"connection.url": "new"}, {"connector.class": "JdbcSink"}, {"proxy.host": "new"}):
+        with pytest.raises(WrongConfig, match="has changed, so give the value again"):
+            unmasked({**shown, **elsewhere}, stored)
     reference = {**stored, "connection.password": "${env::PW}"}
     assert masked(Plugins.load(), reference)["connection.password"] == "${env::PW}"
 

@@ -261,6 +261,7 @@ def _construct(found: Validation, kind: Any, given: Mapping[str, str], prefix: s
 
 ALL_KEYS = {each.name: each for each in (*CONNECTOR_KEYS, *SOURCE_KEYS, *SINK_KEYS)}
 SECRET_WORDS = ("password", "secret", "token", "sasl.jaas.config", "basic.auth.user.info", "ssl.keystore.key")
+SERVER_WORDS = ("url", "host", "server", "endpoint", "address", "port")
 
 
 def is_secret(kind: type[Connector] | None, key: str) -> bool:
@@ -284,8 +285,19 @@ def masked(plugins: Plugins, config: Mapping[str, str]) -> dict[str, str]:
 
 
 def unmasked(new: Mapping[str, str], stored: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a new config whose hidden values are the stored ones: what was read may be written back."""
-    return {
-        key: stored[key] if value == HIDDEN and stored is not None and key in stored else value
-        for key, value in new.items()
-    }
+    """Return a new config whose hidden values are the stored ones: what was read may be written back.
+
+    Raise WrongConfig if it names another server too: that server would receive a password that the writer of
+    the config may not know.
+    """
+    known = stored or {}
+    hidden = [key for key, value in new.items() if value == HIDDEN and key in known]
+    moved = sorted(key for key in {*new, *known} if names_server(key) and new.get(key) != known.get(key))
+    if hidden and moved:
+        raise WrongConfig(hidden[0], HIDDEN, f"{moved[0]} has changed, so give the value again")
+    return {**new, **{key: known[key] for key in hidden}}
+
+
+def names_server(key: str) -> bool:
+    """Tell whether the value of a key decides who receives the secrets of the config."""
+    return key == "connector.class" or any(word in key.lower() for word in SERVER_WORDS)

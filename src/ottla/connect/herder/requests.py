@@ -136,7 +136,10 @@ class Requests:
         """Create or change a connector; return whether it is new, and what to answer."""
         await self.settle()
         stored = self.herder.state.connectors.get(name)
-        config = unmasked(config, stored)
+        try:
+            config = unmasked(config, stored)
+        except WrongConfig as error:
+            raise bad_request(str(error)) from None
         if not config.get("connector.class"):
             raise bad_request(
                 f"Connector config with the keys {', '.join(sorted(config))} contains no connector type"
@@ -157,7 +160,7 @@ class Requests:
 
     async def patch(self, name: str, changes: Mapping[str, str | None]) -> dict[str, Any]:
         """Change some keys of a connector; null removes one."""
-        merged: dict[str, str | None] = {**self._known(name), **changes}
+        merged: dict[str, str | None] = {**masked(self.herder.plugins, self._known(name)), **changes}
         config = {key: value for key, value in merged.items() if value is not None}
         _, info = await self.put(name, config, replace=True)
         return info
