@@ -18,6 +18,7 @@ from ottla.http.limits import HttpLimits
 from ottla.http.routing import Routes
 from ottla.registry.exporters.records import ExporterState
 from ottla.registry.keys.state import KeyState
+from ottla.registry.rest.association_batches import AssociationBatchRoutes
 from ottla.registry.rest.associations import AssociationRoutes
 from ottla.registry.rest.exporters import ExporterRoutes
 from ottla.registry.rest.keys import KeyRoutes
@@ -47,6 +48,7 @@ def make_app(
     SubjectRoutes(registry).add_to(routes)
     SettingRoutes(registry, cluster_id).add_to(routes)
     AssociationRoutes(registry).add_to(routes)
+    AssociationBatchRoutes(registry).add_to(routes)
     if keys is not None:
         KeyRoutes(keys).add_to(routes)
     if exporters is not None:
