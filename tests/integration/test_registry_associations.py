@@ -53,8 +53,15 @@ def test_a_serializer_finds_the_subject_of_its_topic(broker: OttlaBroker, regist
     with RunningRegistry(broker.bootstrap_servers) as other:
         found = SchemaRegistryClient({"url": other.url}).get_associations_by_resource_name("orders", "lkc-1")
         assert [(each.subject, each.resource_id) for each in found] == [("shared", "id-orders")]
+    listed = registry.ask("GET", "/schemas?lifecycle=WEAK&associationType=value&subjectPrefix=shared").body
+    assert [each["associations"][0]["resourceName"] for each in listed] == ["orders"]
+    assert registry.ask("GET", "/schemas?lifecycle=NONE&subjectPrefix=shared").body == []
+    assert registry.ask("DELETE", "/subjects/shared").body["error_code"] == 40904
+    assert registry.ask("DELETE", "/subjects/shared/versions/1").body["error_code"] == 40907
     client.delete_associations("id-orders")
     assert client.get_associations_by_resource_name("orders", "-") == []
+    free = registry.ask("GET", "/schemas?lifecycle=NONE&subjectPrefix=shared").body
+    assert ["associations" in each for each in free] == [False]
     assert client.get_latest_version("shared").schema_id == schema_id
 
 
@@ -171,6 +178,10 @@ def test_batches_answer_for_each_topic(registry: RunningRegistry) -> None:
     left = mutate(part("c", {**gone, "cascadeLifecycle": True}), part("no", gone))
     assert ["error" in each for each in left] == [False, False]
     assert ask("GET", "/subjects/:.lkc-2:c-key/versions").status == 404
+    ask("POST", "/subjects/:.d:inside/versions", {"schema": STRING})
+    within = {"requests": [part("d", {"opType": "CREATE", "subject": "inside"})]}
+    (made_there,) = ask("POST", "/contexts/.d/associations:batchMutate", within).body["results"]
+    assert made_there["result"]["associations"][0]["subject"] == ":.d:inside"
     for path in ("/associations:batchGet", "/associations:batchMutate"):
         assert ask("POST", path, {"requests": []}).body["error_code"] == 42212
     assert ask("POST", "/associations:batchMutate", {"requests": [part("a", {})]}).status == 400

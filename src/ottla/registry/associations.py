@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.registry import errors
 from ottla.registry.decisions import Decision, check_writable, delete_subject
 from ottla.registry.entities import Json
 from ottla.registry.errors import RegistryError
@@ -181,14 +182,14 @@ def check_subjects(state: RegistryState, target: Target, wanted: Sequence[Wanted
     for each in wanted:
         assert each.subject is not None
         if each.schema is None and not state.has_subjects(each.subject):
-            raise RegistryError(40907, f"No active (non-deleted) version exists for subject '{each.subject}'")
+            raise errors.no_active_version(each.subject)
         others = [
             other
             for other in find(state, subject=each.subject)
             if not (_is_of(other, target) and other["associationType"] == each.association_type)
         ]
         if others and each.lifecycle == STRONG:
-            raise RegistryError(40904, f"An association already exists for subject '{each.subject}'")
+            raise errors.association_exists(each.subject)
         if each.lifecycle == STRONG and _is_referenced(state, each.subject, wanted):
             raise RegistryError(42206, f"One or more references exist to the schema {each.subject}.")
         if any(other["lifecycle"] == STRONG for other in others):
@@ -285,6 +286,6 @@ def disassociate(
         records.append(association_record(resource, each["subject"], None))
         is_owned = each["lifecycle"] == STRONG and mode_in_scope(state, each["subject"]) != "IMPORT"
         if cascade and is_owned and state.has_subjects(each["subject"]):
-            records += delete_subject(state, each["subject"], permanent=False).records
+            records += delete_subject(state, each["subject"], permanent=False, with_topic=True).records
             subjects.append(each["subject"])
     return Decision(subjects, records)

@@ -181,7 +181,7 @@ def _check_mode(subject: str, mode: str, request: RegisterRequest) -> None:
 def _check_references(state: RegistryState, subject: str, references: tuple[Reference, ...]) -> None:
     """Refuse to refer to a subject that belongs to a topic alone."""
     for each in references:
-        if state.is_owned(in_context(subject, each.subject)):
+        if state.is_associated(in_context(subject, each.subject), "STRONG"):
             raise errors.not_permitted(
                 f"Subject '{each.subject}' has a strong association and cannot be referenced"
             )

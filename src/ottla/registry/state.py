@@ -253,10 +253,10 @@ class RegistryState:
         found = ((context, self.id_by_hash(context, md5)) for context in self.all_contexts())
         return sorted((context, each) for context, each in found if each is not None)
 
-    def is_owned(self, subject: str) -> bool:
-        """Tell whether a subject belongs to a topic alone."""
+    def is_associated(self, subject: str, lifecycle: str | None = None) -> bool:
+        """Tell whether a topic uses a subject; with `lifecycle`, in this way."""
         return any(
-            named == subject and each.get("lifecycle") == "STRONG"
+            named == subject and lifecycle in (None, each.get("lifecycle"))
             for (_, named), each in self.associations.items()
         )
 

@@ -94,7 +94,7 @@ class AssociationBatchRoutes:
                         must_exist=False,
                     )
                 continue
-            wanted = [read_wanted(each) for each in run]
+            wanted = [read_wanted(each, request) for each in run]
             check_schemas_readable(request, target, wanted)
             _, made = await self._changes.put(target, wanted, is_create=kind == CREATE, dry_run=dry_run)
             schemas |= made

@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.http.app import Request, Response
+from ottla.http.errors import HttpError
 from ottla.http.routing import Routes
 from ottla.registry.association_changes import AssociationChanges
 from ottla.registry.associations import KEY, STRONG, TOPIC, VALUE, WEAK, Target, Wanted, find, invalid
 from ottla.registry.entities import Json, StoredSchema
-from ottla.registry.rest.access import check_references
+from ottla.registry.rest.access import check_references, found_subject
 from ottla.registry.rest.requests import answer, body_of, page, read_register_request, text
+from ottla.registry.rest.views import shown_association
 from ottla.registry.service import Registry
-from ottla.registry.subjects import is_valid, normalize_subject
-
-SHOWN = (
-    "subject", "guid", "resourceName", "resourceNamespace", "resourceId", "resourceType", "associationType",
-    "lifecycle", "frozen", "createTs", "updateTs",
-)  # fmt: skip
+from ottla.registry.subjects import DEFAULT_CONTEXT, in_context, is_valid, normalize_context
 
 
 class AssociationRoutes:
@@ -43,7 +40,7 @@ class AssociationRoutes:
 
     async def by_subject(self, request: Request) -> Response:
         """Return the topics that a subject belongs to."""
-        return await self._list(request, subject=normalize_subject(request.params["subject"]))
+        return await self._list(request, subject=found_subject(request, await self._registry.fresh()))
 
     async def by_name(self, request: Request) -> Response:
         """Return the subjects of a topic; `-` is any namespace."""
@@ -63,7 +60,7 @@ class AssociationRoutes:
             lifecycle=request.query.get("lifecycle") or None,
             **wanted,
         )
-        readable = ({name: each[name] for name in SHOWN if name in each} for each in found)
+        readable = map(shown_association, found)
         return answer(
             request, page(request, [each for each in readable if request.may_read(each["subject"])])
         )
@@ -82,7 +79,7 @@ class AssociationRoutes:
         return await self._associate(request, body, target, is_create=False)
 
     async def _associate(self, request: Request, body: Json, target: Target, *, is_create: bool) -> Response:
-        wanted = [read_wanted(each) for each in read_associations(body)]
+        wanted = [read_wanted(each, request) for each in read_associations(body)]
         check_schemas_readable(request, target, wanted)
         made, schemas = await self._changes.put(
             target, wanted, is_create=is_create, dry_run=request.flag("dryRun")
@@ -140,8 +137,8 @@ def read_type(given: Json) -> str:
     return str(kind)
 
 
-def read_wanted(given: Json) -> Wanted:
-    """Return one association that a request asks for."""
+def read_wanted(given: Json, request: Request) -> Wanted:
+    """Return one association that a request asks for; a subject is in its `context` if it names none."""
     kind = read_type(given)
     lifecycle = given.get("lifecycle")
     if lifecycle not in (None, WEAK, STRONG):
@@ -152,12 +149,19 @@ def read_wanted(given: Json) -> Wanted:
         raise invalid("subject", "must not be empty")
     return Wanted(
         kind,
-        None if subject is None else normalize_subject(subject),
+        None if subject is None else in_context(_context(request), subject),
         lifecycle,
         None if given.get("frozen") is None else bool(given["frozen"]),
         read_register_request(schema) if isinstance(schema, dict) else None,
         bool(given.get("normalize")),
     )
+
+
+def _context(request: Request) -> str:
+    try:
+        return normalize_context(request.query.get("context") or DEFAULT_CONTEXT)
+    except ValueError as error:
+        raise HttpError(400, 400, str(error)) from None
 
 
 def check_schemas_readable(request: Request, target: Target, wanted: Sequence[Wanted]) -> None:
