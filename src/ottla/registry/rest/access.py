@@ -119,6 +119,7 @@ FOR_ALL = frozenset(
         ("GET", "/contexts"),
         ("GET", "/v1/metadata/id"),
         ("GET", "/v1/metadata/version"),
+        ("GET", "/v1/metadata/deployment"),
         ("POST", "/"),
     }
 )
