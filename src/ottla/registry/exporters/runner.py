@@ -14,12 +14,12 @@ from typing import Protocol, Self
 
 from ottla.client import ClientError, KafkaError
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.log_limit import LineLimit
 from ottla.http.errors import HttpError
 from ottla.registry.exporters import decisions
 from ottla.registry.exporters.copier import Copier, ExportFailed
 from ottla.registry.exporters.plan import Names, configs, copies
 from ottla.registry.exporters.records import ERROR, RUNNING, Exporter, ExporterState, Status
+from ottla.registry.repeated_warnings import RepeatedWarnings
 from ottla.registry.service import Registry
 from ottla.registry.state_store import StateStore
 
@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """How long a change of schemas waits at most before it is copied."""
-WINDOW_S = 60.0
-"""How often the same trouble is logged."""
 
 
 class Elected(Protocol):
@@ -63,7 +61,7 @@ class ExporterRunner:
         """By name: for which exporter it copies, and up to which offset it has."""
         self._has_exporters = False
         """Whether this process copied when it last could tell."""
-        self._limit = LineLimit(1, WINDOW_S)
+        self._trouble = RepeatedWarnings(log, self._clock)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -90,9 +88,9 @@ class ExporterRunner:
                     pause_s = self._every_s * 3
             except (HttpError, KafkaError, ClientError, OSError) as error:
                 if self._has_exporters:
-                    self._warn("held up", f"exporters are held up, will be repeated: {error}")
+                    self._trouble.warn("held up", f"exporters are held up, will be repeated: {error}")
             except Exception as error:
-                self._warn(repr(error), "exporters failed, will be repeated", error)
+                self._trouble.warn(repr(error), "exporters failed, will be repeated", error)
             await asyncio.sleep(pause_s)
 
     async def run_once(self) -> None:
@@ -120,20 +118,13 @@ class ExporterRunner:
             changes = await asyncio.to_thread(copier.copy, plan, settings)
         except ExportFailed as error:
             self._copiers.pop(exporter.name, None)
-            self._warn(exporter.name, f"exporter {exporter.name}: {error}")
+            self._trouble.warn(exporter.name, f"exporter {exporter.name}: {error}")
             await self._report(exporter, ERROR, 0, str(error))
             return
         if changes:
             log.info("exporter %s: %d changes copied", exporter.name, changes)
         self._copiers[exporter.name] = (exporter, copier, position)
         await self._report(exporter, RUNNING, position)
-
-    def _warn(self, kind: str, message: str, error: Exception | None = None) -> None:
-        """Log what goes wrong, not every second; with `error`, where it comes from."""
-        left_out = self._limit.admit(kind, self._clock.mono_ms() / 1000)
-        if left_out is not None:
-            more = f" ({left_out} more such lines were left out before)" if left_out else ""
-            log.warning("%s%s", message, more, exc_info=error)
 
     async def _report(self, exporter: Exporter, state: str, offset: int, trace: str | None = None) -> None:
         status = Status(state, offset, self._clock.wall_ms(), trace, exporter.epoch)
