@@ -256,7 +256,7 @@ def test_scram_users_and_tls_with_client_certificates(
 def test_tokens_are_verified_by_the_brokers(broker: OttlaBroker, signing_key: RSAKey) -> None:
     def token(key: RSAKey, lasts_s: int = 600) -> str:
         now = int(time.time())
-        claims = {"sub": "erin", "iat": now - 60, "exp": now + lasts_s}
+        claims = {"sub": "erin", "login": "erin2", "iat": now - 60, "exp": now + lasts_s}
         return jwt.encode({"alg": "RS256", "kid": "k1"}, claims, key)
 
     def users(registry: RunningRegistry, given: str) -> SchemaRegistryClient:
@@ -276,6 +276,10 @@ def test_tokens_are_verified_by_the_brokers(broker: OttlaBroker, signing_key: RS
         assert refused(users(registry, token(signing_key, -120)).get_subjects)[0] == 401
         assert refused(users(registry, "no.real.token").get_subjects)[0] == 401
         assert registry.ask("GET", "/subjects", authorization=basic("admin")).status == 401
+    owned: dict[str, Any] = {"uses_acls": True, "super_users": ("User:erin2",), "user_claim": "login"}
+    with RunningRegistry(broker.bootstrap_servers, ADMIN, authentication=("bearer",), **owned) as registry:
+        bearer = f"Bearer {token(signing_key)}"
+        assert registry.ask("GET", "/config", authorization=bearer).status == 200
 
 
 def test_the_command_line_logs_in_with_options_a_variable_or_the_url(

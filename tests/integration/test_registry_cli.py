@@ -16,6 +16,7 @@ import pytest
 from tests.integration.registry_stage import RunningRegistry
 
 from ottla.cli.main import run
+from ottla.registry.server import RegistryServer
 from ottla.testing.local_broker import OttlaBroker
 
 ORDER = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}'
@@ -136,3 +137,16 @@ def test_the_process_says_ready_and_ends_cleanly(broker: OttlaBroker) -> None:
 def test_a_registry_without_a_broker_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["registry", "serve", "--bootstrap", "127.0.0.1:1", "--listen", "127.0.0.1:0"]) == 1
     assert "no broker at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_serve_takes_the_claim_with_the_user_name_by_the_brokers_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[RegistryServer] = []
+
+    def keep(name: str, address: object, make: Callable[[], RegistryServer], **more: object) -> int:
+        made.append(make())
+        return 0
+
+    monkeypatch.setattr("ottla.cli.registry.command.run_http_service", keep)
+    for words in ([], ["-X", "sasl.oauthbearer.sub.claim.name=login"]):
+        assert run(["registry", "serve", *words]) == 0
+    assert [each.options.user_claim for each in made] == ["sub", "login"]

@@ -48,6 +48,7 @@ def test_schemas_follow_with_their_ids_versions_references_and_deletions(
 ) -> None:
     register(target, "other", '"string"')  # ids there are taken already
     register(source, "inner", INNER)
+    source.ask("PUT", "/config/outer", {"compatibility": "FULL", "normalize": True})
     reference = {"name": "Inner", "subject": "inner", "version": 1}
     outer = register(source, "outer", OUTER, references=[reference])
     created = source.ask(
@@ -68,9 +69,19 @@ def test_schemas_follow_with_their_ids_versions_references_and_deletions(
     assert copied["references"][0]["subject"] == ":.dr:inner"
     assert target.ask("GET", "/mode/:.dr:").body == {"mode": "IMPORT"}
 
+    settings = target.ask("GET", "/config/:.dr:outer").body
+    assert settings == {"normalize": True, "compatibilityLevel": "FULL"}
+    source.ask("DELETE", "/config/outer")
+    source.ask("PUT", "/config/outer", {"compatibility": "BACKWARD"})
     wider = OUTER.replace("]}", ',{"name":"b","type":"int","default":0}]}')
     register(source, "outer", wider, references=[reference])
     wait_until(lambda: versions_of(target, ":.dr:outer") == [1, 2], "the second version")
+    wait_until(
+        lambda: target.ask("GET", "/config/:.dr:outer").body == {"compatibilityLevel": "BACKWARD"},
+        "the other config",
+    )
+    source.ask("DELETE", "/config/outer")
+    wait_until(lambda: target.ask("GET", "/config/:.dr:outer").status == 404, "no config")
     source.ask("DELETE", "/subjects/outer/versions/1")
     wait_until(lambda: versions_of(target, ":.dr:outer") == [2], "the soft deletion")
     assert versions_of(target, ":.dr:outer", "?deleted=true") == [1, 2]

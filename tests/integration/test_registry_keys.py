@@ -109,6 +109,18 @@ def test_keks_are_changed_and_listed(registry: RunningRegistry) -> None:
     assert ask("PUT", f"{KEKS}/nothing", {"doc": "x"}).body["error_code"] == 40470
 
 
+def test_subjects_of_keys_are_in_contexts_and_have_aliases(registry: RunningRegistry) -> None:
+    ask = registry.ask
+    ask("POST", KEKS, {"name": "named", "kmsType": "local-kms", "kmsKeyId": "x"})
+    material = {"encryptedKeyMaterial": "m"}
+    within = ask("POST", f"/contexts/.a{KEKS}/named/deks/inner", material)
+    assert within.body["subject"] == ":.a:inner"
+    assert ask("GET", f"/contexts/a{KEKS}/named/deks/inner/versions").body == [1]
+    ask("PUT", "/config/short", {"alias": "other", "aliasForDeks": "long"})
+    assert ask("POST", f"{KEKS}/named/deks/short", material).body["subject"] == "long"
+    assert ask("GET", f"{KEKS}/named/deks").body == [":.a:inner", "long"]
+
+
 def test_an_elected_process_takes_keys_as_well(broker: OttlaBroker) -> None:
     with (
         RunningRegistry(broker.bootstrap_servers, elected=True) as one,

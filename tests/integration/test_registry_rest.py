@@ -407,6 +407,16 @@ def test_the_server_says_who_it_is(registry: RunningRegistry) -> None:
     assert scope["clusters"]["schema-registry-cluster"] == "schema-registry"
     assert scope["clusters"]["kafka-cluster"]
     assert "version" in registry.ask("GET", "/v1/metadata/version").body
+    assert registry.ask("GET", "/v1/metadata/id").body["id"] == ""
+    assert registry.ask("GET", "/v1/metadata/deployment").body == {"attributes": []}
+
+
+@pytest.mark.parametrize("path", ["/subjects", "/subjects/", "/schemas/types/", "/config/", "/schemas"])
+def test_head_and_a_slash_at_the_end(registry: RunningRegistry, path: str) -> None:
+    got = registry.ask("GET", path)
+    head = registry.ask("HEAD", path)
+    assert (got.status, head.status, head.body) == (200, 200, None)
+    assert head.content_type == got.content_type == "application/vnd.schemaregistry.v1+json"
 
 
 def test_media_types(registry: RunningRegistry) -> None:

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.registry import errors
 from ottla.registry.decisions import Decision, check_writable, delete_subject
 from ottla.registry.entities import Json
 from ottla.registry.errors import RegistryError
 from ottla.registry.records import Resource, association_record
 from ottla.registry.registration import RegisterRequest
-from ottla.registry.scopes import mode_in_scope
+from ottla.registry.scopes import mode_in_scope, resolve_alias
 from ottla.registry.state import RegistryState
+from ottla.registry.subjects import in_context
 
 WEAK, STRONG = "WEAK", "STRONG"
 KEY, VALUE = "key", "value"
@@ -41,6 +43,8 @@ class Wanted:
     frozen: bool | None = None
     schema: RegisterRequest | None = None
     normalize: bool = False
+    has_schema: bool = False
+    """Whether the subject has the schema already: the request is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Target:
     name: str
     namespace: str
     id: str
+    """Empty in a dry run before the topic is created."""
     type: str = TOPIC
 
     def resource(self, association_type: str) -> Resource:
@@ -86,14 +91,23 @@ def find(
             yield value
 
 
+def subject_of(state: RegistryState, target: Target, wanted: Wanted) -> str:
+    """Return the subject that is meant: that which is named, that which is there, or the topic's own."""
+    if wanted.subject is not None:
+        return resolve_alias(state, wanted.subject)
+    old = _existing(state, target, wanted)
+    return str(old["subject"]) if old else target.own_subject(wanted.association_type)
+
+
 def complete(state: RegistryState, target: Target, wanted: Wanted, *, is_create: bool) -> Wanted:
     """Return what is wanted with all defaults, checked."""
     old = _existing(state, target, wanted)
     lifecycle = wanted.lifecycle or (old["lifecycle"] if old else STRONG if wanted.schema else WEAK)
     own = target.own_subject(wanted.association_type)
-    subject = wanted.subject or (old["subject"] if old else own if lifecycle == STRONG else None)
-    if subject is None:
+    if old is None and wanted.subject is None and lifecycle == WEAK:
         raise invalid("subject", "must be provided for WEAK associations")
+    subject = subject_of(state, target, wanted)
+    check_writable(state, subject)
     frozen = wanted.frozen if wanted.frozen is not None else lifecycle == STRONG
     if lifecycle == WEAK and wanted.schema is not None:
         raise invalid("lifecycle", "cannot be WEAK when schema is provided")
@@ -110,6 +124,8 @@ def complete(state: RegistryState, target: Target, wanted: Wanted, *, is_create:
         _check_new(state, full, is_create=is_create)
     else:
         _check_change(old, full, target, is_create=is_create)
+    if full.schema is not None and mode_in_scope(state, subject) == "IMPORT":
+        raise invalid("schema", f"cannot be provided while subject '{subject}' is in IMPORT mode")
     return full
 
 
@@ -125,7 +141,8 @@ def _check_new(state: RegistryState, wanted: Wanted, *, is_create: bool) -> None
         )
     if wanted.schema is None:
         raise invalid("schema", "schema must be provided when creating a frozen association")
-    if state.has_subjects(wanted.subject):
+    latest = state.latest(wanted.subject)
+    if latest is not None and (latest.version != 1 or not wanted.has_schema):
         raise invalid(
             "frozen", "cannot create a frozen association when schemas already exist in the subject"
         )
@@ -133,7 +150,7 @@ def _check_new(state: RegistryState, wanted: Wanted, *, is_create: bool) -> None
 
 def _check_change(old: Json, wanted: Wanted, target: Target, *, is_create: bool) -> None:
     is_same = old["subject"] == wanted.subject and old["lifecycle"] == wanted.lifecycle
-    if is_same and wanted.schema is None:
+    if is_same and not (is_create and wanted.schema is not None and not wanted.has_schema):
         return
     if is_create:
         raise RegistryError(
@@ -154,10 +171,9 @@ def _check_change(old: Json, wanted: Wanted, target: Target, *, is_create: bool)
 
 def check_subjects(state: RegistryState, target: Target, wanted: Sequence[Wanted]) -> None:
     """Refuse associations that do not go together with those of other topics, or with each other."""
-    lifecycles = {
-        each["associationType"]: each["lifecycle"]
-        for each in find(state, resource_id=target.id, resource_type=target.type)
-    } | {each.association_type: each.lifecycle for each in wanted}
+    lifecycles = {each["associationType"]: each["lifecycle"] for each in of_target(state, target)} | {
+        each.association_type: each.lifecycle for each in wanted
+    }
     if len(set(lifecycles.values())) > 1:
         said = ", ".join(f"{name}={value}" for name, value in lifecycles.items())
         raise invalid(
@@ -166,14 +182,16 @@ def check_subjects(state: RegistryState, target: Target, wanted: Sequence[Wanted
     for each in wanted:
         assert each.subject is not None
         if each.schema is None and not state.has_subjects(each.subject):
-            raise RegistryError(40907, f"No active (non-deleted) version exists for subject '{each.subject}'")
+            raise errors.no_active_version(each.subject)
         others = [
             other
             for other in find(state, subject=each.subject)
-            if (other["resourceId"], other["associationType"]) != (target.id, each.association_type)
+            if not (_is_of(other, target) and other["associationType"] == each.association_type)
         ]
         if others and each.lifecycle == STRONG:
-            raise RegistryError(40904, f"An association already exists for subject '{each.subject}'")
+            raise errors.association_exists(each.subject)
+        if each.lifecycle == STRONG and _is_referenced(state, each.subject, wanted):
+            raise RegistryError(42206, f"One or more references exist to the schema {each.subject}.")
         if any(other["lifecycle"] == STRONG for other in others):
             raise RegistryError(40905, f"A strong association already exists for subject '{each.subject}'")
 
@@ -209,17 +227,49 @@ def associate(
     return Decision(wanted, records)
 
 
+def of_target(state: RegistryState, target: Target) -> list[Json]:
+    """Return the associations of a topic; without an id, of the last one with its name."""
+    if target.id:
+        return list(find(state, resource_id=target.id, resource_type=target.type))
+    named = list(find(state, name=target.name, namespace=target.namespace, resource_type=target.type))
+    last = max(named, key=lambda each: (each.get("updateTs", -1), each["resourceId"]), default=None)
+    return [each for each in named if last is not None and each["resourceId"] == last["resourceId"]]
+
+
+def _is_of(association: Json, target: Target) -> bool:
+    if target.id:
+        return bool(association["resourceId"] == target.id)
+    return (association["resourceName"], association["resourceNamespace"]) == (target.name, target.namespace)
+
+
+def _is_referenced(state: RegistryState, subject: str, wanted: Sequence[Wanted]) -> bool:
+    """Tell whether a schema refers to a subject: one that is there, or one of the same request."""
+    versions = state.subjects.get(subject, ())
+    return any(state.referrers(subject, version, deleted=True) for version in versions) or any(
+        in_context(each.subject or "", reference.subject) == subject
+        for each in wanted
+        if each.schema is not None
+        for reference in each.schema.references
+    )
+
+
 def _existing(state: RegistryState, target: Target, wanted: Wanted) -> Json | None:
-    kinds = [wanted.association_type]
-    return next(find(state, resource_id=target.id, resource_type=target.type, types=kinds), None)
+    found = of_target(state, target)
+    return next((each for each in found if each["associationType"] == wanted.association_type), None)
 
 
 def disassociate(
-    state: RegistryState, resource_id: str, resource_type: str | None, types: Sequence[str], *, cascade: bool
+    state: RegistryState,
+    resource_id: str,
+    resource_type: str | None,
+    types: Sequence[str],
+    *,
+    cascade: bool,
+    must_exist: bool = True,
 ) -> Decision:
     """Remove associations of a topic; with `cascade`, the subjects that belong to it alone as well."""
     found = list(find(state, resource_id=resource_id, resource_type=resource_type, types=types))
-    if not found:
+    if not found and must_exist:
         raise RegistryError(40410, f"Association for '{resource_id}' not found.")
     records, subjects = [], []
     for each in found:
@@ -234,7 +284,8 @@ def disassociate(
             each["resourceName"], each["resourceNamespace"], each["resourceType"], each["associationType"]
         )
         records.append(association_record(resource, each["subject"], None))
-        if cascade and each["lifecycle"] == STRONG and state.has_subjects(each["subject"]):
-            records += delete_subject(state, each["subject"], permanent=False).records
+        is_owned = each["lifecycle"] == STRONG and mode_in_scope(state, each["subject"]) != "IMPORT"
+        if cascade and is_owned and state.has_subjects(each["subject"]):
+            records += delete_subject(state, each["subject"], permanent=False, with_topic=True).records
             subjects.append(each["subject"])
     return Decision(subjects, records)

@@ -83,6 +83,8 @@ def delete_version(state: RegistryState, subject: str, version: int, *, permanen
     if schema.deleted and not permanent:
         raise errors.version_soft_deleted(subject, schema.version)
     check_writable(state, subject)
+    if not permanent and state.is_associated(subject) and len(state.versions(subject)) == 1:
+        raise errors.no_active_version(subject)
     if state.referrers(subject, schema.version, deleted=permanent):
         raise errors.reference_exists(subject, schema.version)
     if not permanent:
@@ -95,13 +97,20 @@ def delete_version(state: RegistryState, subject: str, version: int, *, permanen
     return Decision(schema.version, records)
 
 
-def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Decision:
-    """Delete all versions of a subject, softly or for good; answers which."""
+def delete_subject(
+    state: RegistryState, subject: str, *, permanent: bool, with_topic: bool = False
+) -> Decision:
+    """Delete all versions of a subject, softly or for good; answers which.
+
+    A subject that a topic uses is deleted only together with the topic.
+    """
     if not state.has_subjects(subject, deleted=True):
         raise errors.subject_not_found(subject)
     if not permanent and not state.has_subjects(subject):
         raise errors.subject_soft_deleted(subject)
     check_writable(state, subject)
+    if state.is_associated(subject) and not with_topic:
+        raise errors.association_exists(subject)
     schemas = state.versions(subject, deleted=permanent)
     for each in schemas:
         others = {

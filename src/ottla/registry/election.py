@@ -38,6 +38,7 @@ from ottla.protocol.errors import (
     UnknownMemberId,
 )
 from ottla.protocol.types import GroupId, i32
+from ottla.registry.repeated_warnings import RepeatedWarnings
 from ottla.wire.connection import Connection, milliseconds
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class Election:
         self._group_id = group_id
         self._member_id = ""
         self._generation = -1
+        self._trouble = RepeatedWarnings(log)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -137,7 +139,7 @@ class Election:
             except (KafkaError, ClientError) as error:
                 self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
                 if not isinstance(error, NotCoordinator | MemberIdRequired):
-                    log.warning("the election is held up, will be repeated: %s", error)
+                    self._trouble.warn("held up", f"the election is held up, will be repeated: {error}")
                 await asyncio.sleep(PAUSE_S)
             self._know(None)  # who is not sure to be elected does not write
 

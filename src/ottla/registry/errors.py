@@ -80,6 +80,16 @@ def incompatible(subject: str, messages: list[str]) -> RegistryError:
     )
 
 
+def association_exists(subject: str) -> RegistryError:
+    """Return the error for a subject that belongs to a topic already."""
+    return RegistryError(40904, f"An association already exists for subject '{subject}'")
+
+
+def no_active_version(subject: str) -> RegistryError:
+    """Return the error for a topic whose subject has no version, or would have none."""
+    return RegistryError(40907, f"No active (non-deleted) version exists for subject '{subject}'")
+
+
 def invalid_schema(message: str) -> RegistryError:
     """Return the error for a text that is no schema."""
     return RegistryError(42201, message)

@@ -161,6 +161,7 @@ def prepare(state: RegistryState, subject: str, request: RegisterRequest, *, nor
     definition = Definition(
         request.schema, request.schema_type or AVRO, request.references, request.metadata, request.rule_set
     )
+    _check_references(state, subject, request.references)
     if mode not in IMPORTING:
         latest, next_version = state.latest(subject), _next(state, subject)
         definition = _completed(definition, config, request.version, latest, next_version)
@@ -175,6 +176,15 @@ def _check_mode(subject: str, mode: str, request: RegisterRequest) -> None:
         raise errors.not_permitted(f"{where} is not in import mode")
     if request.id < 0 and mode != "READWRITE":
         raise errors.not_permitted(f"{where} is not in read-write mode")
+
+
+def _check_references(state: RegistryState, subject: str, references: tuple[Reference, ...]) -> None:
+    """Refuse to refer to a subject that belongs to a topic alone."""
+    for each in references:
+        if state.is_associated(in_context(subject, each.subject), "STRONG"):
+            raise errors.not_permitted(
+                f"Subject '{each.subject}' has a strong association and cannot be referenced"
+            )
 
 
 def _next(state: RegistryState, subject: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.registry.entities import Json
 from ottla.registry.state import RegistryState
-from ottla.registry.subjects import GLOBAL_CONTEXT, in_context, parse_subject
+from ottla.registry.subjects import GLOBAL_CONTEXT, in_context, normalize_subject, parse_subject
 
 DEFAULT_LEVEL = "BACKWARD"
 DEFAULT_MODE = "READWRITE"
@@ -97,6 +97,13 @@ def has_defaults(config: Json) -> bool:
 def resolve_alias(state: RegistryState, subject: str) -> str:
     """Return the subject that an alias stands for, or the subject itself."""
     alias = state.configs.get(subject, {}).get("alias")
+    return in_context(subject, alias) if alias else subject
+
+
+def resolve_alias_of_keys(state: RegistryState, subject: str) -> str:
+    """Return the subject whose DEKs a subject has: by `aliasForDeks`, by its alias, or the subject itself."""
+    config = state.configs.get(normalize_subject(subject), {})
+    alias = config.get("aliasForDeks") or config.get("alias")
     return in_context(subject, alias) if alias else subject
 
 

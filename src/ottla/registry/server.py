@@ -13,6 +13,8 @@ from typing import Any, Self
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import TopicInfo
 from ottla.http.app import HttpApp
+from ottla.http.authentication import Authenticator
+from ottla.http.broker_users import BrokerUsers
 from ottla.http.limits import HttpLimits
 from ottla.http.security import Acls, HttpSecurity, secure
 from ottla.http.server import HttpServer
@@ -35,6 +37,8 @@ from ottla.registry.workers import Workers
 log = logging.getLogger(__name__)
 
 EXPORTERS_GROUP = "schema-registry-exporters"
+REALM = "schema registry"
+DEFAULT_CLAIM = "sub"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class RegistryOptions:
     """How users prove who they are: basic, bearer, certificate; nothing: nobody has to."""
     user_mechanism: str | None = None
     """The SASL mechanism that passwords are verified with; by default that of our own connections."""
+    user_claim: str = DEFAULT_CLAIM
+    """The claim of a token with the user name, as brokers have it in sasl.oauthbearer.sub.claim.name."""
     uses_acls: bool = False
     """Whether the brokers' ACLs decide who may do what."""
     super_users: tuple[str, ...] = ()
@@ -126,7 +132,10 @@ class RegistryServer:
         def access(acls: Acls) -> SubjectAccess:
             return SubjectAccess(acls, lambda: self.registry.state)
 
-        await secure(app, security, options.client, access, self._parts, "schema registry")
+        await secure(app, security, options.client, access, self._parts, REALM)
+        if options.authentication and options.user_claim != DEFAULT_CLAIM:
+            users = BrokerUsers(options.client, options.user_mechanism, name_claim=options.user_claim)
+            app.authenticate = Authenticator(options.authentication, users, realm=REALM)
 
     async def _open(
         self,

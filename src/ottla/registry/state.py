@@ -253,6 +253,13 @@ class RegistryState:
         found = ((context, self.id_by_hash(context, md5)) for context in self.all_contexts())
         return sorted((context, each) for context, each in found if each is not None)
 
+    def is_associated(self, subject: str, lifecycle: str | None = None) -> bool:
+        """Tell whether a topic uses a subject; with `lifecycle`, in this way."""
+        return any(
+            named == subject and lifecycle in (None, each.get("lifecycle"))
+            for (_, named), each in self.associations.items()
+        )
+
     def referrers(self, subject: str, version: int, *, deleted: bool = False) -> list[tuple[str, int]]:
         """Return (context, id) of the schemas that refer to a version, sorted."""
         found = self._referrers.get((subject, version), set())

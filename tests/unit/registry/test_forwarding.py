@@ -18,6 +18,8 @@ from ottla.registry.rest.forwarding import changes
         ("POST", "schemas/ids/1/decode", False),
         ("POST", "dek-registry/v1/keks", True),
         ("POST", "associations", True),
+        ("POST", "associations:batchMutate", True),
+        ("POST", "associations:batchGet", False),
         ("POST", "exporters", True),
         ("PUT", "exporters/dr/pause", True),
         ("GET", "exporters", False),

@@ -15,9 +15,10 @@ from ottla.cli.support import session
 from ottla.cli.support.http_options import http_security, http_security_options
 from ottla.cli.support.http_service import run_http_service
 from ottla.cli.support.lazy_group import LazyGroup
-from ottla.cli.support.options import bootstrap_option, listen_address
+from ottla.cli.support.options import bootstrap_option, client_settings, listen_address
 
 DEFAULT_LISTEN = "127.0.0.1:8081"
+CLAIM_KEY = "sasl.oauthbearer.sub.claim.name"
 
 
 @click.group(
@@ -77,14 +78,21 @@ def serve(
     ottla registry serve
     ottla registry serve --bootstrap broker1:9092 --listen 0.0.0.0:8081
     ottla registry serve --tls-cert server.pem --auth basic --acls
+
+    Where the brokers have another sasl.oauthbearer.sub.claim.name than `sub`, give it here too, with -X: it
+    is the claim of a token (--auth bearer) with the user name.
     """
     from ottla.registry.kafka_topic import WrongTopic
-    from ottla.registry.server import RegistryOptions, RegistryServer
+    from ottla.registry.server import DEFAULT_CLAIM, RegistryOptions, RegistryServer
 
     host, port = listen_address("--listen", listen, DEFAULT_LISTEN)
     secured = http_security(**security)
+    settings = client_settings()
+    claim = settings.pop(CLAIM_KEY, DEFAULT_CLAIM).strip()
+    if not claim:
+        raise click.UsageError(f"{CLAIM_KEY} is empty")
     options = RegistryOptions(
-        session.options_of(named or bootstrap),
+        session.options_of(named or bootstrap, more=settings),
         host=host,
         port=port,
         topic=topic,
@@ -94,6 +102,7 @@ def serve(
         peer_tls=secured.peer_tls,
         authentication=secured.authentication,
         user_mechanism=secured.user_mechanism,
+        user_claim=claim,
         uses_acls=secured.uses_acls,
         super_users=secured.super_users,
     )

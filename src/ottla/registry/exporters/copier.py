@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import ssl
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.http.json_client import HttpRefused, HttpUnavailable, JsonClient, NotJson, path_of
+from ottla.registry.entities import Json
 from ottla.registry.exporters.plan import Copy
 from ottla.registry.exporters.records import URL_KEY
+from ottla.registry.scopes import DEFAULT_LEVEL
 from ottla.registry.subjects import parse_subject
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 NOT_FOUND = 404
 IMPORT = "IMPORT"
+LEVEL = "compatibilityLevel"
 
 Versions = dict[int, bool]
 """Whether each version of a subject is soft deleted."""
@@ -58,9 +62,14 @@ class Copier:
         """Subjects and contexts that are in IMPORT mode."""
         self._copied: dict[str, set[int]] = defaultdict(set)
         """What an earlier pass has found or put there."""
+        self._configs: dict[str, Json] = {}
+        """The same, of configs of subjects."""
 
-    def copy(self, wanted: list[Copy]) -> int:
-        """Make the other registry have these versions; delete what was copied and is gone. Count changes."""
+    def copy(self, wanted: list[Copy], configs: Mapping[str, Json] | None = None) -> int:
+        """Make the other registry have these versions and configs; delete what was copied and is gone.
+
+        Counts changes.
+        """
         by_subject: dict[str, dict[int, Copy]] = defaultdict(dict)
         for each in wanted:
             by_subject[each.subject][each.version] = each
@@ -69,6 +78,26 @@ class Copier:
             changes += self._register(each)
         for subject in list(self._copied):
             changes += self._delete(subject, by_subject.get(subject, {}))
+        return changes + self._configure(configs or {})
+
+    def _configure(self, wanted: Mapping[str, Json]) -> int:
+        """Make the other registry have these configs; remove those that were copied and are gone."""
+        changes = 0
+        for subject, config in wanted.items():
+            if self._configs.get(subject) == config:
+                continue
+            there = self._find("GET", path_of("config", subject))
+            if there not in (config, {LEVEL: DEFAULT_LEVEL, **config}):
+                if there is not None and not there.keys() <= {LEVEL, *config}:
+                    self._find("DELETE", path_of("config", subject))  # what is not given would stay
+                body = {"compatibility" if name == LEVEL else name: config[name] for name in config}
+                self._ask("PUT", path_of("config", subject), body)
+                changes += 1
+            self._configs[subject] = config
+        for subject in self._configs.keys() - wanted.keys():
+            if self._find("DELETE", path_of("config", subject)) is not None:
+                changes += 1
+            del self._configs[subject]
         return changes
 
     def _register(self, copy: Copy) -> int:
@@ -119,12 +148,16 @@ class Copier:
         return self._there[subject]
 
     def _list(self, subject: str, **query: object) -> list[int]:
+        return list(self._find("GET", path_of("subjects", subject, "versions", **query)) or ())
+
+    def _find(self, method: str, path: str) -> Any:
+        """Return the answer, or None if there is no such thing."""
         try:
-            return list(self._send("GET", path_of("subjects", subject, "versions", **query)))
+            return self._send(method, path)
         except HttpRefused as error:
             if error.status == NOT_FOUND:
-                return []
-            raise self._refused(error) from None
+                return None
+            raise self._refused(error, f"{method} {path}") from None
 
     def _import_into(self, subject: str) -> None:
         """Let the other registry take ids and versions: for the whole context, or for the subject."""
@@ -148,7 +181,7 @@ class Copier:
         except NotJson as error:
             raise ExportFailed(str(error)) from None
 
-    def _refused(self, error: HttpRefused, what: str = "") -> ExportFailed:
+    def _refused(self, error: HttpRefused, what: str) -> ExportFailed:
         said = error.body.get("message") if isinstance(error.body, dict) else None
         return ExportFailed(
             f"the registry at {self._client.url} refused {what}: {said or f'HTTP {error.status}'}"

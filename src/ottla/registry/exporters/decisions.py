@@ -98,7 +98,9 @@ def reset(state: ExporterState, name: str) -> ExporterDecision:
 def report(state: ExporterState, name: str, status: Status) -> ExporterDecision:
     """Note how an exporter is doing, unless it has been deleted or changed meanwhile."""
     exporter = state.exporters.get(name)
-    if exporter is None or exporter.epoch != status.epoch or state.status(name) == status:
+    if exporter is None or exporter.epoch != status.epoch:
+        return ExporterDecision(None)
+    if replace(state.status(name), timestamp=status.timestamp) == status:  # the same for as long
         return ExporterDecision(None)
     return ExporterDecision(None, [ExporterRecord(STATUS, name, status)])
 

@@ -1,4 +1,4 @@
-"""Which schemas another registry is to have, under which names. Pure.
+"""Which schemas and configs another registry is to have, under which names. Pure.
 
     contextType   a subject `orders` of the default context becomes      one of the context `.a`
     NONE          orders                                                 :.a:orders
@@ -7,7 +7,8 @@
     AUTO          the same, in a context with the cluster's name
 
 `subjectRenameFormat` changes the name within the context. What a schema refers to is copied before it, also
-if `subjects` does not name it.
+if `subjects` does not name it. Configs of subjects are copied; those of contexts and of all are not, which
+count for subjects of others there; nor are modes: copies are in the mode IMPORT.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from ottla.registry.entities import Json, StoredSchema, reference_json
 from ottla.registry.exporters.records import AUTO, DEFAULT, NONE, PLACEHOLDER, Exporter
 from ottla.registry.state import RegistryState
 from ottla.registry.subjects import DEFAULT_CONTEXT, WILDCARD, in_context, parse_subject
+
+ALIAS = "alias"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,23 @@ def copies(state: RegistryState, names: Names) -> list[Copy]:
             for schema in state.versions(subject, deleted=True):
                 _add(state, schema, names, found)
     return list(found.values())
+
+
+def configs(state: RegistryState, names: Names) -> dict[str, Json]:
+    """Return the config that each subject is to have there.
+
+    The alias of a subject with versions is left out: copies of them would end up under the other subject.
+    """
+    found = {}
+    for subject, config in state.configs.items():
+        if subject is None or parse_subject(subject).is_context or not is_selected(names.exporter, subject):
+            continue
+        copied = {name: value for name, value in config.items() if name != ALIAS}
+        if config.get(ALIAS) and subject not in state.subjects:
+            copied[ALIAS] = names.of(in_context(subject, config[ALIAS]))
+        if copied:
+            found[names.of(subject)] = copied
+    return found
 
 
 def _add(

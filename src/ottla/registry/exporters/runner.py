@@ -17,8 +17,9 @@ from ottla.common.clock import Clock, SystemClock
 from ottla.http.errors import HttpError
 from ottla.registry.exporters import decisions
 from ottla.registry.exporters.copier import Copier, ExportFailed
-from ottla.registry.exporters.plan import Names, copies
+from ottla.registry.exporters.plan import Names, configs, copies
 from ottla.registry.exporters.records import ERROR, RUNNING, Exporter, ExporterState, Status
+from ottla.registry.repeated_warnings import RepeatedWarnings
 from ottla.registry.service import Registry
 from ottla.registry.state_store import StateStore
 
@@ -58,6 +59,9 @@ class ExporterRunner:
         self._every_s = every_s
         self._copiers: dict[str, tuple[Exporter, Copier, int]] = {}
         """By name: for which exporter it copies, and up to which offset it has."""
+        self._has_exporters = False
+        """Whether this process copied when it last could tell."""
+        self._trouble = RepeatedWarnings(log, self._clock)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -80,16 +84,19 @@ class ExporterRunner:
                     await self.run_once()
                 else:
                     self._copiers.clear()
+                    self._has_exporters = False
                     pause_s = self._every_s * 3
             except (HttpError, KafkaError, ClientError, OSError) as error:
-                log.warning("exporters are held up, will be repeated: %s", error)
-            except Exception:
-                log.exception("exporters failed, will be repeated")
+                if self._has_exporters:
+                    self._trouble.warn("held up", f"exporters are held up, will be repeated: {error}")
+            except Exception as error:
+                self._trouble.warn(repr(error), "exporters failed, will be repeated", error)
             await asyncio.sleep(pause_s)
 
     async def run_once(self) -> None:
         """Copy what has changed, by every exporter that is not paused."""
         state = await self._store.fresh()
+        self._has_exporters = bool(state.exporters)
         for name in set(self._copiers) - set(state.exporters):
             del self._copiers[name]
         for exporter in list(state.exporters.values()):
@@ -104,13 +111,14 @@ class ExporterRunner:
         known = self._copiers.get(exporter.name)
         if known is not None and known[0] == exporter and known[2] == position:
             return
-        plan = copies(schemas, Names(exporter, self._cluster_id() or "default"))
+        names = Names(exporter, self._cluster_id() or "default")
+        plan, settings = copies(schemas, names), configs(schemas, names)
         try:
             copier = known[1] if known is not None and known[0] == exporter else Copier(exporter.config)
-            changes = await asyncio.to_thread(copier.copy, plan)
+            changes = await asyncio.to_thread(copier.copy, plan, settings)
         except ExportFailed as error:
             self._copiers.pop(exporter.name, None)
-            log.warning("exporter %s: %s", exporter.name, error)
+            self._trouble.warn(exporter.name, f"exporter {exporter.name}: {error}")
             await self._report(exporter, ERROR, 0, str(error))
             return
         if changes:

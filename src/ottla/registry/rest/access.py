@@ -70,6 +70,7 @@ ON_CLUSTER: dict[tuple[str, str], Operation] = {
     ("DELETE", "/contexts/{context}"): _O.ALTER_CONFIGS,
     ("GET", "/metrics"): _O.DESCRIBE,
     ("POST", "/associations"): _O.ALTER,
+    ("POST", "/associations:batchMutate"): _O.ALTER,
     ("PUT", "/associations/resources/{resourceId}"): _O.ALTER,
     ("DELETE", "/associations/resources/{resourceId}"): _O.ALTER,
     ("GET", "/exporters"): _O.DESCRIBE,
@@ -105,6 +106,7 @@ FILTERED = frozenset(
         ("POST", "/schemas/ids/{id}/decode"),
         ("GET", "/schemas/guids/{guid}"),
         ("GET", "/schemas/guids/{guid}/ids"),
+        ("POST", "/associations:batchGet"),
         ("GET", "/associations/resources/{resourceId}"),
         ("GET", "/associations/resources/{resourceNamespace}/{resourceName}"),
     }
@@ -117,6 +119,7 @@ FOR_ALL = frozenset(
         ("GET", "/contexts"),
         ("GET", "/v1/metadata/id"),
         ("GET", "/v1/metadata/version"),
+        ("GET", "/v1/metadata/deployment"),
         ("POST", "/"),
     }
 )

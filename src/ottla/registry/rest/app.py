@@ -18,6 +18,7 @@ from ottla.http.limits import HttpLimits
 from ottla.http.routing import Routes
 from ottla.registry.exporters.records import ExporterState
 from ottla.registry.keys.state import KeyState
+from ottla.registry.rest.association_batches import AssociationBatchRoutes
 from ottla.registry.rest.associations import AssociationRoutes
 from ottla.registry.rest.exporters import ExporterRoutes
 from ottla.registry.rest.keys import KeyRoutes
@@ -47,8 +48,9 @@ def make_app(
     SubjectRoutes(registry).add_to(routes)
     SettingRoutes(registry, cluster_id).add_to(routes)
     AssociationRoutes(registry).add_to(routes)
+    AssociationBatchRoutes(registry).add_to(routes)
     if keys is not None:
-        KeyRoutes(keys).add_to(routes)
+        KeyRoutes(keys, registry).add_to(routes)
     if exporters is not None:
         ExporterRoutes(exporters).add_to(routes)
     kept = KeptAnswers(registry)
@@ -78,6 +80,9 @@ def enter_context(request: Request) -> None:
         request.query = _with_prefix(request.query, "subject", prefix)
     elif rest in (["schemas"], ["subjects"]):
         request.query = _with_prefix(request.query, "subjectPrefix", prefix)
+    elif rest[0].startswith("associations"):
+        others = [(key, value) for key, value in request.query.multi_items() if key != "context"]
+        request.query = QueryParams([*others, ("context", segments[1])])
 
 
 def _qualified_path(rest: list[str], prefix: str) -> list[str]:
@@ -86,10 +91,8 @@ def _qualified_path(rest: list[str], prefix: str) -> list[str]:
         at = 1
         if len(rest) == 1:
             return [*rest, prefix] if prefix else rest
-    elif "subjects" in rest:
-        at = rest.index("subjects") + 1
     else:
-        return rest
+        at = next((at for at, name in enumerate(rest, 1) if name in ("subjects", "deks")), len(rest))
     if at < len(rest) and not rest[at].startswith((":.", ":*:")):
         return [*rest[:at], prefix + rest[at], *rest[at + 1 :]]
     return rest

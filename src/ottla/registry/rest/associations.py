@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ottla.common.clock import Clock, SystemClock
-from ottla.common.ids import new_uuid
 from ottla.http.app import Request, Response
+from ottla.http.errors import HttpError
 from ottla.http.routing import Routes
-from ottla.registry import decisions
-from ottla.registry.associations import (
-    KEY,
-    STRONG,
-    TOPIC,
-    VALUE,
-    WEAK,
-    Target,
-    Wanted,
-    associate,
-    check_subjects,
-    complete,
-    disassociate,
-    find,
-    invalid,
-)
-from ottla.registry.entities import Json
+from ottla.registry.association_changes import AssociationChanges
+from ottla.registry.associations import KEY, STRONG, TOPIC, VALUE, WEAK, Target, Wanted, find, invalid
+from ottla.registry.entities import Json, StoredSchema
+from ottla.registry.rest.access import check_references, found_subject
 from ottla.registry.rest.requests import answer, body_of, page, read_register_request, text
+from ottla.registry.rest.views import shown_association
 from ottla.registry.service import Registry
-from ottla.registry.subjects import normalize_subject
-
-SHOWN = (
-    "subject", "guid", "resourceName", "resourceNamespace", "resourceId", "resourceType", "associationType",
-    "lifecycle", "frozen", "createTs", "updateTs",
-)  # fmt: skip
+from ottla.registry.subjects import DEFAULT_CONTEXT, in_context, is_valid, normalize_context
 
 
 class AssociationRoutes:
     """Serves associations."""
 
-    def __init__(self, registry: Registry, clock: Clock | None = None) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._clock = clock or SystemClock()
+        self._changes = AssociationChanges(registry)
 
     def add_to(self, routes: Routes) -> None:
         """Add the paths."""
@@ -58,7 +40,7 @@ class AssociationRoutes:
 
     async def by_subject(self, request: Request) -> Response:
         """Return the topics that a subject belongs to."""
-        return await self._list(request, subject=normalize_subject(request.params["subject"]))
+        return await self._list(request, subject=found_subject(request, await self._registry.fresh()))
 
     async def by_name(self, request: Request) -> Response:
         """Return the subjects of a topic; `-` is any namespace."""
@@ -78,7 +60,7 @@ class AssociationRoutes:
             lifecycle=request.query.get("lifecycle") or None,
             **wanted,
         )
-        readable = ({name: each[name] for name in SHOWN if name in each} for each in found)
+        readable = map(shown_association, found)
         return answer(
             request, page(request, [each for each in readable if request.may_read(each["subject"])])
         )
@@ -86,53 +68,46 @@ class AssociationRoutes:
     async def create(self, request: Request) -> Response:
         """Associate subjects with a topic that has none."""
         body = body_of(request)
-        return await self._associate(request, body, _target(body, request), is_create=True)
+        target = read_target(body, dry_run=request.flag("dryRun"))
+        return await self._associate(request, body, target, is_create=True)
 
     async def update(self, request: Request) -> Response:
         """Associate subjects with a topic, or change how."""
         body = body_of(request)
-        target = _target({**body, "resourceId": request.params["resourceId"]}, request)
+        given = {**body, "resourceId": request.params["resourceId"]}
+        target = read_target(given, dry_run=request.flag("dryRun"))
         return await self._associate(request, body, target, is_create=False)
 
     async def _associate(self, request: Request, body: Json, target: Target, *, is_create: bool) -> Response:
-        wanted = [_wanted(each) for each in _associations(body)]
-        state = await self._registry.fresh()
-        full = [complete(state, target, each, is_create=is_create) for each in wanted]
-        check_subjects(state, target, full)
-        if request.flag("dryRun"):
-            return answer(request, _response(target, full, {}))
-        schemas: dict[str, Json] = {}
-        for each in full:
-            if each.schema is not None and each.subject is not None:
-                stored = await self._registry.register(each.subject, each.schema, normalize=each.normalize)
-                schemas[each.association_type] = stored.as_json()
-        guids = [str(new_uuid()) for _ in full]
-        now_ms = self._clock.wall_ms()
-        answers = await self._registry.change(
-            lambda state: associate(state, target, full, guids, now_ms, is_create=is_create)
+        wanted = [read_wanted(each, request) for each in read_associations(body)]
+        check_schemas_readable(request, target, wanted)
+        made, schemas = await self._changes.put(
+            target, wanted, is_create=is_create, dry_run=request.flag("dryRun")
         )
-        return answer(request, _response(target, answers, schemas))
+        infos = [
+            association_info(each.subject, each.association_type, each.lifecycle, each.frozen, schemas)
+            for each in made
+        ]
+        return answer(request, resource_json(target, infos))
 
     async def delete(self, request: Request) -> Response:
         """Remove associations of a topic."""
-        resource_id, types = request.params["resourceId"], request.query.getlist("associationType")
-        kind, cascade = request.query.get("resourceType") or None, request.flag("cascadeLifecycle")
-        if request.flag("dryRun"):
-            disassociate(await self._registry.fresh(), resource_id, kind, types, cascade=cascade)
-            return Response(status=204)
-        subjects = await self._registry.change(
-            lambda state: disassociate(state, resource_id, kind, types, cascade=cascade)
+        await self._changes.delete(
+            request.params["resourceId"],
+            request.query.get("resourceType") or None,
+            request.query.getlist("associationType"),
+            cascade=request.flag("cascadeLifecycle"),
+            dry_run=request.flag("dryRun"),
         )
-        for subject in subjects:
-            await self._registry.change(partial(decisions.delete_subject, subject=subject, permanent=True))
         return Response(status=204)
 
 
-def _target(body: Json, request: Request) -> Target:
+def read_target(body: Json, *, dry_run: bool) -> Target:
+    """Return the topic that a request is about."""
     found = {}
     for name in ("resourceName", "resourceNamespace", "resourceId"):
         given = text(body.get(name), name)
-        if not given and not (name == "resourceId" and request.flag("dryRun")):
+        if not given and not (name == "resourceId" and dry_run):
             raise invalid(name, "cannot be null or empty")
         found[name] = given or ""
     if (body.get("resourceType") or TOPIC) != TOPIC:
@@ -140,28 +115,41 @@ def _target(body: Json, request: Request) -> Target:
     return Target(found["resourceName"], found["resourceNamespace"], found["resourceId"])
 
 
-def _associations(body: Json) -> list[Json]:
+def read_associations(body: Json) -> list[Json]:
+    """Return the associations that a request asks for, one for each type."""
     given: Any = body.get("associations")
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
         raise invalid("associations", "cannot be null or empty")
-    kinds = [each.get("associationType") or VALUE for each in given]
-    if len(set(kinds)) < len(kinds):
-        raise invalid("associationType", "may only appear once per request")
+    kinds = [str(each.get("associationType") or VALUE) for each in given]
+    for kind in kinds:
+        if kinds.count(kind) > 1:
+            raise invalid(
+                "associationType", f"may only appear once per request, but '{kind}' appears more than once"
+            )
     return given
 
 
-def _wanted(given: Json) -> Wanted:
+def read_type(given: Json) -> str:
+    """Return whether it is about keys or values."""
     kind = given.get("associationType") or VALUE
     if kind not in (KEY, VALUE):
         raise invalid("associationType", f"must be either '{KEY}' or '{VALUE}'")
+    return str(kind)
+
+
+def read_wanted(given: Json, request: Request) -> Wanted:
+    """Return one association that a request asks for; a subject is in its `context` if it names none."""
+    kind = read_type(given)
     lifecycle = given.get("lifecycle")
     if lifecycle not in (None, WEAK, STRONG):
         raise invalid("lifecycle", f"must be {STRONG} or {WEAK}")
     schema = given.get("schema")
     subject = text(given.get("subject"), "subject")
+    if subject is not None and (not subject or not is_valid(subject)):
+        raise invalid("subject", "must not be empty")
     return Wanted(
         kind,
-        None if subject is None else normalize_subject(subject),
+        None if subject is None else in_context(_context(request), subject),
         lifecycle,
         None if given.get("frozen") is None else bool(given["frozen"]),
         read_register_request(schema) if isinstance(schema, dict) else None,
@@ -169,20 +157,46 @@ def _wanted(given: Json) -> Wanted:
     )
 
 
-def _response(target: Target, wanted: list[Wanted], schemas: dict[str, Json]) -> Json:
+def _context(request: Request) -> str:
+    try:
+        return normalize_context(request.query.get("context") or DEFAULT_CONTEXT)
+    except ValueError as error:
+        raise HttpError(400, 400, str(error)) from None
+
+
+def check_schemas_readable(request: Request, target: Target, wanted: Sequence[Wanted]) -> None:
+    """Refuse schemas that refer to what the user may not read."""
+    for each in wanted:
+        if each.schema is not None:
+            subject = each.subject or target.own_subject(each.association_type)
+            check_references(request, subject, each.schema.references)
+
+
+def association_info(
+    subject: str | None,
+    association_type: str,
+    lifecycle: str | None,
+    frozen: bool | None,
+    schemas: Mapping[str, StoredSchema],
+) -> Json:
+    """Return an association as it is shown within its topic, with its schema if that is known."""
+    shown: Json = {
+        "subject": subject,
+        "associationType": association_type,
+        "lifecycle": lifecycle,
+        "frozen": bool(frozen),
+    }
+    if association_type in schemas:
+        shown["schema"] = schemas[association_type].as_json()
+    return shown
+
+
+def resource_json(target: Target, infos: list[Json]) -> Json:
+    """Return a topic with its associations."""
     return {
         "resourceName": target.name,
         "resourceNamespace": target.namespace,
         "resourceId": target.id,
         "resourceType": target.type,
-        "associations": [
-            {
-                "subject": each.subject,
-                "associationType": each.association_type,
-                "lifecycle": each.lifecycle,
-                "frozen": bool(each.frozen),
-                **({"schema": schemas[each.association_type]} if each.association_type in schemas else {}),
-            }
-            for each in wanted
-        ],
+        "associations": infos,
     }

@@ -33,7 +33,7 @@ def changes(request: Request) -> bool:
     if request.method != "POST":
         return False
     first = request.segments[:1]
-    return first in (["dek-registry"], ["associations"], ["exporters"]) or (
+    return first in (["dek-registry"], ["associations"], ["associations:batchMutate"], ["exporters"]) or (
         first == ["subjects"] and len(request.segments) > 2
     )
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ottla.http.app import Request, Response
-from ottla.http.routing import Routes
+from ottla.http.routing import Handler, Routes
 from ottla.registry.contracts import malformed
 from ottla.registry.entities import Json
 from ottla.registry.keys import decisions
@@ -14,6 +14,8 @@ from ottla.registry.keys.decisions import invalid, not_found
 from ottla.registry.keys.records import ALGORITHMS, DEFAULT_ALGORITHM, Dek, DekId, Kek, shown
 from ottla.registry.keys.state import KeyState
 from ottla.registry.rest.requests import answer, body_of, integer, page, text, version_of
+from ottla.registry.scopes import resolve_alias_of_keys
+from ottla.registry.service import Registry
 from ottla.registry.state_store import StateStore
 
 MAX_NAME = 256
@@ -28,8 +30,9 @@ VERSION = f"{ONE_SUBJECT}/versions/{{version}}"
 class KeyRoutes:
     """Serves KEKs and DEKs."""
 
-    def __init__(self, keys: StateStore[KeyState]) -> None:
+    def __init__(self, keys: StateStore[KeyState], registry: Registry) -> None:
         self._keys = keys
+        self._registry = registry
 
     def add_to(self, routes: Routes) -> None:
         """Add the paths."""
@@ -51,7 +54,18 @@ class KeyRoutes:
             ("DELETE", VERSION, self.delete_deks),
             ("POST", f"{VERSION}/undelete", self.undelete_deks),
         ):
-            routes.add(method, path, handler)
+            routes.add(method, path, self._of_alias(handler) if path.startswith(ONE_SUBJECT) else handler)
+
+    def _of_alias(self, handler: Handler) -> Handler:
+        """Return a handler that is given the subject that the one of the path is an alias for."""
+
+        async def handle(request: Request) -> Any:
+            subject = resolve_alias_of_keys(await self._registry.fresh(), request.params["subject"])
+            request.check_allowed(subject)
+            request.params["subject"] = subject
+            return await handler(request)
+
+        return handle
 
     async def list_keks(self, request: Request) -> Response:
         """Return the names of KEKs; with subjectPrefix, those that have DEKs of such subjects."""

@@ -12,7 +12,7 @@ from ottla.registry.formats import SCHEMA_TYPES
 from ottla.registry.rest.access import check_readable
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, id_of, page
 from ottla.registry.rest.tags import shown_tags
-from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
+from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix, used_by
 from ottla.registry.scopes import resolve_alias
 from ottla.registry.service import Registry
 from ottla.registry.state import RegistryState
@@ -148,7 +148,10 @@ class SchemaRoutes:
         aliases = _aliases(state, prefix) if request.flag("aliases") else {}
         names = {*subjects_with_prefix(state, prefix), *(each for each in aliases if each in state.subjects)}
         found: list[Json] = []
+        used = used_by(state, request)
         for subject in sorted(filter(request.may_read, names)):
+            if used is not None and used(subject) is None:
+                continue
             versions = state.versions(subject, deleted=deleted)
             for each in versions[-1:] if latest_only else versions:
                 if rule_type and not has_rule_type(each.definition.rule_set, rule_type):
@@ -156,6 +159,8 @@ class SchemaRoutes:
                 shown = each.as_json()
                 if subject in aliases:
                     shown["aliases"] = aliases[subject]
+                if used is not None and (topics := used(subject)):
+                    shown["associations"] = topics
                 found.append(shown)
         return answer(request, page(request, found, MAX_SCHEMAS))
 

@@ -54,6 +54,7 @@ class SettingRoutes:
             ("POST", "/", self.root),
             ("GET", "/v1/metadata/id", self.server_id),
             ("GET", "/v1/metadata/version", self.server_version),
+            ("GET", "/v1/metadata/deployment", self.server_deployment),
         ):
             routes.add(method, path, plain)
 
@@ -169,11 +170,15 @@ class SettingRoutes:
     async def server_id(self, request: Request) -> Response:
         """Return which cluster the schemas are of."""
         clusters = {"kafka-cluster": self._cluster_id(), "schema-registry-cluster": GROUP_ID}
-        return answer(request, {"scope": {"path": [], "clusters": clusters}})
+        return answer(request, {"scope": {"path": [], "clusters": clusters}, "id": ""})
 
     async def server_version(self, request: Request) -> Response:
         """Return our version."""
         return answer(request, {"version": __version__, "commitId": "ottla"})
+
+    async def server_deployment(self, request: Request) -> Response:
+        """Return what is said of the place where it runs: nothing."""
+        return answer(request, {"attributes": []})
 
 
 def _about_subject(handler: Handler) -> Callable[[Request], Awaitable[Response]]:

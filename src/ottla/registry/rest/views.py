@@ -1,14 +1,22 @@
-"""How schemas are shown: formats, qualified references, lists by prefix."""
+"""How schemas are shown: formats, qualified references, lists by prefix, with the topics that use them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ottla.http.app import Request
+from ottla.http.errors import HttpError
+from ottla.registry.associations import STRONG, WEAK, find
 from ottla.registry.entities import Json, StoredSchema, reference_json
 from ottla.registry.service import Registry
 from ottla.registry.state import RegistryState
 from ottla.registry.subjects import WILDCARD, in_context, parse_subject
+
+UNUSED = "NONE"
+SHOWN = (
+    "subject", "guid", "resourceName", "resourceNamespace", "resourceId", "resourceType", "associationType",
+    "lifecycle", "frozen", "createTs", "updateTs",
+)  # fmt: skip
 
 
 async def formatted(registry: Registry, state: RegistryState, found: StoredSchema, request: Request) -> str:
@@ -32,3 +40,35 @@ def subjects_with_prefix(state: RegistryState, prefix: str) -> Iterator[str]:
         return (each for each in state.subjects if each.startswith(prefix))
     rest = prefix[len(WILDCARD) :]
     return (each for each in state.subjects if parse_subject(each).name.startswith(rest))
+
+
+Users = Callable[[str], list[Json] | None]
+
+
+def used_by(state: RegistryState, request: Request) -> Users | None:
+    """Return what tells which topics use a subject, None if it is not asked for; None if nothing is filtered.
+
+    `lifecycle=NONE` asks for subjects that no topic uses.
+    """
+    kind, types = request.query.get("resourceType"), request.query.getlist("associationType")
+    lifecycles = set(request.query.getlist("lifecycle"))
+    if kind is None and not types and not lifecycles:
+        return None
+    if not lifecycles <= {STRONG, WEAK, UNUSED}:
+        raise HttpError(404)
+    by_subject: dict[str, list[Json]] = {}
+    for each in find(state, resource_type=kind or None, types=types):
+        by_subject.setdefault(each["subject"], []).append(shown_association(each))
+
+    def users(subject: str) -> list[Json] | None:
+        found = by_subject.get(subject)
+        if found is None:
+            return [] if UNUSED in lifecycles else None
+        return [each for each in found if not lifecycles or each["lifecycle"] in lifecycles] or None
+
+    return users
+
+
+def shown_association(association: Json) -> Json:
+    """Return an association as clients see it."""
+    return {name: association[name] for name in SHOWN if name in association}

@@ -9,7 +9,7 @@ import pytest
 from ottla.registry.entities import Definition, StoredSchema
 from ottla.registry.errors import RegistryError
 from ottla.registry.exporters import decisions
-from ottla.registry.exporters.plan import Names, copies, is_selected
+from ottla.registry.exporters.plan import Names, configs, copies, is_selected
 from ottla.registry.exporters.records import (
     ERROR,
     PAUSED,
@@ -151,3 +151,27 @@ def test_references_are_copied_first_under_their_new_names() -> None:
     ]
     assert found[1].body["references"] == [{"name": "Inner", "subject": ":.c:inner", "version": 1}]
     assert (found[1].body["id"], found[1].body["version"]) == (2, 1)
+
+
+def test_configs_of_selected_subjects_are_copied_but_no_alias_that_would_divert_copies() -> None:
+    schemas = RegistryState()
+    text = Definition('"int"')
+    schemas._put(StoredSchema("orders", 1, 1, text.md5, text))
+    schemas.configs = {
+        None: {"compatibilityLevel": "NONE"},
+        ":.a:": {"compatibilityLevel": "NONE"},
+        "orders": {"compatibilityLevel": "FULL", "alias": "elsewhere"},
+        "short": {"alias": "orders"},
+        "other": {"compatibilityLevel": "FORWARD"},
+    }
+    exporter = Exporter("x", "CUSTOM", ".c", ("orders", "short", ":.a:*"))
+    assert configs(schemas, Names(exporter, "here")) == {
+        ":.c:orders": {"compatibilityLevel": "FULL"},
+        ":.c:short": {"alias": ":.c:orders"},
+    }
+
+
+def test_the_same_error_is_not_written_again(state: ExporterState) -> None:
+    applied(state, decisions.report(state, "dr", Status(ERROR, 0, 1, "away")))
+    assert decisions.report(state, "dr", Status(ERROR, 0, 2, "away")).records == []
+    assert len(decisions.report(state, "dr", Status(ERROR, 0, 2, "another")).records) == 1
