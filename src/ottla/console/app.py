@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from ottla.console.access.gate import Gate
-from ottla.console.access.headers import SECURITY_HEADERS, is_same_origin, is_trusted_host
+from ottla.console.access.headers import SECURITY_HEADERS
 from ottla.console.access.sessions import Session
 from ottla.console.assets import Assets
 from ottla.console.console import Console
@@ -23,6 +23,7 @@ from ottla.console.table import Action, Download, Form, Outcome, Section, Stream
 from ottla.console.views import SECTIONS
 from ottla.http.app import HttpApp, Request, Response, json_response
 from ottla.http.errors import HttpError
+from ottla.http.origins import own_hosts
 from ottla.http.routing import Handler, Routes
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class ConsoleApp:
         for section in SECTIONS:
             self._add_section(routes, section)
         self.http = HttpApp(routes, console.options.limits, server="ottla-console")
+        self.http.hosts = own_hosts(console.options.host, *console.options.allowed_hosts)
+        self.http.hosts_hint = ": allow the name with --allow-host"
         self.http.around = self._around
         self.http.error_page = self._error_page
 
@@ -75,14 +78,7 @@ class ConsoleApp:
     # Every request.
 
     async def _around(self, request: Request, handler: Handler) -> Response:
-        """Refuse what is forged or not for us; add the security headers to what is answered."""
-        host = request.headers.get("host", "")
-        if not is_trusted_host(host, (*self.console.options.allowed_hosts, self.console.options.host)):
-            raise HttpError(421, 421, f"This console is not {host}: allow the name with --allow-host")
-        if request.method not in ("GET", "HEAD"):
-            headers = request.headers
-            if not is_same_origin(headers.get("origin"), host, headers.get("sec-fetch-site")):
-                raise HttpError(403, 403, "The request comes from another site")
+        """Add the security headers to what is answered."""
         await self.console.tidy()
         response: Response = await handler(request)
         response.headers = (*response.headers, *SECURITY_HEADERS)
