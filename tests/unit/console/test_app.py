@@ -7,6 +7,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from ottla.client.client_options import ClientOptions
 from ottla.common.clock import SystemClock
+from ottla.console.access.login import log_in
 from ottla.console.access.oidc import Oidc, OidcOptions, Started
 from ottla.console.access.roles import ADMIN
 from ottla.console.app import ConsoleApp, _inside
@@ -37,6 +38,13 @@ async def test_a_login_to_one_cluster_opens_no_other() -> None:
     assert app._context(request_to("c", "one"), session).live is own
     with pytest.raises(UserError, match="not logged in to this cluster"):
         app._context(request_to("c", "two"), session)
+
+
+async def test_a_password_of_megabytes_is_refused_before_it_is_prepared() -> None:
+    options = app_of("one").console.options.clusters[0]
+    with pytest.raises(UserError) as refused:
+        await log_in(options, "alice", "x" * 1_000_000)
+    assert refused.value.status == 401
 
 
 @pytest.mark.parametrize(
