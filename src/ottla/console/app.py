@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -259,7 +261,10 @@ class ConsoleApp:
             try:
                 ctx = self._context(request, session)
                 self.gate.check(ctx, stream.role)
-                return _streamed(await stream.open(ctx))
+                download = await stream.open(ctx)
+                if self.gate.needs_login and download.name is None:  # a file may be completed
+                    download = replace(download, chunks=self._while_open(session, download.chunks))
+                return _streamed(download)
             except EXPECTED as error:
                 shown = as_user_error(error)
                 if request.headers.get("accept", "").startswith("text/event-stream"):
@@ -267,6 +272,14 @@ class ConsoleApp:
                 return self._problem(request, shown, session)
 
         return handle
+
+    async def _while_open(self, session: Session, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield events until the session ends: a page that is open at a logout gets nothing more."""
+        async with aclosing(chunks) as events:  # type: ignore[type-var]
+            async for event in events:
+                if not self.console.sessions.is_open(session):
+                    return
+                yield event
 
     # Fixed pages.
 
