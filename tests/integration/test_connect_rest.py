@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.integration.connect_stage import IdleEngine, RunningWorker, made_checkpoint
 from tests.waiting import wait_until
@@ -63,6 +64,14 @@ def stored(broker: OttlaBroker, topic: str) -> dict[str, Any]:
                 for each in records:
                     found[each.key.decode()] = None if each.value is None else json.loads(each.value)
     return found
+
+
+def test_other_names_are_refused_where_nobody_logs_in(worker: RunningWorker) -> None:
+    """A page whose name resolves to this machine could have files read and sent away."""
+    for host, status in (("evil.example:8083", 421), ("localhost:8083", 200)):
+        assert httpx.get(f"{worker.url}/connectors", headers={"host": host}).status_code == status
+    evil = {"origin": "http://evil.example"}
+    assert httpx.post(f"{worker.url}/connectors/any/restart", headers=evil).status_code == 403
 
 
 def test_the_life_of_a_connector(

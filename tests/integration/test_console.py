@@ -198,6 +198,12 @@ def test_forged_requests_are_refused(console: RunningConsole) -> None:
         assert big.status_code == 413
 
 
+def test_half_a_character_does_not_spoil_the_audit_log(api: httpx.Client) -> None:
+    body, kind = b'{"name": "half", "note": "\\ud800"}', {"content-type": "application/json"}
+    assert api.post("/topics", content=body, headers=kind).status_code == 400
+    assert api.get("/audit").status_code == 200
+
+
 def test_files_are_served_and_nothing_beside_them(console: RunningConsole) -> None:
     server = console.server.url
     answer = httpx.get(f"{server}/static/app.css")

@@ -433,6 +433,28 @@ def test_media_types(registry: RunningRegistry) -> None:
     assert registry.ask("POST", path, b"").status == 422
 
 
+def test_pages_of_other_sites_and_other_names_are_refused(registry: RunningRegistry) -> None:
+    """Nobody logs in here: what a browser on this machine can be made to send is all that a page needs."""
+    schema_id = register(registry, "forged", '"int"')["id"]
+    copied = {"name": "evil", "config": {"schema.registry.url": "http://evil.example"}}
+    page = {"content_type": "", "origin": "http://evil.example"}  # as a Blob without a type is sent
+    assert registry.ask("POST", "/exporters", copied, **page).status == 403
+    assert registry.ask("GET", "/exporters").body == []
+    for path in ("/subjects", f"/schemas/ids/{schema_id}"):
+        assert registry.ask("GET", path, host="evil.example:8081").status == 421, "DNS rebinding"
+        assert registry.ask("GET", path, host="localhost:8081").status == 200
+
+
+def test_odd_numbers_and_halves_of_characters_are_the_clients_mistakes(registry: RunningRegistry) -> None:
+    digits = "9" * 5_000
+    assert registry.ask("GET", f"/schemas/ids/{digits}").status == 404
+    assert registry.ask("GET", f"/subjects/odd/versions/{digits}").status == 422
+    assert registry.ask("POST", "/subjects/odd/versions", {"schema": '"int"', "id": digits}).status == 400
+    assert registry.ask("PUT", "/config/odd", {"alias": "half \ud800"}).status == 400
+    assert registry.ask("PUT", "/config/odd", b'{"alias": "half \xed\xa0\x80"}').status == 400
+    assert registry.ask("PUT", "/config/odd", {"alias": "whole \U0001f600"}).status == 200
+
+
 def test_what_one_process_writes_the_other_reads_at_once(
     broker: OttlaBroker, registry: RunningRegistry
 ) -> None:

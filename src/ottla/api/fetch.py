@@ -41,7 +41,8 @@ def fetch(frame: memoryview, body_at: int, ctx: RequestContext) -> Reply | Await
     try:
         if not READ_UNCOMMITTED <= request.isolation_level <= READ_COMMITTED:
             raise InvalidRequest(f"unknown isolation level {request.isolation_level}")
-        session, continued = ctx.services.fetch_sessions.open(request, ctx.version >= FIRST_BY_ID)
+        by_id, owner = ctx.version >= FIRST_BY_ID, ctx.connection.principal
+        session, continued = ctx.services.fetch_sessions.open(request, by_id, owner)
     except KafkaError as error:
         return encode_fetch_response(ctx.version, ctx.correlation_id, 0, int(error.code), 0, [])
     if request.replica_id >= 0:

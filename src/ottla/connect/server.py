@@ -15,6 +15,7 @@ from ottla.connect.rest.app import make_app
 from ottla.connect.rest.forwarding import for_others
 from ottla.http.app import HttpApp
 from ottla.http.limits import HttpLimits
+from ottla.http.origins import hosts_without_login
 from ottla.http.security import Acls, HttpSecurity, secure
 from ottla.http.server import HttpServer
 
@@ -72,7 +73,11 @@ class ConnectWorker:
 
         app = make_app(Requests(self.herder), self._limits, access, security.peer_tls)
         await secure(app, security, self.options.client, decided, self._parts, "connect")
-        if app.authenticate is not None:
+        if app.authenticate is None:
+            advertised = self.options.settings.get("rest.advertised.host.name", "")
+            app.hosts = hosts_without_login(self.options.host, [advertised])
+            app.hosts_hint = ": see rest.advertised.host.name"
+        else:
             app.authenticate = for_others(app.authenticate, security.super_users)
         return app
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from ottla.console.access.gate import Gate
-from ottla.console.access.headers import SECURITY_HEADERS, is_same_origin, is_trusted_host
+from ottla.console.access.headers import SECURITY_HEADERS
 from ottla.console.access.sessions import Session
 from ottla.console.assets import Assets
 from ottla.console.console import Console
@@ -23,6 +25,7 @@ from ottla.console.table import Action, Download, Form, Outcome, Section, Stream
 from ottla.console.views import SECTIONS
 from ottla.http.app import HttpApp, Request, Response, json_response
 from ottla.http.errors import HttpError
+from ottla.http.origins import own_hosts
 from ottla.http.routing import Handler, Routes
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,8 @@ class ConsoleApp:
         for section in SECTIONS:
             self._add_section(routes, section)
         self.http = HttpApp(routes, console.options.limits, server="ottla-console")
+        self.http.hosts = own_hosts(console.options.host, *console.options.allowed_hosts)
+        self.http.hosts_hint = ": allow the name with --allow-host"
         self.http.around = self._around
         self.http.error_page = self._error_page
 
@@ -75,14 +80,7 @@ class ConsoleApp:
     # Every request.
 
     async def _around(self, request: Request, handler: Handler) -> Response:
-        """Refuse what is forged or not for us; add the security headers to what is answered."""
-        host = request.headers.get("host", "")
-        if not is_trusted_host(host, (*self.console.options.allowed_hosts, self.console.options.host)):
-            raise HttpError(421, 421, f"This console is not {host}: allow the name with --allow-host")
-        if request.method not in ("GET", "HEAD"):
-            headers = request.headers
-            if not is_same_origin(headers.get("origin"), host, headers.get("sec-fetch-site")):
-                raise HttpError(403, 403, "The request comes from another site")
+        """Add the security headers to what is answered."""
         await self.console.tidy()
         response: Response = await handler(request)
         response.headers = (*response.headers, *SECURITY_HEADERS)
@@ -263,7 +261,10 @@ class ConsoleApp:
             try:
                 ctx = self._context(request, session)
                 self.gate.check(ctx, stream.role)
-                return _streamed(await stream.open(ctx))
+                download = await stream.open(ctx)
+                if self.gate.needs_login and download.name is None:  # a file may be completed
+                    download = replace(download, chunks=self._while_open(session, download.chunks))
+                return _streamed(download)
             except EXPECTED as error:
                 shown = as_user_error(error)
                 if request.headers.get("accept", "").startswith("text/event-stream"):
@@ -271,6 +272,14 @@ class ConsoleApp:
                 return self._problem(request, shown, session)
 
         return handle
+
+    async def _while_open(self, session: Session, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield events until the session ends: a page that is open at a logout gets nothing more."""
+        async with aclosing(chunks) as events:  # type: ignore[type-var]
+            async for event in events:
+                if not self.console.sessions.is_open(session):
+                    return
+                yield event
 
     # Fixed pages.
 

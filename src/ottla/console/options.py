@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from ottla.client.client_options import ClientOptions
 from ottla.console.access.oidc import OidcOptions
 from ottla.console.messages.masking import Mask
 from ottla.http.limits import HttpLimits
+from ottla.http.origins import is_loopback
 
 NO_LOGIN, BROKER_LOGIN, OIDC_LOGIN = "none", "broker", "oidc"
 LOGINS = (NO_LOGIN, BROKER_LOGIN, OIDC_LOGIN)
@@ -57,7 +57,4 @@ class ConsoleOptions:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)

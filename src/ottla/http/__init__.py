@@ -8,6 +8,7 @@
     authentication   who sends a request: password, token, certificate
     broker_users     passwords and tokens, verified by the brokers
     broker_acls      what a user may do, by the ACLs of the brokers
+    origins    refuses what pages of other sites have browsers send
     guard      connections whose request does not come, or is too large, are closed
     server     listens, serves, and stops in good order
     json_client      the other side: JSON requests to a service, with credentials

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from ottla.http.errors import HttpError
 from ottla.http.limits import HttpLimits
+from ottla.http.origins import host_of, is_from_another_site
 from ottla.http.routing import Handler, Routes, segments_of
 from ottla.security.principal import ANONYMOUS
 
@@ -38,6 +40,9 @@ CertificateNames = dict[Any, str]
 JSON = "application/json"
 ROUTE = "ottla.route"
 UNKNOWN_ROUTE = "none"
+MAX_SHOWN = 100
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""A half of a character; pairs are whole."""
 
 
 def _everything(name: str) -> bool:
@@ -81,9 +86,12 @@ class Request:
         return self.client.rpartition(":")[0].strip("[]")
 
     def json(self) -> Any:
-        """Return the body's JSON value; raise 400 if it has none."""
+        """Return the body's JSON value; raise 400 if it has none, or text that no answer could repeat."""
         try:
-            return json.loads(self.body)
+            value = json.loads(self.body.decode("utf-8-sig"))
+            if _SURROGATE.search(self.body):
+                json.dumps(value, ensure_ascii=False).encode()
+            return value
         except (ValueError, RecursionError) as error:
             raise HttpError(400, 400, f"Malformed JSON: {error}") from None
 
@@ -126,6 +134,10 @@ class HttpApp:
         self.error_type = error_type
         self.fast_path: FastPath | None = None
         """Answers what needs no body, no wait and no log, straight from the scope; None: the usual way."""
+        self.hosts: frozenset[str] | None = None
+        """The names in Host headers that are answered (`own_hosts`); None: any."""
+        self.hosts_hint = ""
+        """What to do about it, for those whose name is not among them."""
         self.rewrite: Callable[[Request], None] | None = None
         """Changes the segments and the query of a request before it is routed."""
         self.around: Callable[[Request, Handler], Awaitable[Any]] | None = None
@@ -151,6 +163,7 @@ class HttpApp:
             and self.authenticate is None
             and self.authorize is None
             and not access_log.isEnabledFor(logging.DEBUG)
+            and (self.hosts is None or host_of(_host(scope)).lower() in self.hosts)
         ):
             response = self.fast_path(scope)
             if response is not None:
@@ -186,6 +199,7 @@ class HttpApp:
                 client=_client(scope),
                 target=_target(scope),
             )
+            self._refuse_forged(request)
             if self.rewrite is not None:
                 self.rewrite(request)
             match = self.routes.match(method, request.segments)
@@ -210,6 +224,14 @@ class HttpApp:
         except Exception:
             log.exception("%s %r failed", scope["method"], scope["path"])
             return self._error(request, HttpError(500, 500, "Internal Server Error"))
+
+    def _refuse_forged(self, request: Request) -> None:
+        """Raise 421 or 403 if a page of another site may have had a browser send this."""
+        host = request.headers.get("host")  # all browsers send one
+        if self.hosts is not None and host is not None and host_of(host).lower() not in self.hosts:
+            raise HttpError(421, 421, f"This service is not known as {host[:MAX_SHOWN]}{self.hosts_hint}")
+        if is_from_another_site(request.method, request.headers):
+            raise HttpError(403, 403, "The request comes from a page of another site")
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the body; raise 413 before more of it is read than may be, 408 if it does not come."""
@@ -306,6 +328,10 @@ class _TooLarge(HttpError):
 def _client(scope: Scope) -> str:
     client = scope.get("client")
     return f"{client[0]}:{client[1]}" if client else "-"
+
+
+def _host(scope: Scope) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
 def _target(scope: Scope) -> str:

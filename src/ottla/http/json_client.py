@@ -8,7 +8,6 @@ Calls wait; async code runs them in a thread.
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 import ssl
 from collections.abc import Callable
@@ -17,6 +16,8 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+from ottla.http.origins import is_loopback
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
@@ -63,7 +64,10 @@ class JsonClient:
         self._token = bearer_token
         self._media_type = media_type
         self._timeout_s = timeout_s
-        handlers: list[Any] = [_NoRedirects(), ProxyHandler({} if _is_here(self.url) else None)]
+        handlers: list[Any] = [
+            _NoRedirects(),
+            ProxyHandler({} if is_loopback(urlsplit(self.url).hostname or "") else None),
+        ]
         if ssl_context is not None:
             handlers.append(HTTPSHandler(context=ssl_context))
         self._opener = build_opener(*handlers)
@@ -114,14 +118,6 @@ def without_user(url: str) -> tuple[str, tuple[str, str] | None]:
     parts = urlsplit(url.strip())
     user = None if not parts.username else (unquote(parts.username), unquote(parts.password or ""))
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/"), user
-
-
-def _is_here(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _json_of(error: HTTPError) -> Any:

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import TopicInfo
@@ -16,6 +17,7 @@ from ottla.http.app import HttpApp
 from ottla.http.authentication import Authenticator
 from ottla.http.broker_users import BrokerUsers
 from ottla.http.limits import HttpLimits
+from ottla.http.origins import hosts_without_login
 from ottla.http.security import Acls, HttpSecurity, secure
 from ottla.http.server import HttpServer
 from ottla.registry.elected_topic import ElectedTopic
@@ -128,6 +130,10 @@ class RegistryServer:
             uses_acls=options.uses_acls,
             super_users=options.super_users,
         )
+
+        if not options.authentication:
+            advertised = urlsplit(options.advertised_url or "").hostname or ""
+            app.hosts, app.hosts_hint = hosts_without_login(options.host, [advertised]), ": see --advertise"
 
         def access(acls: Acls) -> SubjectAccess:
             return SubjectAccess(acls, lambda: self.registry.state)

@@ -17,6 +17,7 @@ from ottla.api.support.fetch_sessions import FetchSessions
 from ottla.common.clock import ManualClock
 from ottla.log.log_types import LogRead
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import FetchSessionIdNotFound
 from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import TopicName, i8, i32, i64
 from ottla.replication.counters import TopicTraffic
@@ -54,7 +55,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.partition = PretendedPartition()
-        self.connection = SimpleNamespace(has_fetched=False)
+        self.connection = SimpleNamespace(has_fetched=False, principal="User:alice")
         self._session_id = self._epoch = 0
         self._services = SimpleNamespace(
             partitions=SimpleNamespace(get=lambda topic, index: self.partition),
@@ -115,6 +116,13 @@ def test_a_session_is_told_that_its_log_has_diverged_until_it_moves(bench: Bench
         assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (2, 7)
     bench.partition.diverging = None
     assert bench.fetch() == []
+
+
+def test_a_session_is_not_continued_by_another_principal(bench: Bench) -> None:
+    bench.fetch()
+    bench.connection.principal = "User:bob"
+    assert bench.fetch() == []
+    assert bench.error_code == FetchSessionIdNotFound().code
 
 
 def test_readers_of_committed_records_hear_of_aborted_transactions(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ottla.connect.config.keys import HIDDEN
 from ottla.connect.config.providers import resolve
-from ottla.connect.config.validation import masked, unmasked
+from ottla.connect.config.secrets import masked, unmasked, without_parts
 from ottla.connect.connectors import file_formats
 from ottla.connect.connectors.datagen import DatagenSource
 from ottla.connect.connectors.delta_sink import DeltaSink
@@ -387,6 +387,28 @@ def test_secrets_are_hidden_and_kept() -> None:
             unmasked({**shown, **elsewhere}, stored)
     reference = {**stored, "connection.password": "${env::PW}"}
     assert masked(Plugins.load(), reference)["connection.password"] == "${env::PW}"
+
+
+def test_passwords_within_values_are_hidden_and_kept() -> None:
+    stored = {
+        "connector.class": "HttpSink",
+        "http.api.url": "https://bob:pw@example.org/${topic}",
+        "headers": "X-Trace:1,Authorization:Bearer abc,X-Api-Key: k",
+        "connection.url": "jdbc:db://host/x?user=bob&password=pw",
+    }
+    shown = masked(Plugins.load(), stored)
+    assert shown == {
+        "connector.class": "HttpSink",
+        "http.api.url": "https://bob:****@example.org/${topic}",
+        "headers": "X-Trace:1,Authorization:****,X-Api-Key:****",
+        "connection.url": "jdbc:db://host/x?user=bob&password=****",
+    }
+    assert unmasked({**shown, "tasks.max": "2"}, stored) == {**stored, "tasks.max": "2"}
+    with pytest.raises(WrongConfig, match=r"http\.api\.url has changed, so give the value again"):
+        unmasked({**shown, "http.api.url": "https://evil.example"}, stored)
+    references = {"url": "https://bob:${env::PW}@h/a:b@c", "headers": "Authorization:${env::PW}"}
+    assert masked(Plugins.load(), references) == references
+    assert without_parts("GET https://bob:pw@h/ answers 500") == "GET https://bob:****@h/ answers 500"
 
 
 def test_a_bad_record_fails_or_is_skipped_or_is_a_dead_letter() -> None:

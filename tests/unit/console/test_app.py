@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 from starlette.datastructures import Headers, QueryParams
 
 from ottla.client.client_options import ClientOptions
 from ottla.common.clock import SystemClock
+from ottla.console.access.login import log_in
 from ottla.console.access.oidc import Oidc, OidcOptions, Started
 from ottla.console.access.roles import ADMIN
+from ottla.console.access.sessions import COOKIE
 from ottla.console.app import ConsoleApp, _inside
 from ottla.console.clusters.live import LiveCluster
 from ottla.console.console import Console
+from ottla.console.context import Context
 from ottla.console.options import BROKER_LOGIN, ClusterOptions, ConsoleOptions
-from ottla.console.table import UserError
+from ottla.console.table import Download, Stream, UserError
 from ottla.http.app import Request
 from ottla.http.errors import HttpError
 
@@ -37,6 +42,33 @@ async def test_a_login_to_one_cluster_opens_no_other() -> None:
     assert app._context(request_to("c", "one"), session).live is own
     with pytest.raises(UserError, match="not logged in to this cluster"):
         app._context(request_to("c", "two"), session)
+
+
+async def test_a_stream_ends_with_its_session() -> None:
+    app = app_of("one")
+    session = app.console.sessions.begin("alice", ADMIN)
+    session.clusters["one"] = LiveCluster(app.console.options.clusters[0])
+
+    async def chunks() -> AsyncIterator[bytes]:
+        while True:
+            yield b"secret"
+
+    async def opened(ctx: Context) -> Download:
+        return Download("text/event-stream", None, chunks())
+
+    request = request_to("c", "one")
+    request.headers = Headers({"host": "localhost", "cookie": f"{COOKIE}={session.token}"})
+    answer = await app._stream(Stream("/events", "", opened))(request)
+    assert await anext(answer.stream) == b"secret"
+    await app.console.end(session)
+    assert [each async for each in answer.stream] == []
+
+
+async def test_a_password_of_megabytes_is_refused_before_it_is_prepared() -> None:
+    options = app_of("one").console.options.clusters[0]
+    with pytest.raises(UserError) as refused:
+        await log_in(options, "alice", "x" * 1_000_000)
+    assert refused.value.status == 401
 
 
 @pytest.mark.parametrize(

@@ -78,11 +78,13 @@ class FetchPartitionState:
 class FetchSession:
     """The partitions that one client fetches. `session_id` 0: for this request only."""
 
-    __slots__ = ("by_id", "epoch", "last_used_ms", "partitions", "session_id")
+    __slots__ = ("by_id", "epoch", "last_used_ms", "owner", "partitions", "session_id")
 
-    def __init__(self, session_id: int, by_id: bool) -> None:
+    def __init__(self, session_id: int, by_id: bool, owner: str = "") -> None:
         self.session_id = session_id
         self.by_id = by_id
+        self.owner = owner
+        """The principal that started it."""
         self.epoch = INITIAL_EPOCH
         self.last_used_ms = 0
         self.partitions: dict[tuple[TopicKey, int], FetchPartitionState] = {}
@@ -128,27 +130,31 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, by_id: bool) -> tuple[FetchSession, bool]:
-        """Return the session that `request` continues or starts, and whether it continues one."""
+    def open(self, request: FetchRequest, by_id: bool, owner: str = "") -> tuple[FetchSession, bool]:
+        """Return the session that `request` continues or starts, and whether it continues one.
+
+        A session of another principal is not found: whoever guesses its id would learn its topics.
+        """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if request.session_id:
+            known = self._sessions.get(request.session_id)
+            if known is not None and known.owner == owner:
                 self._drop(request.session_id)
-            session = FetchSession(0, by_id)
+            session = FetchSession(0, by_id, owner)
             session.add(request)
             if len(session.partitions) > MAX_PARTITIONS:
                 raise InvalidRequest(f"a fetch may name {MAX_PARTITIONS} partitions")
             if request.session_epoch == INITIAL_EPOCH:
                 self._keep(session, request.replica_id >= 0)
             return session, False
-        return self._continue(request, by_id), True
+        return self._continue(request, by_id, owner), True
 
     def forget(self, session_id: int) -> None:
         """Remove a session whose id was not sent to its client."""
         self._drop(session_id)
 
-    def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
+    def _continue(self, request: FetchRequest, by_id: bool, owner: str) -> FetchSession:
         session = self._sessions.get(request.session_id)
-        if session is None:
+        if session is None or session.owner != owner:
             raise FetchSessionIdNotFound(f"unknown fetch session {request.session_id}")
         if request.session_epoch != session.epoch:
             raise InvalidFetchSessionEpoch(

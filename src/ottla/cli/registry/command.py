@@ -45,7 +45,8 @@ for _command in (subject, schema, compat, config, mode, exporter, import_command
 @click.option(
     "--advertise",
     metavar="URL",
-    help="Where other registry processes reach this one; only beside Apache Kafka.  [default: --listen]",
+    help="Where this registry is reached: by its other processes beside Apache Kafka, or behind a proxy."
+    "  [default: --listen]",
 )
 @click.option("--topic", metavar="NAME", default="_schemas", show_default=True, help="Where the schemas are.")
 @click.option(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ottla.connect.config.common_keys import CONNECTOR_KEYS, SINK_KEYS, SOURCE_KEYS, TRANSFORM_KEYS
-from ottla.connect.config.keys import CLASS, HIDDEN, HIGH, PASSWORD, REQUIRED, ConfigKey, MissingConfig, shown
+from ottla.connect.config.common_keys import SINK_KEYS, SOURCE_KEYS, TRANSFORM_KEYS
+from ottla.connect.config.keys import CLASS, HIGH, PASSWORD, REQUIRED, ConfigKey, MissingConfig, shown
 from ottla.connect.config.providers import has_reference, resolve_text
 from ottla.connect.errors import ConnectError, WrongConfig
 from ottla.connect.plugins import CONVERTERS, HEADERS, Plugins
@@ -255,49 +255,3 @@ def _construct(found: Validation, kind: Any, given: Mapping[str, str], prefix: s
     except WrongConfig as error:
         key = prefix + error.key
         found.error(key, str(error).replace(f"configuration {error.key}", f"configuration {key}"))
-
-
-# Secrets.
-
-ALL_KEYS = {each.name: each for each in (*CONNECTOR_KEYS, *SOURCE_KEYS, *SINK_KEYS)}
-SECRET_WORDS = ("password", "secret", "token", "sasl.jaas.config", "basic.auth.user.info", "ssl.keystore.key")
-SERVER_WORDS = ("url", "host", "server", "endpoint", "address", "port")
-
-
-def is_secret(kind: type[Connector] | None, key: str) -> bool:
-    """Tell whether the value of a key must not be shown."""
-    declared = {each.name: each for each in kind.keys}.get(key) if kind is not None else None
-    if declared is not None:
-        return declared.type == PASSWORD
-    return key not in ALL_KEYS and any(word in key.lower() for word in SECRET_WORDS)
-
-
-def masked(plugins: Plugins, config: Mapping[str, str]) -> dict[str, str]:
-    """Return a config for answers: secrets are hidden, references to providers are not."""
-    try:
-        kind = plugins.connector(config.get("connector.class"))
-    except WrongConfig:
-        kind = None
-    return {
-        key: HIDDEN if is_secret(kind, key) and value and not has_reference(value) else value
-        for key, value in config.items()
-    }
-
-
-def unmasked(new: Mapping[str, str], stored: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a new config whose hidden values are the stored ones: what was read may be written back.
-
-    Raise WrongConfig if it names another server too: that server would receive a password that the writer of
-    the config may not know.
-    """
-    known = stored or {}
-    hidden = [key for key, value in new.items() if value == HIDDEN and key in known]
-    moved = sorted(key for key in {*new, *known} if names_server(key) and new.get(key) != known.get(key))
-    if hidden and moved:
-        raise WrongConfig(hidden[0], HIDDEN, f"{moved[0]} has changed, so give the value again")
-    return {**new, **{key: known[key] for key in hidden}}
-
-
-def names_server(key: str) -> bool:
-    """Tell whether the value of a key decides who receives the secrets of the config."""
-    return key == "connector.class" or any(word in key.lower() for word in SERVER_WORDS)

@@ -13,7 +13,8 @@ from typing import Any
 
 from ottla.client.admin.groups import Groups
 from ottla.common.ids import TopicPartition
-from ottla.connect.config.validation import Validation, masked, unmasked, validate
+from ottla.connect.config.secrets import masked, unmasked
+from ottla.connect.config.validation import Validation, validate
 from ottla.connect.errors import ConnectError, WrongConfig, bad_request, conflict, internal, not_found
 from ottla.connect.group.protocol import CONNECTOR, TaskId
 from ottla.connect.herder.cluster_state import (
@@ -136,14 +137,14 @@ class Requests:
         """Create or change a connector; return whether it is new, and what to answer."""
         await self.settle()
         stored = self.herder.state.connectors.get(name)
-        try:
-            config = unmasked(config, stored)
-        except WrongConfig as error:
-            raise bad_request(str(error)) from None
         if not config.get("connector.class"):
             raise bad_request(
                 f"Connector config with the keys {', '.join(sorted(config))} contains no connector type"
             )
+        try:
+            config = unmasked(config, stored)
+        except WrongConfig as error:
+            raise bad_request(str(error)) from None
         try:
             found = await self.validated(config)
         except WrongConfig:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.connect.config.secrets import without_parts
 from ottla.connect.group.protocol import CONNECTOR, TaskId
 
 RUNNING, PAUSED, STOPPED, FAILED = "RUNNING", "PAUSED", "STOPPED", "FAILED"
@@ -42,7 +43,7 @@ class Status:
         found = {"state": self.state, "worker_id": self.worker_id}
         if self.version:
             found["version"] = self.version
-        return found | {"trace": self.trace} if self.trace else found
+        return found | {"trace": without_parts(self.trace)} if self.trace else found
 
 
 def status_key(what: TaskId) -> str:

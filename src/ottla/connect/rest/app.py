@@ -48,17 +48,15 @@ def make_app(
     metrics.add_to(routes)
     app = HttpApp(routes, limits)
     app.observe = metrics.observe
-    app.around = refuse_forged
+    app.around = refuse_other_bodies
     return app
 
 
-async def refuse_forged(request: Request, handler: Handler) -> Any:
-    """Answer a request, unless a page of another site may have sent it: browsers send plain text anywhere.
+async def refuse_other_bodies(request: Request, handler: Handler) -> Any:
+    """Answer a request, unless its body is not JSON: browsers send plain text anywhere.
 
-    Kafka Connect takes no body but JSON, either.
+    Kafka Connect takes no other body, either.
     """
-    if request.headers.get("sec-fetch-site") not in (None, "same-origin", "none"):
-        raise HttpError(403, 403, "The request comes from a page of another site")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.body and kind != JSON and not kind.endswith("+json"):
         raise HttpError(415, 415, "HTTP 415 Unsupported Media Type: the body must be application/json")

@@ -15,15 +15,19 @@ from ottla.console.access.roles import Role, role_from_operations
 from ottla.console.clusters.live import LiveCluster
 from ottla.console.options import ClusterOptions
 from ottla.console.table import UserError
+from ottla.http.broker_users import MAX_CREDENTIAL_CHARS
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import i8
 
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
+REFUSED = "The broker does not accept this name and password."
 
 
 async def log_in(options: ClusterOptions, user: str, password: str) -> tuple[LiveCluster, Role]:
     """Return the cluster as a user sees it, and the user's role there; UserError if they may not connect."""
     client = options.client
+    if len(user) + len(password) > MAX_CREDENTIAL_CHARS:  # SCRAM would prepare megabytes, on the event loop
+        raise UserError(REFUSED, status=401)
     try:
         own = replace(
             client,
@@ -43,7 +47,7 @@ async def log_in(options: ClusterOptions, user: str, password: str) -> tuple[Liv
         role = await cluster_role(live)
     except AuthenticationFailed:
         await live.close()
-        raise UserError("The broker does not accept this name and password.", status=401) from None
+        raise UserError(REFUSED, status=401) from None
     except (KafkaError, ClientError) as error:
         await live.close()
         raise UserError(f"The broker did not answer: {error}", status=503) from None

@@ -68,13 +68,18 @@ class Sessions:
     def find(self, token: str | None) -> Session | None:
         """Return the session of a cookie, unless it has ended."""
         session = self._sessions.get(token or "")
-        if session is None:
+        if session is None or not self.is_open(session):
             return None
-        now = self._clock.wall_ms()
-        if now - session.began_ms > self._lifetime_ms or now - session.used_ms > self._idle_ms:
-            return None
-        session.used_ms = now
+        session.used_ms = self._clock.wall_ms()
         return session
+
+    def is_open(self, session: Session) -> bool:
+        """Return whether a session has neither been ended nor run out; that is not a use of it."""
+        return session.token in self._sessions and not self._has_run_out(session)
+
+    def _has_run_out(self, session: Session) -> bool:
+        now = self._clock.wall_ms()
+        return now - session.began_ms > self._lifetime_ms or now - session.used_ms > self._idle_ms
 
     def end(self, session: Session) -> None:
         """End a session."""
@@ -82,11 +87,10 @@ class Sessions:
 
     def ended(self) -> Iterator[Session]:
         """Remove and yield the sessions whose time is over."""
-        now = self._clock.wall_ms()
         displaced, self._displaced = self._displaced, []
         yield from displaced
         for session in list(self._sessions.values()):
-            if now - session.began_ms > self._lifetime_ms or now - session.used_ms > self._idle_ms:
+            if self._has_run_out(session):
                 self.end(session)
                 yield session
 

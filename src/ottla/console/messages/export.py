@@ -19,7 +19,8 @@ KINDS = {
     PARQUET: "application/vnd.apache.parquet",
 }
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""Also those of full width, which some spreadsheets take for the others."""
 PARQUET_ROWS = 10_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -17,6 +18,7 @@ V1_JSON = "application/vnd.schemaregistry.v1+json"
 MEDIA_TYPES = (V1_JSON, "application/vnd.schemaregistry+json", "application/json")
 BODY_TYPES = frozenset({*MEDIA_TYPES, "application/octet-stream"})
 MAX_INT = 2**31 - 1
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 MAX_SCHEMAS = 1_000
 """How many schemas a list has at most, as in Confluent's registry."""
 
@@ -64,7 +66,7 @@ def integer(value: Any, where: str, default: int) -> int:
     """Return an integer field of a body."""
     if value is None:
         return default
-    if isinstance(value, str) and value.lstrip("-").isdigit():
+    if isinstance(value, str) and _is_number(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not -MAX_INT - 1 <= value <= MAX_INT:
         raise malformed(f"{where} is not an integer")
@@ -113,7 +115,7 @@ def version_of(value: str) -> int:
     given = value.strip()
     if given.lower() == "latest":
         return -1
-    if not given.lstrip("-+").isdigit() or not given.isascii():
+    if not _is_number(given):
         raise errors.invalid_version(value)
     version = int(given)
     if version > MAX_INT or (version <= 0 and version != -1):
@@ -123,9 +125,14 @@ def version_of(value: str) -> int:
 
 def id_of(value: str) -> int:
     """Return the id that a path names; there is no such path if it is no number."""
-    if not value.lstrip("-").isdigit() or not value.isascii() or abs(int(value)) > MAX_INT:
+    if not _is_number(value) or abs(int(value)) > MAX_INT:
         raise HttpError(404)
     return int(value)
+
+
+def _is_number(value: str) -> bool:
+    """Tell whether a text is a number, and not so long that reading it would fail or take its time."""
+    return _NUMBER.fullmatch(value) is not None
 
 
 def page(request: Request, values: Iterable[Any], most: int = MAX_INT) -> list[Any]:

@@ -150,3 +150,12 @@ def test_a_session_cannot_grow_past_what_may_be_kept(
     assert len(sessions) == 0
     again, _ = sessions.open(fetching(0, 1), by_id=True)
     assert again.session_id > 0, "what the large session held is free again"
+
+
+def test_a_session_of_another_principal_is_not_found(sessions: FetchSessions) -> None:
+    session, _ = sessions.open(fetching(0), by_id=True, owner="User:alice")
+    for epoch in (0, -1):
+        sessions.open(fetching(0, session_id=session.session_id, epoch=epoch), by_id=True, owner="User:bob")
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.open(fetching(session_id=session.session_id, epoch=1), by_id=True, owner="User:bob")
+    sessions.open(fetching(session_id=session.session_id, epoch=1), by_id=True, owner="User:alice")

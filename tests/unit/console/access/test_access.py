@@ -5,7 +5,6 @@ import pytest
 
 from ottla.common.clock import ManualClock
 from ottla.console.access.audit import AuditLog
-from ottla.console.access.headers import is_same_origin, is_trusted_host
 from ottla.console.access.oidc import role_of
 from ottla.console.access.roles import ADMIN, OPERATOR, VIEWER, role_from_operations
 from ottla.console.access.sessions import MAX_SESSIONS, Sessions
@@ -56,17 +55,6 @@ def test_roles_come_from_what_the_cluster_allows(operations: int, role: int) -> 
 )
 def test_roles_come_from_claims(claim: object, role: int) -> None:
     assert role_of(claim) == role
-
-
-def test_hosts_and_origins() -> None:
-    assert is_trusted_host("localhost:8080", ())
-    assert is_trusted_host("[::1]:8080", ())
-    assert is_trusted_host("console.example.org", ("Console.example.org",))
-    assert not is_trusted_host("evil.example.org:8080", ())
-    assert is_same_origin(None, "localhost:8080", None)
-    assert is_same_origin("http://localhost:8080", "localhost:8080", "same-origin")
-    assert not is_same_origin("http://evil.example.org", "localhost:8080", None)
-    assert not is_same_origin(None, "localhost:8080", "cross-site")
 
 
 def test_the_audit_log_keeps_no_secrets(tmp_path: Path) -> None:
