@@ -113,6 +113,39 @@ def record(offset: int, key: int, name: str | None = None, *, gone: bool = False
     return Record("t", value, None if gone else ROW, {"id": key}, KEY, 0, 0, [], offset, "t")
 
 
+SAME_IN_ANY_NUMBER: list[tuple[str, Any, str | None]] = [
+    ("text", True, "true"),
+    ("date", 20200101, None),
+    ("boolean", 1, None),
+    ("text", b"raw", "\\x726177"),
+    ("timestamp", datetime(2020, 1, 1, tzinfo=UTC), "2020-01-01 00:00:00"),
+    ("text", "\\N\t\r\n\\", "\\N\t\r\n\\"),
+    ("jsonb", '{"a": "\\t"}', '{"a": "\\t"}'),
+    ("numeric", Decimal("NaN"), "NaN"),
+    ("double precision", float("-inf"), "-Infinity"),
+    ("timestamptz", "infinity", "infinity"),
+    ("smallint", 1.5, "2"),
+    ("int[]", "{1,NULL}", "{1,NULL}"),
+]
+"""Types of columns, values, and what is stored; None: PostgreSQL refuses the value."""
+
+
+def test_many_rows_are_written_as_few_are(server: PostgresServer, database: Any) -> None:
+    """COPY reads texts: a number must not become a date, or a boolean a letter, because there are many."""
+    for number, (kind, value, stored) in enumerate(SAME_IN_ANY_NUMBER):
+        database.execute(f'CREATE TABLE t{number} (id int PRIMARY KEY, "Value" {kind})')
+        config = {"connection.url": server.url, "table.name.format": f"t{number}"}
+        for first, end in ((0, 2), (2, 102)):
+            rows = [
+                Record("t", {"id": each, "Value": value}, None, {"id": each}, None, number, 0, [], each, "t")
+                for each in range(first, end)
+            ]
+            refused = write_sink(PostgresSink, config, rows, number=first)
+            assert len(refused) == (0 if stored is not None else end - first), (kind, value, refused)
+        found = database.execute(f'SELECT "Value"::text, count(*) FROM t{number} GROUP BY 1').fetchall()
+        assert found == ([] if stored is None else [(stored, 102)])
+
+
 def test_the_sink_creates_upserts_deletes_and_evolves(server: PostgresServer, database: Any) -> None:
     config = {"connection.url": server.url, "auto.create": "true", "auto.evolve": "true"}
     first = [record(0, 1, "a"), record(1, 2, "b"), record(2, 1, "c"), record(3, 2, gone=True)]
