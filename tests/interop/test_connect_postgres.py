@@ -146,6 +146,16 @@ def test_many_rows_are_written_as_few_are(server: PostgresServer, database: Any)
         assert found == ([] if stored is None else [(stored, 102)])
 
 
+def test_a_number_and_its_text_are_one_key(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text)")
+    rows = [
+        Record("t", value, None, {"id": key}, None, 0, 0, [], offset, "t")
+        for offset, (key, value) in enumerate([(1, {"id": 1, "name": "a"}), ("1", None)])
+    ]
+    assert write_sink(PostgresSink, {"connection.url": server.url}, rows) == []
+    assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+
 def test_the_sink_creates_upserts_deletes_and_evolves(server: PostgresServer, database: Any) -> None:
     config = {"connection.url": server.url, "auto.create": "true", "auto.evolve": "true"}
     first = [record(0, 1, "a"), record(1, 2, "b"), record(2, 1, "c"), record(3, 2, gone=True)]

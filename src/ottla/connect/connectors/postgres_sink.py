@@ -310,6 +310,8 @@ def newest_rows(
                     newest[place] = {**before, **row.columns}
     except TypeError:  # a key that cannot be compared, such as an array
         return None
+    if len({tuple(map(type, place)) for place in (*deletes, *newest)}) > 1:
+        return None  # 1 and "1" may be the key of one row
     upserts: dict[tuple[str, ...], list[list[Any]]] = {}
     for columns in newest.values():
         upserts.setdefault(tuple(columns), []).append(list(columns.values()))
