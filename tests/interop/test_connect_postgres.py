@@ -113,6 +113,49 @@ def record(offset: int, key: int, name: str | None = None, *, gone: bool = False
     return Record("t", value, None if gone else ROW, {"id": key}, KEY, 0, 0, [], offset, "t")
 
 
+SAME_IN_ANY_NUMBER: list[tuple[str, Any, str | None]] = [
+    ("text", True, "true"),
+    ("date", 20200101, None),
+    ("boolean", 1, None),
+    ("text", b"raw", "\\x726177"),
+    ("timestamp", datetime(2020, 1, 1, tzinfo=UTC), "2020-01-01 00:00:00"),
+    ("text", "\\N\t\r\n\\", "\\N\t\r\n\\"),
+    ("jsonb", '{"a": "\\t"}', '{"a": "\\t"}'),
+    ("numeric", Decimal("NaN"), "NaN"),
+    ("double precision", float("-inf"), "-Infinity"),
+    ("timestamptz", "infinity", "infinity"),
+    ("smallint", 1.5, "2"),
+    ("int[]", "{1,NULL}", "{1,NULL}"),
+]
+"""Types of columns, values, and what is stored; None: PostgreSQL refuses the value."""
+
+
+def test_many_rows_are_written_as_few_are(server: PostgresServer, database: Any) -> None:
+    """COPY reads texts: a number must not become a date, or a boolean a letter, because there are many."""
+    for number, (kind, value, stored) in enumerate(SAME_IN_ANY_NUMBER):
+        database.execute(f'CREATE TABLE t{number} (id int PRIMARY KEY, "Value" {kind})')
+        config = {"connection.url": server.url, "table.name.format": f"t{number}"}
+        for first, end in ((0, 2), (2, 102)):
+            rows = [
+                Record("t", {"id": each, "Value": value}, None, {"id": each}, None, number, 0, [], each, "t")
+                for each in range(first, end)
+            ]
+            refused = write_sink(PostgresSink, config, rows, number=first)
+            assert len(refused) == (0 if stored is not None else end - first), (kind, value, refused)
+        found = database.execute(f'SELECT "Value"::text, count(*) FROM t{number} GROUP BY 1').fetchall()
+        assert found == ([] if stored is None else [(stored, 102)])
+
+
+def test_a_number_and_its_text_are_one_key(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text)")
+    rows = [
+        Record("t", value, None, {"id": key}, None, 0, 0, [], offset, "t")
+        for offset, (key, value) in enumerate([(1, {"id": 1, "name": "a"}), ("1", None)])
+    ]
+    assert write_sink(PostgresSink, {"connection.url": server.url}, rows) == []
+    assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+
 def test_the_sink_creates_upserts_deletes_and_evolves(server: PostgresServer, database: Any) -> None:
     config = {"connection.url": server.url, "auto.create": "true", "auto.evolve": "true"}
     first = [record(0, 1, "a"), record(1, 2, "b"), record(2, 1, "c"), record(3, 2, gone=True)]
@@ -332,12 +375,52 @@ def test_snapshot_and_log_make_one_stream_of_changes(server: PostgresServer, dat
     ]
 
 
+FAR_TIMES = [
+    ("infinity", "infinity", "infinity", "24:00:00"),
+    ("-infinity", "-infinity", "-infinity", "00:00:00"),
+    ("0044-03-15 BC", "0044-03-15 12:30:00 BC", "2020-01-01 00:00:00+00", "23:59:59.5"),
+    ("0001-12-31 BC", "0001-01-01 00:00:00", "9999-12-31 23:59:59+00", "12:00:00"),
+    ("10000-02-29", "12345-06-07 08:09:10.111213", "0001-01-01 00:00:00+00", "01:02:03"),
+]
+
+
+def test_times_without_end_and_of_any_year_are_captured_and_written(
+    server: PostgresServer, database: Any
+) -> None:
+    columns = "id int PRIMARY KEY, d date, ts timestamp, tz timestamptz, t time"
+    database.execute(f"CREATE TABLE t ({columns})")
+    database.execute(f"CREATE TABLE copied ({columns})")
+    for number, each in enumerate(FAR_TIMES):
+        database.execute("INSERT INTO t VALUES (%s, %s, %s, %s, %s)", (number, *each))
+    capture = Capture(server, **{"table.include.list": "public.t"})
+    records = capture.everything()
+    for number, each in enumerate(records):
+        assert each.value_schema is not None
+        s.check_value(each.value_schema, each.value)
+        each.offset, each.partition = number, 0
+    config = {"connection.url": server.url, "table.name.format": "copied"}
+    assert write_sink(PostgresSink, config, records) == []
+    both = [
+        database.execute(
+            f"SELECT id, d::text, ts::text, tz::text, t::text FROM {name} ORDER BY id"
+        ).fetchall()
+        for name in ("t", "copied")
+    ]
+    assert both[0] == both[1]
+    (after, *_) = (each.value["after"] for each in records)
+    assert (after["d"], after["ts"], after["tz"]) == (2**31 - 1, 9_223_372_036_825_200_000, "infinity")
+    database.execute("INSERT INTO t VALUES (9, NULL, NULL, '294247-01-01 23:59:59.999999+00', NULL)")
+    database.execute("INSERT INTO t VALUES (10, NULL, NULL, '4713-11-24 00:00:00+00 BC', NULL)")
+    far = [each.value["after"]["tz"] for each in capture.everything()]
+    assert far == ["+294247-01-01T23:59:59.999999Z", "-4712-11-24T00:00:00.000000Z"]
+
+
 def test_a_batch_is_the_same_after_a_restart_and_the_slot_advances_after_it(
     server: PostgresServer, database: Any
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     config = cdc_config(server)
-    capture = Capture(server)
+    capture = Capture(server, **{"table.include.list": "public.t"})
     capture.everything()
     for number in range(50):
         database.execute("INSERT INTO t VALUES (%s, 0)", (number,))

@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 
 SMALL_BYTES = 1 << 20
 """What is copied on the loop at most."""
+SMALL_SEGMENTS = 4
+"""The files of how many segments are copied on the loop at most: each is fsynced."""
 CHUNK_BYTES = 1 << 20
 ROUND_BYTES = 64 << 20
 """What one round copies at most."""
@@ -97,6 +99,17 @@ class LogCopy:
         return max(0, self.log.size_bytes - self.copied_bytes)
 
     @property
+    def is_nearly_complete(self) -> bool:
+        """Return whether so little is missing that `finish` may copy it on the loop."""
+        if self.lag_bytes > SMALL_BYTES:
+            return False
+        return sum(not self._is_copied(each) for each in self.log.segments) <= SMALL_SEGMENTS
+
+    def _is_copied(self, segment: Segment) -> bool:
+        is_indexed = segment is self.log.active or segment in self._indexed
+        return is_indexed and self._done.get(segment) == segment.size_bytes
+
+    @property
     def copied_offset(self) -> int:
         """Return up to which offset the log is copied, by whole segments."""
         for segment in self.log.segments:
@@ -118,10 +131,9 @@ class LogCopy:
         self._indexed.intersection_update(self._done)
         active, pieces = self.log.active, list[Piece]()
         for segment in self.log.segments:
-            start, size_bytes = self._done.get(segment, 0), segment.size_bytes
-            is_indexed = segment is active or segment in self._indexed
-            if start == size_bytes and segment in self._done and is_indexed:
+            if self._is_copied(segment):
                 continue
+            start, size_bytes = self._done.get(segment, 0), segment.size_bytes
             if max_bytes <= 0 or len(pieces) == MAX_PIECES:
                 break
             end = min(size_bytes, start + max_bytes)

@@ -148,6 +148,5 @@ class DirectoryMoves:
             elif self._is_busy(copy.log.topic_partition):
                 await asyncio.sleep(RETRY_S)
             is_here = not copy.log.is_closed and copy.source.storage.offline_reason is None
-            is_small = copy.lag_bytes <= SMALL_BYTES
-            if is_here and is_small and not self._is_busy(copy.log.topic_partition):
+            if is_here and copy.is_nearly_complete and not self._is_busy(copy.log.topic_partition):
                 return

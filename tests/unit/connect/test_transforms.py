@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.connect.data import schema as s
+from ottla.connect.data.json_codec import Constant
 from ottla.connect.data.record import Header, Record
 from ottla.connect.data.schema import Schema, check_value
 from ottla.connect.engine.pipeline import BadRecord
 from ottla.connect.errors import WrongConfig
-from ottla.connect.testing import transformed
-from ottla.connect.transforms.chain import TRANSFORMS, chain_of
+from ottla.connect.testing import pipeline_of, transformed
+from ottla.connect.transforms.base import Transform
+from ottla.connect.transforms.chain import TRANSFORMS, Step, chain_of
 from ottla.connect.transforms.java_dates import JavaDateFormat
 
 ORDER = {"id": 7, "who": {"name": "Ana", "age": 30}, "price": 2.5, "note": None}
@@ -359,3 +362,26 @@ def test_a_wrong_query_is_a_wrong_config(query: str) -> None:
 def test_a_record_that_a_query_cannot_take_is_a_bad_record(value: Any, query: str) -> None:
     with pytest.raises(BadRecord):
         apply(SQL, value, None, query=query)
+
+
+class Renaming(Transform):
+    """A transform of a plug-in, which changes a nested struct in place."""
+
+    def apply(self, record: Record) -> Record:
+        record.value["source"]["name"] += "!"
+        return record
+
+
+def test_a_transform_may_change_what_change_data_capture_shares_among_records() -> None:
+    source = Constant(name="shop", db="d")
+    pipeline = pipeline_of({"connector.class": "FileSource"})
+    pipeline.steps.append(Step("rename", Renaming({})))
+    records = [Record("t", {"after": number, "source": source}) for number in range(2)]
+    found = [pipeline.transform(each) for each in records]
+    assert [each.value["source"]["name"] for each in found if each is not None] == ["shop!", "shop!"]
+    assert source == {"name": "shop", "db": "d"}
+    for copied in (copy.copy(source), copy.deepcopy(source), pickle.loads(pickle.dumps(source))):  # noqa: S301
+        copied["name"] = "other"
+    for change in (lambda: source.update(name="x"), lambda: source.pop("db"), source.clear):
+        with pytest.raises(TypeError, match="shared by records"):
+            change()

@@ -63,6 +63,15 @@ _BY_OID = {
     2950: Schema(s.STRING, True, "io.debezium.data.Uuid", 1),
 }
 NUMERIC = 1700
+DATE, TIME, TIMESTAMP, TIMESTAMPTZ = 1082, 1083, 1114, 1184
+INFINITIES: dict[str, dict[int, Any]] = {
+    "infinity": {DATE: 2**31 - 1, TIMESTAMP: 9_223_372_036_825_200_000, TIMESTAMPTZ: "infinity"},
+    "-infinity": {DATE: -(2**31), TIMESTAMP: -9_223_372_036_832_400_000, TIMESTAMPTZ: "-infinity"},
+}
+"""Times without end: those of PostgreSQL for dates, of its JDBC driver for timestamps."""
+CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
+"""After which the calendar is the same again."""
+DAY_US = 86_400_000_000
 
 
 @cache
@@ -98,7 +107,7 @@ def text_converter(oid: int, schema: Schema) -> Callable[[str], Any] | None:
         return Decimal if is_plain else lambda text: _number(schema, Decimal(text))
     if oid == 17:
         return lambda text: bytes.fromhex(text.removeprefix("\\x"))
-    if oid in (1082, 1083, 1114, 1184):
+    if oid in (DATE, TIME, TIMESTAMP, TIMESTAMPTZ):
         return lambda text: _time(oid, text)
     if schema.type in s.INTEGERS:
         return int
@@ -109,14 +118,38 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 
 
 def _time(oid: int, text: str) -> Any:
-    if oid == 1082:
+    try:
+        return _near_time(oid, text)
+    except ValueError:
+        return _far_time(oid, text)
+
+
+def _near_time(oid: int, text: str) -> Any:
+    if oid == DATE:
         return (date.fromisoformat(text) - date(1970, 1, 1)).days
-    if oid == 1083:
+    if oid == TIME:
         return _of_day(time.fromisoformat(text))
     moment = datetime.fromisoformat(text)
-    if oid == 1114:
+    if oid == TIMESTAMP:
         return (moment - _EPOCH) // _MICROSECOND
     return zoned(moment)
+
+
+def _far_time(oid: int, text: str) -> Any:
+    """Return a time that Python has not: infinity, a year before 1 or after 9999, or the end of a day."""
+    if oid == TIME and text == "24:00:00":
+        return DAY_US
+    if text in INFINITIES:
+        return INFINITIES[text][oid]
+    years, _, rest = text.removesuffix(" BC").partition("-")
+    year = 1 - int(years) if text.endswith(" BC") else int(years)
+    cycles = (year - 2000) // CYCLE_YEARS
+    found = _near_time(oid, f"{year - cycles * CYCLE_YEARS}-{rest}")
+    if oid == TIMESTAMPTZ:
+        year = int(found[:4]) + cycles * CYCLE_YEARS
+        sign = "-" if year < 0 else "+" if year > 9999 else ""
+        return f"{sign}{abs(year):04}{found[4:]}"
+    return found + cycles * CYCLE_DAYS * (1 if oid == DATE else DAY_US)
 
 
 def _from_object(schema: Schema, value: Any) -> Any:

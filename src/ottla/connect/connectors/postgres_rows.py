@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ottla.connect.config.keys import BOOLEAN, HIGH, LIST, ConfigKey
+from ottla.connect.connectors.debezium import CYCLE_DAYS, CYCLE_YEARS, DAY_US, INFINITIES
 from ottla.connect.connectors.postgres import quoted, table_name
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import DECIMALS
@@ -152,8 +153,22 @@ _EPOCH = datetime(1970, 1, 1)
 _DEBEZIUM: dict[str, Callable[[int], Any]] = {
     "io.debezium.time.Date": lambda value: date.fromordinal(719163 + value),
     "io.debezium.time.MicroTimestamp": lambda value: _EPOCH + timedelta(microseconds=value),
-    "io.debezium.time.MicroTime": lambda value: (_EPOCH + timedelta(microseconds=value)).time(),
+    "io.debezium.time.MicroTime": lambda value: (
+        "24:00:00" if value == DAY_US else (_EPOCH + timedelta(microseconds=value)).time()
+    ),
 }
+_INFINITIES = {value: text for text, found in INFINITIES.items() for value in found.values()}
+
+
+def _far_time(name: str | None, value: int) -> str:
+    """Return the text of a time that Python has not: infinity, or a year before 1 or after 9999."""
+    if value in _INFINITIES:
+        return _INFINITIES[value]
+    days, rest_us = (value, 0) if name == "io.debezium.time.Date" else divmod(value, DAY_US)
+    cycles, day = divmod(days, CYCLE_DAYS)
+    near = (_EPOCH + timedelta(days=day, microseconds=rest_us)).isoformat(" ")
+    year = int(near[:4]) + cycles * CYCLE_YEARS
+    return f"{year:04}{near[4:]}" if year > 0 else f"{1 - year:04}{near[4:]} BC"
 
 
 def _ready(schema: Schema | None, value: Any) -> Any:
@@ -161,8 +176,11 @@ def _ready(schema: Schema | None, value: Any) -> Any:
     if value is None:
         return None
     convert = _DEBEZIUM.get(schema.name or "") if schema is not None else None
-    if convert is not None and isinstance(value, int):
-        return convert(value)
+    if schema is not None and convert is not None and isinstance(value, int):
+        try:
+            return convert(value)
+        except (OverflowError, ValueError):
+            return _far_time(schema.name, value)
     if schema is not None and schema.name == VARIABLE_DECIMAL and isinstance(value, dict):
         number = int.from_bytes(value["value"], "big", signed=True)
         return DECIMALS.scaleb(Decimal(number), -value["scale"])

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 from ottla.connect.connectors.postgres import (
@@ -31,6 +34,15 @@ ROWS_AT_ONCE = 1_000
 COPY_FROM = 100
 """Rows from which on a temporary table is worth what it costs PostgreSQL's catalogue."""
 COPIED = "pg_temp.ottla_copied"
+OF_COLUMN = ""
+_TYPES = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double precision",
+    Decimal: "numeric",
+    bytes: "bytea",
+    date: "date",
+}
 RETRIABLE = ("40001", "40P01", "57P01", "57P02", "57P03", "08000", "08003", "08006", "53300")
 """Serialization failures, deadlocks, shutdowns, lost connections, too many connections."""
 
@@ -179,13 +191,17 @@ class PostgresWriter(SinkWriter):
         is_delete: bool = False,
     ) -> None:
         """Write rows of different keys: many by COPY to a temporary table, and one statement from there."""
-        if len(rows) < COPY_FROM:
+        types = copied_types(rows) if len(rows) >= COPY_FROM else None
+        if types is None:
             statement = _delete(table, names) if is_delete else self._insert(table, key, names)
             cursor.executemany(statement, rows)
             return
         columns = ", ".join(map(quoted, names))
-        query = f"SELECT {columns} FROM {table_name(table)}"
-        cursor.execute(f"CREATE TEMP TABLE {COPIED} AS {query} WITH NO DATA")
+        copied = ", ".join(
+            quoted(name) if kind == OF_COLUMN else f"NULL::{kind} AS {quoted(name)}"
+            for name, kind in zip(names, types, strict=True)
+        )
+        cursor.execute(f"CREATE TEMP TABLE {COPIED} AS SELECT {copied} FROM {table_name(table)} WITH NO DATA")
         with cursor.copy(f"COPY {COPIED} FROM STDIN") as copy:
             for each in rows:
                 copy.write_row(each)
@@ -245,6 +261,28 @@ def by_place(records: Iterator[Record]) -> Iterator[tuple[tuple[str, int], list[
         yield place, group
 
 
+def copied_types(rows: list[list[Any]]) -> list[str] | None:
+    """Return the types of a temporary table for rows; None if a column has values of several types.
+
+    Only texts have the type of the column that they are for, as parameters of statements do. The others keep
+    theirs, and PostgreSQL converts or refuses them: in the text of COPY, 1 would be true, and true be t.
+    """
+    found = []
+    for column in zip(*rows, strict=True):
+        kinds = set(map(type, column)) - {NoneType}
+        if kinds == {datetime}:
+            zones = {each.tzinfo is None for each in column if each is not None}
+            kind = None if len(zones) > 1 else "timestamp" if zones.pop() else "timestamptz"
+        elif kinds <= {str}:
+            kind = OF_COLUMN
+        else:
+            kind = _TYPES.get(kinds.pop()) if len(kinds) == 1 else None
+        if kind is None:
+            return None
+        found.append(kind)
+    return found
+
+
 def newest_rows(
     rows: list[Row],
 ) -> tuple[list[dict[str, Any]], dict[tuple[str, ...], list[list[Any]]]] | None:
@@ -272,6 +310,8 @@ def newest_rows(
                     newest[place] = {**before, **row.columns}
     except TypeError:  # a key that cannot be compared, such as an array
         return None
+    if len({tuple(map(type, place)) for place in (*deletes, *newest)}) > 1:
+        return None  # 1 and "1" may be the key of one row
     upserts: dict[tuple[str, ...], list[list[Any]]] = {}
     for columns in newest.values():
         upserts.setdefault(tuple(columns), []).append(list(columns.values()))

@@ -31,13 +31,23 @@ def _uncommon(value: Any) -> Any:
 
 
 class Constant(dict[str, Any]):
-    """A struct that is part of many values, and never changed: its text is made once."""
+    """A struct that is part of many values, and never changed: its text is made once. Copies are dicts."""
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("this struct is shared by records: copy it to change it")
 
-    def __delitem__(self, name: str) -> None:
-        raise TypeError("this struct is shared by records: copy it to change it")
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = pop = popitem = setdefault = clear = _refuse
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (dict(self),)
+
+
+def unshared(value: Any) -> Any:
+    """Return a value that a transform may change: without structs that other records have, too."""
+    if type(value) is not dict or not any(type(each) is Constant for each in value.values()):
+        return value
+    return {name: dict(each) if type(each) is Constant else each for name, each in value.items()}
 
 
 def encoder_of(schema: Schema, decimals: str) -> Encode:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla.connect.converters.base import Converter
+from ottla.connect.data.json_codec import unshared
 from ottla.connect.data.record import Header, RawRecord, Record
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.errors import DataError
@@ -74,6 +75,8 @@ class Pipeline:
     def transform(self, record: Record) -> Record | None:
         """Apply the transforms; raise BadRecord."""
         current: Record | None = record
+        if self.steps:
+            record.value = unshared(record.value)
         for step in self.steps:
             try:
                 current = step.apply(record)

@@ -146,6 +146,8 @@ class ZooKeeperLog:
         self._head_node: tuple[int, int] | None = None
         self._noted_epoch: int | None = None
         """The controller epoch whose term this broker has added."""
+        self._term_id: tuple[int, str] | None = None
+        """The controller epoch of the last append, and the id of its term."""
 
     async def prepare(self) -> None:
         """Create the permanent nodes."""
@@ -177,9 +179,7 @@ class ZooKeeperLog:
             Create(_entry_path(version), payload.node),
         ]
         if controller_epoch != self._noted_epoch:
-            node = await self._client.get(TERMS)
-            terms = with_term(_terms(node.data), version, append_id)
-            operations.append(Put(TERMS, json.dumps(terms).encode(), node.version))
+            operations += await self._new_term(version, controller_epoch)
         try:
             results = await self._client.transact(operations, retrying=True)
             self._head_node, self._noted_epoch = (version, results[1]), controller_epoch
@@ -192,6 +192,19 @@ class ZooKeeperLog:
                 raise ControllerFenced(f"controller epoch {controller_epoch} is over") from error
             raise VersionConflict(f"the metadata has moved on from version {expected_version}") from error
         return version
+
+    async def _new_term(self, version: int, controller_epoch: int) -> list[Operation]:
+        """Return what adds the term of a controller, unless an append without a response has added it.
+
+        A controller has one term: brokers read the terms only with the first entry of a controller.
+        """
+        if self._term_id is None or self._term_id[0] != controller_epoch:
+            self._term_id = controller_epoch, uuid_text(new_uuid())
+        node = await self._client.get(TERMS)
+        terms, term_id = _terms(node.data), self._term_id[1]
+        if any(each.term_id == term_id for each in terms):
+            return []
+        return [Put(TERMS, json.dumps(with_term(terms, version, term_id)).encode(), node.version)]
 
     async def read(self, after_version: int) -> list[MetadataEntry]:
         """Return the entries after `after_version`, oldest first; the first may be a snapshot."""

@@ -7,9 +7,10 @@ cluster.run(main())            # main() starts nodes, lets time pass, injects fa
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.memory import MemoryServer
@@ -106,14 +107,17 @@ class SimCluster:
         for process in (*processes, *(client.process for client in self.clients)):
             process.kill()
             process.bury()
-        # A task that is cancelled before its first step leaves what it was given to await unawaited.
         loop.run_until_complete(asyncio.sleep(0))
         for _ in range(BURIAL_ROUNDS):  # some do not heed the first call
             left = loop.living_tasks()
             if not left:
                 break
             for task in left:
-                task.cancel()
+                # Before its first step, a task would leave what it was given to await unawaited: a request,
+                # as a connection dispatches the next one when the task of the one before has ended.
+                coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
+                if inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
+                    task.cancel()
             loop.run_until_complete(asyncio.wait(left, timeout=1.0))
         loop.close()
 
