@@ -147,6 +147,6 @@ def test_serve_takes_the_claim_with_the_user_name_by_the_brokers_key(monkeypatch
         return 0
 
     monkeypatch.setattr("ottla.cli.registry.command.run_http_service", keep)
-    for words in ([], ["-X", "sasl.oauthbearer.sub.claim.name=login"]):
+    for words in ([], ["--auth-claim", "login"]):
         assert run(["registry", "serve", *words]) == 0
     assert [each.options.user_claim for each in made] == ["sub", "login"]

@@ -27,6 +27,8 @@ class HttpSecurity:
     """How users prove who they are: basic, bearer, certificate; nothing: without a proof."""
     user_mechanism: str | None = None
     """The SASL mechanism that passwords are verified with; by default that of our own connections."""
+    user_claim: str = "sub"
+    """The claim of a token with the user name, as brokers have it in sasl.oauthbearer.sub.claim.name."""
     uses_acls: bool = False
     """Whether the brokers' ACLs decide who may do what."""
     super_users: tuple[str, ...] = ()
@@ -54,7 +56,7 @@ async def secure(
 ) -> None:
     """Let users prove who they are, and have the brokers' ACLs decide, by the rules of `access`."""
     if security.authentication:
-        users = BrokerUsers(client, security.user_mechanism)
+        users = BrokerUsers(client, security.user_mechanism, name_claim=security.user_claim)
         app.authenticate = Authenticator(security.authentication, users, realm=realm)
     if security.uses_acls:
         app.authorize = access(await parts.enter_async_context(BrokerAcls(client, security.super_users)))

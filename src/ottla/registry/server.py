@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import TopicInfo
 from ottla.http.app import HttpApp
-from ottla.http.authentication import Authenticator
-from ottla.http.broker_users import BrokerUsers
 from ottla.http.limits import HttpLimits
 from ottla.http.origins import hosts_without_login
 from ottla.http.security import Acls, HttpSecurity, secure
@@ -40,7 +38,6 @@ log = logging.getLogger(__name__)
 
 EXPORTERS_GROUP = "schema-registry-exporters"
 REALM = "schema registry"
-DEFAULT_CLAIM = "sub"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class RegistryOptions:
     """How users prove who they are: basic, bearer, certificate; nothing: nobody has to."""
     user_mechanism: str | None = None
     """The SASL mechanism that passwords are verified with; by default that of our own connections."""
-    user_claim: str = DEFAULT_CLAIM
+    user_claim: str = "sub"
     """The claim of a token with the user name, as brokers have it in sasl.oauthbearer.sub.claim.name."""
     uses_acls: bool = False
     """Whether the brokers' ACLs decide who may do what."""
@@ -127,6 +124,7 @@ class RegistryServer:
         security = HttpSecurity(
             authentication=options.authentication,
             user_mechanism=options.user_mechanism,
+            user_claim=options.user_claim,
             uses_acls=options.uses_acls,
             super_users=options.super_users,
         )
@@ -139,9 +137,6 @@ class RegistryServer:
             return SubjectAccess(acls, lambda: self.registry.state)
 
         await secure(app, security, options.client, access, self._parts, REALM)
-        if options.authentication and options.user_claim != DEFAULT_CLAIM:
-            users = BrokerUsers(options.client, options.user_mechanism, name_claim=options.user_claim)
-            app.authenticate = Authenticator(options.authentication, users, realm=REALM)
 
     async def _open(
         self,

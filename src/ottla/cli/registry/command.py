@@ -18,7 +18,6 @@ from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import bootstrap_option, client_settings, listen_address
 
 DEFAULT_LISTEN = "127.0.0.1:8081"
-CLAIM_KEY = "sasl.oauthbearer.sub.claim.name"
 
 
 @click.group(
@@ -79,21 +78,14 @@ def serve(
     ottla registry serve
     ottla registry serve --bootstrap broker1:9092 --listen 0.0.0.0:8081
     ottla registry serve --tls-cert server.pem --auth basic --acls
-
-    Where the brokers have another sasl.oauthbearer.sub.claim.name than `sub`, give it here too, with -X: it
-    is the claim of a token (--auth bearer) with the user name.
     """
     from ottla.registry.kafka_topic import WrongTopic
-    from ottla.registry.server import DEFAULT_CLAIM, RegistryOptions, RegistryServer
+    from ottla.registry.server import RegistryOptions, RegistryServer
 
     host, port = listen_address("--listen", listen, DEFAULT_LISTEN)
     secured = http_security(**security)
-    settings = client_settings()
-    claim = settings.pop(CLAIM_KEY, DEFAULT_CLAIM).strip()
-    if not claim:
-        raise click.UsageError(f"{CLAIM_KEY} is empty")
     options = RegistryOptions(
-        session.options_of(named or bootstrap, more=settings),
+        session.options_of(named or bootstrap, more=client_settings()),
         host=host,
         port=port,
         topic=topic,
@@ -103,7 +95,7 @@ def serve(
         peer_tls=secured.peer_tls,
         authentication=secured.authentication,
         user_mechanism=secured.user_mechanism,
-        user_claim=claim,
+        user_claim=secured.user_claim,
         uses_acls=secured.uses_acls,
         super_users=secured.super_users,
     )

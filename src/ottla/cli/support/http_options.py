@@ -46,6 +46,13 @@ def http_security_options(command: Command) -> Command:
                 type=click.Choice(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
                 help="The SASL mechanism of passwords.  [default: that of our own connections]",
             ),
+            click.option(
+                "--auth-claim",
+                metavar="NAME",
+                default="sub",
+                show_default=True,
+                help="The claim of a token with the user name: the brokers' sasl.oauthbearer.sub.claim.name.",
+            ),
             click.option("--acls", is_flag=True, help="Let the brokers' ACLs decide who may do what."),
             click.option(
                 "--super-user",
@@ -65,6 +72,7 @@ def http_security(
     tls_client_ca: Path | None,
     auth: tuple[str, ...],
     auth_mechanism: str | None,
+    auth_claim: str,
     acls: bool,
     super_user: tuple[str, ...],
 ) -> HttpSecurity:
@@ -95,4 +103,4 @@ def http_security(
     if tls is None and auth:
         echo_err("warning: without --tls-cert, passwords and tokens can be read on the network")
     users = tuple(each if ":" in each else f"User:{each}" for each in super_user)
-    return HttpSecurity(tls, peer, auth, auth_mechanism, acls, users)
+    return HttpSecurity(tls, peer, auth, auth_mechanism, auth_claim, acls, users)
