@@ -182,7 +182,7 @@ def test_a_right_to_write_is_none_to_read(registry: RunningRegistry, admin: Admi
     same = {"schema": '{"type": "int", "doc": "x"}'}
     wait_until(lambda: registry.ask("POST", path, same, **bob).status == 200, "the ACL to count", 20)
     for where, body in (
-        (path, {"schema": "", "metadata": {"properties": {"a": "b"}}}),
+        (path, {"schema": " ", "metadata": {"properties": {"a": "b"}}}),
         (path, {**same, "propagateSchemaTags": True}),
         (f"{path}/1/tags", {"metadata": {"properties": {"a": "b"}}}),
     ):

@@ -151,7 +151,7 @@ class SubjectRoutes:
         check_references(request, self._subject(request), wanted.references)
         add, remove = read_tags(body.get("schemaTagsToAdd")), read_tags(body.get("schemaTagsToRemove"))
         propagates = body.get("propagateSchemaTags") is True
-        if propagates or not wanted.schema:  # the answer has a part of an earlier version
+        if propagates or not wanted.schema.strip():  # the answer has a part of an earlier version
             check_readable(request, [self._subject(request)])
         if propagates:
             wanted = await self._registry.with_earlier_tags(self._subject(request), wanted)
