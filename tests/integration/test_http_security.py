@@ -174,6 +174,22 @@ def test_acls_on_subjects_decide(registry: RunningRegistry, admin: AdminClient) 
     assert (everything.status, everything.body["error_code"]) == (403, 40301)
 
 
+def test_a_right_to_write_is_none_to_read(registry: RunningRegistry, admin: AdminClient) -> None:
+    """A registration without a text takes that of the version before, and the answer has it."""
+    client(registry, "admin").register_schema("written-value", Schema('{"type": "int", "doc": "x"}', "AVRO"))
+    allow(admin, "bob", AclOperation.WRITE, "Subject:written-value")
+    path, bob = "/subjects/written-value/versions", {"authorization": basic("bob")}
+    same = {"schema": '{"type": "int", "doc": "x"}'}
+    wait_until(lambda: registry.ask("POST", path, same, **bob).status == 200, "the ACL to count", 20)
+    for where, body in (
+        (path, {"schema": " ", "metadata": {"properties": {"a": "b"}}}),
+        (path, {**same, "propagateSchemaTags": True}),
+        (f"{path}/1/tags", {"metadata": {"properties": {"a": "b"}}}),
+    ):
+        answer = registry.ask("POST", where, body, **bob)
+        assert (answer.status, answer.body.get("error_code")) == (403, 40301), body
+
+
 def test_an_alias_is_no_way_around(registry: RunningRegistry, admin: AdminClient) -> None:
     registry_admin = {"authorization": basic("admin")}
     body = {"alias": "secret-value"}

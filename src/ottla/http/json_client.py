@@ -15,7 +15,17 @@ from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    UnknownHandler,
+)
 
 from ottla.http.origins import is_loopback
 
@@ -64,13 +74,18 @@ class JsonClient:
         self._token = bearer_token
         self._media_type = media_type
         self._timeout_s = timeout_s
-        handlers: list[Any] = [
+        is_here = is_loopback(urlsplit(self.url).hostname or "")
+        self._opener = OpenerDirector()  # not urllib's default one, which also opens file: and ftp:
+        for handler in (
+            ProxyHandler({} if is_here else None),
+            HTTPHandler(),
+            HTTPSHandler(context=ssl_context),
+            HTTPErrorProcessor(),
+            HTTPDefaultErrorHandler(),
             _NoRedirects(),
-            ProxyHandler({} if is_loopback(urlsplit(self.url).hostname or "") else None),
-        ]
-        if ssl_context is not None:
-            handlers.append(HTTPSHandler(context=ssl_context))
-        self._opener = build_opener(*handlers)
+            UnknownHandler(),
+        ):
+            self._opener.add_handler(handler)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """Return the JSON value of the answer; raise HttpRefused, HttpUnavailable or NotJson."""
@@ -89,7 +104,7 @@ class JsonClient:
             raise HttpUnavailable(getattr(error, "reason", error)) from None
         try:
             return json.loads(content) if content else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise NotJson(f"what answers at {self.url} does not speak JSON") from None
 
     def _credentials(self) -> dict[str, str]:
@@ -123,7 +138,7 @@ def without_user(url: str) -> tuple[str, tuple[str, str] | None]:
 def _json_of(error: HTTPError) -> Any:
     try:
         return json.loads(error.read(MAX_ANSWER_BYTES))
-    except (ValueError, OSError):
+    except (ValueError, RecursionError, OSError):
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
@@ -95,6 +96,14 @@ def test_a_proxy_is_not_asked_for_services_of_this_machine(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     assert JsonClient(f"http://127.0.0.1:{service.port}").ask("GET", "/json") == {"a": 1}
+
+
+def test_files_are_no_services(tmp_path: Path) -> None:
+    """Who may name a registry for an exporter may not read files of this machine."""
+    (tmp_path / "secrets.json").write_text('{"password": "hunter2"}')
+    for end in ("", "#", "?"):
+        with pytest.raises(HttpUnavailable, match="unknown url type"):
+            JsonClient(f"file://{tmp_path}/secrets.json{end}").ask("GET", "/subjects")
 
 
 def test_names_in_paths_and_users_in_urls() -> None:

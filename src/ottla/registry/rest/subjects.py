@@ -150,7 +150,10 @@ class SubjectRoutes:
         wanted, body = register_request(request), body_of(request)
         check_references(request, self._subject(request), wanted.references)
         add, remove = read_tags(body.get("schemaTagsToAdd")), read_tags(body.get("schemaTagsToRemove"))
-        if body.get("propagateSchemaTags") is True:
+        propagates = body.get("propagateSchemaTags") is True
+        if propagates or not wanted.schema.strip():  # the answer has a part of an earlier version
+            check_readable(request, [self._subject(request)])
+        if propagates:
             wanted = await self._registry.with_earlier_tags(self._subject(request), wanted)
         if add or remove:
             wanted = await self._registry.with_tags(self._subject(request), wanted, add, remove)
@@ -195,6 +198,7 @@ class SubjectRoutes:
         if not is_valid(request.params["subject"]):
             raise errors.invalid_subject(request.params["subject"])
         state, found = await self._version(request, deleted=False)
+        check_readable(request, [found.subject])  # the answer has it
         return await self._register(request, await tagged(self._registry, state, found, body))
 
 
