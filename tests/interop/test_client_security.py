@@ -253,6 +253,8 @@ def test_a_login_that_ends_is_renewed_without_losing_a_record(kafka, make_produc
         sasl_mechanism="SCRAM-SHA-256",
         **LOGIN,
     )
+    producer.send("renewed", b"", partition=0).result(30)  # a new topic may have no leader for a moment
+    retries = producer.stats().retries
     deadline = time.monotonic() + 3 * REAUTHENTICATE_MS / 1_000
     sent = []
     while time.monotonic() < deadline:
@@ -261,4 +263,4 @@ def test_a_login_that_ends_is_renewed_without_losing_a_record(kafka, make_produc
     producer.flush()
     offsets = [each.result(10).offset for each in sent]
     assert offsets == list(range(offsets[0], offsets[0] + len(sent)))
-    assert producer.stats().retries == 0  # the connection was kept
+    assert producer.stats().retries == retries  # the connection was kept

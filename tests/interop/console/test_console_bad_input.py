@@ -25,7 +25,7 @@ def test_hostile_messages_are_inert(browser: Browser) -> None:
     browser.open("/topics?q=%3Cscript%3Ewindow.hacked%3D1%3C/script%3E")
     shows(page, "No topic matches.")
     browser.open("/topics/%3Cimg%20src%3Dx%20onerror%3Dwindow.hacked%3D1%3E")
-    expect(page.locator(".problem")).to_contain_text("INVALID_TOPIC")
+    expect(page.locator(".problem")).to_contain_text("There is no topic <img src=x")
     browser.open("/topics/orders/messages?text=%22%3E%3Cscript%3Ewindow.hacked%3D1%3C/script%3E")
     shows(page, "0 found")
 
