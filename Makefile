@@ -11,7 +11,7 @@ PEERS  ?=
 SOAK   ?= 120
 REUSE  ?= $(VENV)
 SCHEDULES := $(wildcard tests/cluster/test_schedules_*.py) tests/cluster/test_coordinator_failover.py
-DEBIAN := kcat chromium postgresql krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc default-jdk-headless
+DEBIAN := kcat chromium postgresql prometheus krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc default-jdk-headless
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test test-all test-again test-cluster coverage month simulate check interop test-console oracle transcript fuzz bench bench-peers dist release-check site docs picture clean
@@ -61,10 +61,10 @@ fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,00
 	@mkdir -p build/fuzz-found
 	$(BIN)/python tests/fuzz/atheris_frames.py -runs=$(RUNS) -verbosity=0 build/fuzz-found tests/fuzz/corpus
 
-interop: $(READY) ## fetch Kafka's jars (Maven), npm clients, kcat, Chromium, PostgreSQL, a JDK and a KDC (Debian), then run the tests that need them
+interop: $(READY) ## fetch Kafka's jars (Maven), npm clients, kcat, Chromium, PostgreSQL, Prometheus, a JDK and a KDC (Debian), then run the tests that need them
 	$(BIN)/python tests/interop/fetch_jars.py
 	$(BIN)/python tests/interop/fetch_npm.py
-	@{ command -v kcat && command -v chromium && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) are missing: their tests will be skipped"
+	@{ command -v kcat && command -v chromium && command -v promtool && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) are missing: their tests will be skipped"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[kerberos]' || echo "no gssapi: its tests will be skipped"
 	$(PYTEST) tests/interop -n 3 --dist loadfile
 
