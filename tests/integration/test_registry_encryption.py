@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer as TheirReader
 from confluent_kafka.schema_registry.avro import AvroSerializer as TheirWriter
+from confluent_kafka.schema_registry.rule_registry import RuleRegistry
 from confluent_kafka.serialization import MessageField, SerializationContext
 from tests.integration.registry_stage import RunningRegistry
 
@@ -121,22 +122,24 @@ def test_an_expired_key_is_followed_by_another_and_stays_readable(url: str) -> N
 
 
 @pytest.fixture(scope="module")
-def theirs() -> None:
+def theirs() -> RuleRegistry:
+    """The executors of confluent-kafka, in a registry of their own: the global one outlives this file."""
     pytest.importorskip("tink", reason="confluent-kafka encrypts with tink: pip install tink hkdf")
     pytest.importorskip("hkdf")
     from confluent_kafka.schema_registry.rules.encryption import encrypt_executor
     from confluent_kafka.schema_registry.rules.encryption.localkms.local_driver import LocalKmsDriver
 
     LocalKmsDriver.register()
-    encrypt_executor.FieldEncryptionExecutor.register()
-    encrypt_executor.EncryptionExecutor.register()
+    rules = RuleRegistry()
+    rules.register_executor(encrypt_executor.FieldEncryptionExecutor())
+    rules.register_executor(encrypt_executor.EncryptionExecutor())
+    return rules
 
 
-@pytest.mark.usefixtures("theirs")
 @pytest.mark.parametrize("is_payload", [False, True], ids=["fields", "payload"])
 @pytest.mark.parametrize(("algorithm", "days"), KINDS)
 def test_confluent_reads_what_we_write_and_the_reverse(
-    url: str, algorithm: str, days: str, is_payload: bool
+    url: str, theirs: RuleRegistry, algorithm: str, days: str, is_payload: bool
 ) -> None:
     topic = f"both-{algorithm}-{'payload' if is_payload else 'fields'}"
     ruled(url, topic, algorithm, days, is_payload=is_payload)
@@ -146,11 +149,10 @@ def test_confluent_reads_what_we_write_and_the_reverse(
     data = written(url, topic)
     assert b"123-45" not in data
     assert (b"Ada" in data) is not is_payload
-    reader = TheirReader(client, conf={"use.latest.version": True}, rule_conf=secret)
+    reader = TheirReader(client, conf={"use.latest.version": True}, rule_conf=secret, rule_registry=theirs)
     assert reader(data, place) == ADA
-    their_data = TheirWriter(client, USER, conf=conf, rule_conf=secret)(
-        dict(ADA), place
-    )  # it changes what it is given
+    writer = TheirWriter(client, USER, conf=conf, rule_conf=secret, rule_registry=theirs)
+    their_data = writer(dict(ADA), place)  # it changes what it is given
     assert their_data is not None
     assert b"123-45" not in their_data
     assert read(url, topic, their_data) == ADA
