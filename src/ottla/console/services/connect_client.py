@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.console.services.http_json import ask
+from ottla.console.services.http_json import ServiceRefused, ask
 from ottla.http.json_client import JsonClient, path_of
+
+NOT_FOUND = 404
 
 
 class ConnectClient:
@@ -27,6 +29,15 @@ class ConnectClient:
         """Return all connectors with their status and their settings."""
         path = "/connectors?expand=status&expand=info"
         return dict(await ask(self._client, "GET", path))
+
+    async def status(self, name: str) -> dict[str, Any]:
+        """Return the state of a connector and its tasks; a new one has none until a worker starts it."""
+        try:
+            return dict(await self.get("connectors", name, "status"))
+        except ServiceRefused as error:
+            if error.status != NOT_FOUND:
+                raise
+            return {"connector": {"state": "UNASSIGNED"}}
 
     async def plugins(self) -> list[dict[str, Any]]:
         """Return the connector classes that are installed."""

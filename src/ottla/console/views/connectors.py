@@ -59,7 +59,7 @@ async def connector(ctx: Context) -> Data:
     """Return a connector: its state, its tasks, its settings."""
     connect, name = _connect(ctx), ctx.params["connector"]
     info = await connect.get("connectors", name)
-    status = await connect.get("connectors", name, "status")
+    status = await connect.status(name)
     config = dict(info.get("config", {}))
     return {
         "connector": _row(name, {"info": info, "status": status}),
