@@ -60,7 +60,7 @@ def copy_of(original: Original, state: str, tmp_path: Path) -> Iterator[Damaged]
     """Yield a copy; afterwards its broker is gone, however the test left it."""
     copy = Damaged(original(state), tmp_path / "data", state)
     yield copy
-    copy.broker.kill()
+    copy.close()
 
 
 @pytest.fixture(params=["stopped", "killed"])

@@ -13,12 +13,14 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
+from tests.cluster.broker_thread import BrokerThread
 from tests.cluster.history import Read
 from tests.cluster.load import DEADLINE_S, client_config, create_topic
-from tests.cluster.reading import Reader, read_one, segment_files
+from tests.cluster.reading import Reader, segment_files
 from tests.cluster.wire import Produced, WirePeer, batch_of
 
 from ottla.log import dump
@@ -39,6 +41,7 @@ CONFIGS = {
 }
 
 
+@cache
 def value(number: int) -> bytes:
     """Return the value of record `number`; all of different lengths around 150 bytes."""
     return b"record %d " % number + random.Random(number).randbytes(100 + number % 97)
@@ -86,7 +89,19 @@ class Damaged:
         self.data = data
         self.partition = data / f"{TOPIC}-0"
         self.state = state
-        self.broker = BrokerProcess(data, settings=SETTINGS)
+        self.broker: BrokerThread | BrokerProcess = BrokerThread(data, settings=SETTINGS)
+
+    def as_process(self) -> BrokerProcess:
+        """Run the broker as a user would, from the command line, in a process that can be killed."""
+        self.broker = BrokerProcess(self.data, settings=SETTINGS)
+        return self.broker
+
+    def close(self) -> None:
+        """End the broker, however the test left it."""
+        if isinstance(self.broker, BrokerProcess):
+            self.broker.kill()
+        else:
+            self.broker.close()
 
     def files(self, kind: str) -> list[Path]:
         """Return the partition's files of a kind, oldest first."""
@@ -94,7 +109,7 @@ class Damaged:
 
     @property
     def said(self) -> str:
-        """Everything that the broker wrote to stderr."""
+        """Everything that the broker logged, and its error if it did not start."""
         return self.broker.stderr_path.read_text()
 
     def batches_of(self, log: Path) -> list[tuple[int, int, int]]:
@@ -103,7 +118,7 @@ class Damaged:
         return [(each.position, each.header.size_bytes, each.header.base_offset) for each in reports]
 
     def start(self) -> str:
-        """Start the broker as a user would; return its address."""
+        """Start the broker; return its address."""
         return self.broker.start().address
 
     def assert_served(self, lost: Sequence[int] = ()) -> None:
@@ -115,10 +130,10 @@ class Damaged:
             start, end = reader.ends(PLACE)
             assert (start, end) == (0, COUNT)
             assert reader.read({PLACE: 0})[PLACE] == expected
-        for at in [0, *range(7, COUNT, COUNT // 7), COUNT - 1]:
-            following = next((each for each in left if each >= at), None)
-            if following is not None:
-                assert read_one(address, PLACE, at) == (following, value(following))
+            for at in [0, *range(7, COUNT, COUNT // 7), COUNT - 1]:
+                following = next((each for each in left if each >= at), None)
+                if following is not None:
+                    assert reader.read_one(PLACE, at) == (following, value(following))
         self._assert_found_by_time(left)
 
     def _assert_found_by_time(self, left: Sequence[int]) -> None:

@@ -65,17 +65,22 @@ class Reader:
         self._consumer.unassign()
         return found
 
-
-def read_one(address: str, place: Place, offset: int, within_s: float = DEADLINE_S) -> Read:
-    """Return the first record at or after an offset, as a consumer finds it that begins there."""
-    with Reader(address) as reader:
-        reader._consumer.assign([TopicPartition(*place, offset)])
-        message = reader._consumer.poll(within_s)
+    def read_one(self, place: Place, offset: int, within_s: float = DEADLINE_S) -> Read:
+        """Return the first record at or after an offset."""
+        self._consumer.assign([TopicPartition(*place, offset)])
+        message = self._consumer.poll(within_s)
         assert message is not None, f"nothing at or after offset {offset} of {place} within {within_s:g} s"
         error = message.error()
         if error is not None:
             raise KafkaException(error)
+        self._consumer.unassign()
         return message.offset() or 0, message.value()
+
+
+def read_one(address: str, place: Place, offset: int, within_s: float = DEADLINE_S) -> Read:
+    """Return the first record at or after an offset, as a consumer finds it that begins there."""
+    with Reader(address) as reader:
+        return reader.read_one(place, offset, within_s)
 
 
 def segment_files(data: Path, place: Place, kind: str = ".log") -> list[Path]:

@@ -37,10 +37,10 @@ def next_batch(size: int | None = None) -> bytes:
 
 
 def test_an_untouched_directory_is_served_whole(damaged: Damaged) -> None:
-    damaged.start()
+    broker = damaged.as_process().start()
     damaged.assert_whole()
     assert "ERROR" not in damaged.said
-    damaged.broker.stop()
+    broker.stop()
 
 
 @pytest.mark.parametrize(
@@ -253,15 +253,15 @@ def test_what_was_repaired_stays_repaired(killed: Damaged) -> None:
     flip(log, position + 100)
     append(log, next_batch(70))
     lost = range(base_offset, base_offset + RECORDS)
-    killed.start()
+    broker = killed.as_process().start()
     killed.assert_served(lost=lost)
     for again in ("killed", "stopped"):
         errors = killed.said.count("ERROR")
         if again == "killed":
-            killed.broker.kill()
+            broker.kill()
         else:
-            killed.broker.stop()
-        killed.start()
+            broker.stop()
+        broker.start()
         assert killed.said.count("ERROR") == errors
         killed.assert_served(lost=lost)
-    send(killed.broker.address, [BATCHES])
+    send(broker.address, [BATCHES])

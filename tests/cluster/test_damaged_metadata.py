@@ -49,6 +49,8 @@ def assert_topic_and_configs_are_known(damaged: Damaged) -> None:
 def test_an_unreadable_meta_properties_is_refused_by_name(damaged: Damaged, contents: bytes) -> None:
     path = damaged.data / "meta.properties"
     path.write_bytes(contents)
+    if contents == b"":
+        damaged.as_process()
     assert str(path) in refusal(damaged)
     assert path.read_bytes() == contents
 
@@ -77,6 +79,7 @@ def test_lost_metadata_is_refused_and_the_logs_stay(damaged: Damaged, how: str, 
     match how:
         case "missing":
             path.unlink()
+            damaged.as_process()
         case "emptied":
             path.write_bytes(b"")
         case "garbage":
