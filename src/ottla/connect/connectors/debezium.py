@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -16,9 +17,14 @@ from ottla.connect.data.json_codec import Constant
 from ottla.connect.data.json_form import unscaled
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Schema
+from ottla.connect.errors import DataError
+
+log = logging.getLogger(__name__)
 
 UNAVAILABLE = "__debezium_unavailable_value"
 SNAPSHOT, STREAM = "true", "false"
+WARN, SKIP, FAIL = FAILURE_MODES = ("warn", "skip", "fail")
+"""What happens to a value that its column's schema does not have."""
 _TEXT = Schema(s.STRING, optional=True)
 _LONG = Schema(s.INT64, optional=True)
 VARIABLE = s.struct(
@@ -103,8 +109,7 @@ def text_converter(oid: int, schema: Schema) -> Callable[[str], Any] | None:
     if schema.type == s.BOOLEAN:
         return lambda text: text.startswith("t")  # t, or true if it was cast to text
     if oid == NUMERIC:
-        is_plain = schema.type == s.BYTES
-        return Decimal if is_plain else lambda text: _number(schema, Decimal(text))
+        return _decimal if schema.type == s.BYTES else lambda text: _number(schema, Decimal(text))
     if oid == 17:
         return lambda text: bytes.fromhex(text.removeprefix("\\x"))
     if oid in (DATE, TIME, TIMESTAMP, TIMESTAMPTZ):
@@ -112,6 +117,13 @@ def text_converter(oid: int, schema: Schema) -> Callable[[str], Any] | None:
     if schema.type in s.INTEGERS:
         return int
     return float if schema.type in s.FLOATS else None
+
+
+def _decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    if not value.is_finite():
+        raise ValueError(f"{text} is no decimal: decimal.handling.mode string and double have it")
+    return value
 
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
@@ -185,7 +197,7 @@ def _number(schema: Schema, value: Decimal) -> Any:
     if schema.type == s.FLOAT64:
         return float(value)
     if schema.type == s.STRUCT:
-        exponent = value.as_tuple().exponent
+        exponent = _decimal(str(value)).as_tuple().exponent
         scale = -exponent if isinstance(exponent, int) else 0
         return {"scale": scale, "value": unscaled(value, scale)}
     return value
@@ -203,8 +215,9 @@ class Position:
 class Table:
     """The schemas of a table's records, and what makes values of its columns."""
 
-    def __init__(self, relation: Relation, topic: str, decimals: str) -> None:
-        self.relation, self.topic = relation, topic
+    def __init__(self, relation: Relation, topic: str, decimals: str, failures: str = WARN) -> None:
+        self.relation, self.topic, self.failures = relation, topic, failures
+        self._warned: set[str] = set()
         self.source: tuple[Position, Constant] | None = None
         columns = {each.name: column_schema(each.oid, each.modifier, decimals) for each in relation.columns}
         self.columns = [
@@ -235,11 +248,24 @@ class Table:
         get, found = values.get, {}
         for name, oid, schema, convert in self.columns:
             value = get(name)
-            if type(value) is str:
-                found[name] = value if convert is None else convert(value)
-            else:
-                found[name] = None if value is None else column_value(oid, schema, value)
+            try:
+                if type(value) is str:
+                    found[name] = value if convert is None else convert(value)
+                else:
+                    found[name] = None if value is None else column_value(oid, schema, value)
+            except (ValueError, ArithmeticError) as error:
+                self._note_unconverted(name, error)
+                found[name] = None
         return found
+
+    def _note_unconverted(self, name: str, error: Exception) -> None:
+        """Leave a value out that the column's schema does not have, as Debezium does; or refuse it."""
+        where = f"{self.relation.schema}.{self.relation.table}.{name}"
+        if self.failures == FAIL:
+            raise DataError(f"{where}: {error}") from None
+        if self.failures == WARN and name not in self._warned:
+            self._warned.add(name)
+            log.warning("%s: a value is written as null, and so are others like it: %s", where, error)
 
     def key(self, row: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the key of a row."""
@@ -249,9 +275,11 @@ class Table:
 class Events:
     """Makes records of changes."""
 
-    def __init__(self, prefix: str, database: str, *, decimals: str, tombstones: bool) -> None:
+    def __init__(
+        self, prefix: str, database: str, *, decimals: str, tombstones: bool, failures: str = WARN
+    ) -> None:
         self.prefix, self.database = prefix, database
-        self.decimals, self.tombstones = decimals, tombstones
+        self.decimals, self.tombstones, self.failures = decimals, tombstones, failures
         self._tables: dict[int, Table] = {}
 
     def _table(self, relation: Relation) -> Table:
@@ -259,7 +287,7 @@ class Events:
         found = self._tables.get(id(relation))
         if found is None or found.relation is not relation:
             topic = f"{self.prefix}.{relation.schema}.{relation.table}"
-            found = self._tables[id(relation)] = Table(relation, topic, self.decimals)
+            found = self._tables[id(relation)] = Table(relation, topic, self.decimals, self.failures)
         return found
 
     def records(self, change: Change, at: Position, snapshot: str = STREAM) -> list[Record]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ottla.common.clock import SystemClock
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LIST, LONG, LOW, PASSWORD, ConfigKey, at_least
-from ottla.connect.connectors.debezium import SNAPSHOT, Events, Position, relation_of
+from ottla.connect.connectors.debezium import FAILURE_MODES, SNAPSHOT, WARN, Events, Position, relation_of
 from ottla.connect.connectors.pgoutput import Begin, Change, Commit, Decoder, Relation
 from ottla.connect.connectors.postgres import (
     check_connection,
@@ -64,6 +64,13 @@ class PostgresCdcSource(SourceConnector):
             default="precise",
             doc="How numeric is written.",
             values=("precise", "string", "double"),
+        ),
+        ConfigKey(
+            "event.converting.failure.handling.mode",
+            default=WARN,
+            doc="What to do if its schema has no place for a value (precise NaN): warn and skip write null.",
+            importance=LOW,
+            values=FAILURE_MODES,
         ),
         ConfigKey("tombstones.on.delete", BOOLEAN, True, "A delete is followed by a record without a value."),
         ConfigKey(
@@ -348,6 +355,7 @@ class CdcReader(SourceReader):
             self.settings["database.dbname"],
             decimals=self.settings["decimal.handling.mode"],
             tombstones=self.settings["tombstones.on.delete"],
+            failures=self.settings["event.converting.failure.handling.mode"],
         )
 
     def read(self, part: Any) -> Iterator[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
@@ -125,6 +126,8 @@ def _plain(value: Any, decimals: str, schema: Schema | None = None) -> Any:
         return (value - EPOCH_DAY).days
     if isinstance(value, time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"  # as Jackson does
     if isinstance(value, dict):
         return {str(key): _plain(each, decimals) for key, each in value.items()}
     if isinstance(value, list | tuple):
