@@ -88,6 +88,11 @@ def update_kek(state: KeyState, name: str, changes: Json) -> KeyDecision:
     return KeyDecision(name, [] if changed.is_equivalent(kek) else [KeyRecord(name, changed)])
 
 
+def check_sharing(kek: Kek) -> None:
+    """Refuse a KEK with which the registry cannot encrypt a DEK: always, since it has no access to a KMS."""
+    raise no_kms(kek.kms_type) if kek.shared else invalid("shared")
+
+
 def delete_kek(state: KeyState, name: str, *, permanent: bool) -> KeyDecision:
     """Delete a KEK without DEKs, softly or for good."""
     kek = _found(state, name, deleted=True)

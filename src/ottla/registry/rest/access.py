@@ -90,6 +90,7 @@ ON_CLUSTER: dict[tuple[str, str], Operation] = {
     ("PUT", "/dek-registry/v1/keks/{name}"): _O.ALTER,
     ("DELETE", "/dek-registry/v1/keks/{name}"): _O.ALTER,
     ("POST", "/dek-registry/v1/keks/{name}/undelete"): _O.ALTER,
+    ("POST", "/dek-registry/v1/keks/{name}/test"): _O.DESCRIBE,
     ("GET", "/dek-registry/v1/keks/{name}/deks"): _O.DESCRIBE,
     ("POST", "/dek-registry/v1/keks/{name}/deks"): _O.ALTER,
 }

@@ -43,6 +43,7 @@ class KeyRoutes:
             ("PUT", ONE_KEK, self.update_kek),
             ("DELETE", ONE_KEK, self.delete_kek),
             ("POST", f"{ONE_KEK}/undelete", self.undelete_kek),
+            ("POST", f"{ONE_KEK}/test", self.test_kek),
             ("GET", DEKS, self.list_subjects),
             ("POST", DEKS, self.create_dek),
             ("GET", ONE_SUBJECT, self.get_dek),
@@ -121,6 +122,15 @@ class KeyRoutes:
             changes["kmsProps"] = _props(body["kmsProps"])
         await self._keys.change(lambda state: decisions.update_kek(state, name, changes))
         return await self._show_kek(request, name)
+
+    async def test_kek(self, request: Request) -> Response:
+        """Check whether the registry can encrypt with a KEK."""
+        name = request.params["name"]
+        kek = (await self._keys.fresh()).kek(name)
+        if kek is None:
+            raise not_found(name)
+        decisions.check_sharing(kek)
+        return answer(request, shown(kek))
 
     async def delete_kek(self, request: Request) -> Response:
         """Delete a KEK."""
