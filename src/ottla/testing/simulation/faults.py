@@ -159,9 +159,18 @@ class FaultMaker:
             node.resume()
             node.starve(0)
             node.heal_store()
+            self._restart_without_a_directory(node)
             node.start()
         if self._operations:
             await asyncio.wait(self._operations)
+
+    def _restart_without_a_directory(self, node: SimNode) -> None:
+        """Kill a broker that runs without one of its directories: it uses a repaired one after a restart.
+
+        A replaced disk that was full at the start is such a directory (seed 514 of the disks).
+        """
+        if node.broker is not None and node.broker.log_directories.offline_reasons:
+            node.kill()
 
     def _resolved(self, fault: Fault) -> Fault:
         """Return the fault with the node that it means now."""
