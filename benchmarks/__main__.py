@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks import failover, groups, requests, startup, throughput, tls, transactions
 from benchmarks.baseline import Costs
-from benchmarks.measure import Cost, machine, wait_until_idle
+from benchmarks.measure import Cost, machine, touch_page_cache, wait_until_idle
 from benchmarks.transaction_generators import PER_TRANSACTION, Kind, Target
 from ottla.testing.broker_process import BrokerProcess
 
@@ -56,6 +56,8 @@ def main() -> None:
                 console.print(tls.table(listeners, 0.1 if options.quick else 0.5))
         if options.only == "tls":
             return
+        if options.only in (None, "throughput"):
+            touch_page_cache(root, sum(case.records * case.record_bytes for case in throughput.CASES))
         with BrokerProcess(root / "data") as broker:
             wait_until_idle(broker)
             if options.only in (None, "throughput"):
