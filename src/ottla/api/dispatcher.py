@@ -25,7 +25,7 @@ from ottla.api.support.own_configs import CONFIG_APIS, check_before_forwarding
 from ottla.api.support.raw_tokens import answer_raw_token
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.slow_requests import SlowRequests
-from ottla.api.table import APIS, BYTES, ROWS, Handler, RawHandler, Reply
+from ottla.api.table import APIS, BYTES, PRELOADED, ROWS, Handler, RawHandler, Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
     IllegalSaslState,
@@ -81,12 +81,14 @@ class Dispatcher:
         return routes + [times.of_followers for times in routes if times.of_followers is not None]
 
     async def load_handlers(self) -> None:
-        """Import the modules of the table one by one in the background, so that no request waits for an
-        import.
+        """Import the handlers of producers and consumers in the background, one by one.
+
+        Then no record waits for an import.
         """
         for row in ROWS:
-            row.load()
-            await asyncio.sleep(0)
+            if row.key in PRELOADED:
+                row.load()
+                await asyncio.sleep(0)
 
     def frame_limit(self, connection: ClientConnection, api_key: int) -> int:
         """Return the maximum size of a frame of this API; 0 if it is not served on this connection now."""

@@ -185,6 +185,34 @@ ROWS = (
     Range(_K.RESTORE_METADATA, 0, 0, MESSAGE, "restore_metadata.restore_metadata"),
 )
 
+PRELOADED = frozenset(
+    {
+        _K.PRODUCE,
+        _K.FETCH,
+        _K.LIST_OFFSETS,
+        _K.METADATA,
+        _K.OFFSET_COMMIT,
+        _K.OFFSET_FETCH,
+        _K.FIND_COORDINATOR,
+        _K.JOIN_GROUP,
+        _K.SYNC_GROUP,
+        _K.HEARTBEAT,
+        _K.LEAVE_GROUP,
+        _K.CONSUMER_GROUP_HEARTBEAT,
+        _K.API_VERSIONS,
+        _K.INIT_PRODUCER_ID,
+        _K.ADD_PARTITIONS_TO_TXN,
+        _K.ADD_OFFSETS_TO_TXN,
+        _K.TXN_OFFSET_COMMIT,
+        _K.END_TXN,
+        _K.WRITE_TXN_MARKERS,
+        _K.OFFSET_FOR_LEADER_EPOCH,
+        _K.ALTER_PARTITION,
+    }
+)
+"""APIs of producers, consumers and replicas: imported before the first request. The others, which tools call,
+are imported by their first request, which takes a few milliseconds longer."""
+
 
 class Need(NamedTuple):
     """An operation on a resource that a request needs."""

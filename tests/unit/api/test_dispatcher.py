@@ -1,7 +1,9 @@
-"""Who a request comes from, as far as its header tells."""
+"""The dispatcher: which broker a request comes from, and which handlers are imported before it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -42,3 +44,20 @@ def test_another_broker_is_known_by_its_client_id(client_id: str | None) -> None
     assert Dispatcher(services).is_from_broker(cast(Any, None), memoryview(header)) is (
         client_id == "broker-2"
     )
+
+
+LOADING = """
+import asyncio, sys
+from types import SimpleNamespace
+from ottla.api.dispatcher import Dispatcher
+services = SimpleNamespace(clock=None, config=SimpleNamespace(ottla_slow_request_ms=1), handle_forwarded=None)
+asyncio.run(Dispatcher(services).load_handlers())
+print(*(name for name in sys.modules if name.startswith("ottla.api.")))
+"""
+
+
+def test_only_the_handlers_of_producers_and_consumers_are_imported_before_a_request() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"ottla.api.produce", "ottla.api.fetch", "ottla.api.sync_group", "ottla.api.end_txn"} <= loaded
+    assert not loaded & {"ottla.api.create_topics", "ottla.api.describe_acls", "ottla.api.elect_leaders"}
