@@ -7,13 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from ottla.console.access.gate import Gate
+from ottla.console.access.gate import Gate, cookies_of, inside
 from ottla.console.access.headers import SECURITY_HEADERS
-from ottla.console.access.sessions import Session
+from ottla.console.access.sessions import COOKIE, Session
 from ottla.console.assets import Assets
 from ottla.console.console import Console
 from ottla.console.context import Context, page_url
@@ -91,7 +90,8 @@ class ConsoleApp:
         if request is None or request.segments[:1] == ["api"]:
             response = _json_error(shown)
         else:
-            response = self._problem(request, shown, None)
+            session = self.console.sessions.find(cookies_of(request).get(COOKIE))
+            response = self._problem(request, shown, session)
         response.headers = (*response.headers, *SECURITY_HEADERS)
         return response
 
@@ -185,15 +185,16 @@ class ConsoleApp:
     def _frame(self, request: Request, session: Session | None, section: Section | None) -> dict[str, Any]:
         """Return what every page shows around its content."""
         console = self.console
+        clusters = self.gate.clusters_of(session)
         cluster = request.params.get("cluster", "")
-        if cluster not in console.clusters:
-            cluster = next(iter(console.clusters))
+        if cluster not in clusters:
+            cluster = next(iter(clusters), "")
         role = None if session is None else session.role_in(cluster)
         theme = cookies_of(request).get("theme", "")
         return {
             "cluster": cluster,
-            "clusters": list(console.clusters),
-            "sections": SECTIONS,
+            "clusters": clusters,
+            "sections": SECTIONS if clusters else (),
             "section": section,
             "session": session,
             "role": role,
@@ -284,7 +285,8 @@ class ConsoleApp:
     # Fixed pages.
 
     async def _home(self, request: Request) -> Response:
-        return _redirect(page_url(next(iter(self.console.clusters))), 302)
+        clusters = self.gate.clusters_of(self.console.sessions.find(cookies_of(request).get(COOKIE)))
+        return _redirect(page_url(clusters[0]) if clusters else "/login", 302)
 
     async def _openapi(self, request: Request) -> Response:
         return json_response(describe(SECTIONS))
@@ -301,7 +303,7 @@ class ConsoleApp:
         values = {
             **self._frame(request, None, None),
             "error": error,
-            "to": _inside(request.query.get("to", "/")),
+            "to": inside(request.query.get("to", "/")),
             "by_provider": self.console.oidc is not None,
         }
         status = 200 if error is None else error.status
@@ -313,7 +315,7 @@ class ConsoleApp:
             session = await self.gate.log_in(request, form.text("user"), form.text("password"))
         except EXPECTED as error:
             return self._login_form(request, as_user_error(error))
-        response = _redirect(_inside(form.text("to", "/")))
+        response = _redirect(inside(form.text("to", "/")))
         response.headers = (*response.headers, self.gate.cookie(session))
         return response
 
@@ -322,14 +324,6 @@ class ConsoleApp:
         if session is not None and session.fits(Form(_form_fields(request)).text("_csrf", "")):
             await self.console.end(session)
         return _redirect("/login")
-
-
-def cookies_of(request: Request) -> dict[str, str]:
-    """Return the cookies of a request."""
-    try:
-        return {name: each.value for name, each in SimpleCookie(request.headers.get("cookie", "")).items()}
-    except CookieError:
-        return {}
 
 
 async def _healthy(request: Request) -> Response:
@@ -362,15 +356,6 @@ def _streamed(download: Download) -> Response:
 
 def _redirect(to: str, status: int = 303) -> Response:
     return Response(b"", status, HTML, ((b"location", to.encode()), NO_STORE))
-
-
-def _inside(to: str) -> str:
-    """Return where to go after a login: a page of this console and no other.
-
-    Browsers leave tabs and line ends out of an address: `/ TAB /example.org` is another site.
-    """
-    is_inside = to.startswith("/") and not to.startswith(("//", "/\\"))
-    return to if is_inside and to.isascii() and to.isprintable() else "/"
 
 
 def _json_error(error: UserError) -> Response:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
+from tests.integration.openid_stage import OpenIdProvider
 from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import CLUSTER, Browser, RunningConsole, shows
 
 from ottla.client.admin import Admin
+from ottla.console.access.oidc import OidcOptions
+from ottla.testing.local_broker import OttlaBroker
 from ottla.testing.local_cluster import LocalCluster
 
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -71,6 +75,26 @@ def test_a_wrong_password_is_refused_and_the_right_one_leads_on(
     browser.open("/topics")
     browser.page.wait_for_url("**/login**")
     browser.check()
+
+
+def test_a_login_at_an_openid_provider_leads_to_the_page_that_was_asked_for(
+    broker: OttlaBroker, new_browser: NewBrowser
+) -> None:
+    with OpenIdProvider() as provider:
+        oidc = OidcOptions(provider.issuer, "console")
+        with RunningConsole(broker.bootstrap_servers, login="oidc", oidc=oidc) as guarded:
+            browser = new_browser(guarded.url)
+            page = browser.open("/topics/orders/configs")
+            page.wait_for_url("**/login**")
+            assert CLUSTER not in page.locator("body").inner_text()
+            assert browser.violations() == []
+            page.get_by_role("link", name="Log in with your organization").click()
+            page.wait_for_url("**/topics/orders/configs")
+            expect(page.locator(".who")).to_contain_text("alice operator")
+            page.goto(f"{guarded.server.url}/login/oidc/back?code=c&state=forged")
+            shows(page, "This login was not begun here")
+            browser.hosts.discard(urlsplit(provider.issuer).netloc)
+            browser.check()
 
 
 def test_an_acl_is_explained_created_and_lets_alice_in(

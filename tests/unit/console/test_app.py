@@ -9,11 +9,12 @@ from starlette.datastructures import Headers, QueryParams
 
 from ottla.client.client_options import ClientOptions
 from ottla.common.clock import SystemClock
+from ottla.console.access.gate import inside
 from ottla.console.access.login import log_in
-from ottla.console.access.oidc import Oidc, OidcOptions, Started
+from ottla.console.access.oidc import Oidc, OidcOptions
 from ottla.console.access.roles import ADMIN
 from ottla.console.access.sessions import COOKIE
-from ottla.console.app import ConsoleApp, _inside
+from ottla.console.app import ConsoleApp
 from ottla.console.clusters.live import LiveCluster
 from ottla.console.console import Console
 from ottla.console.context import Context
@@ -75,8 +76,8 @@ async def test_a_password_of_megabytes_is_refused_before_it_is_prepared() -> Non
     "to", ["//evil.org", "/\\evil.org", "/\t/evil.org", "/\r\nx: y", "https://evil.org", ""]
 )
 def test_a_login_leads_to_no_other_site(to: str) -> None:
-    assert _inside(to) == "/"
-    assert _inside("/c/one/topics/a%2Fb") == "/c/one/topics/a%2Fb"
+    assert inside(to) == "/"
+    assert inside("/c/one/topics/a%2Fb") == "/c/one/topics/a%2Fb"
 
 
 def test_the_way_to_the_login_page_takes_the_path_as_it_was_sent() -> None:
@@ -92,12 +93,42 @@ async def test_a_login_at_the_provider_is_completed_in_the_browser_that_began_it
     app = app_of("one")
     oidc = Oidc(OidcOptions("https://provider.example.org", "console"), SystemClock())
     app.console.oidc = oidc
-    monkeypatch.setattr(oidc, "start", lambda back: Started("https://provider.example.org/?", "s1", "n", "v"))
+    monkeypatch.setattr(oidc, "start", lambda back, attempt: f"https://provider.example.org/?{attempt.state}")
     monkeypatch.setattr(oidc, "finish", lambda *given: ("mallory", ADMIN))
-    begun = await app.gate.to_provider(request_to("login", "oidc"))
-    cookie = dict(begun.headers)[b"set-cookie"].decode().partition(";")[0]
-    back = request_to("login", "oidc", "back", query="code=c&state=s1")
+    begun = await app.gate.to_provider(request_to("login", "oidc", query="to=/c/one/topics"))
+    for _ in range(2_000):  # nobody can make it forgotten
+        await app.gate.to_provider(request_to("login", "oidc"))
+    cookie = "; ".join(
+        value.decode().partition(";")[0] for name, value in begun.headers if name == b"set-cookie"
+    )
+    state = dict(begun.headers)[b"location"].decode().partition("?")[2]
+    back = request_to("login", "oidc", "back", query=f"code=c&state={state}")
     with pytest.raises(HttpError, match="not begun here"):
         await app.gate.from_provider(back)
     back.headers = Headers({"host": "localhost", "cookie": cookie})
-    assert (await app.gate.from_provider(back)).status == 303
+    answer = await app.gate.from_provider(back)
+    assert (answer.status, dict(answer.headers)[b"location"]) == (303, b"/c/one/topics")
+
+
+async def test_strangers_learn_no_names_of_clusters() -> None:
+    app = app_of("secret-one", "secret-two")
+    stranger = Request("GET", [], Headers({"host": "localhost"}), QueryParams(""), params={})
+    answers = [
+        await app._login_page(stranger),
+        await app._home(stranger),
+        app._error_page(stranger, HttpError(404)),
+    ]
+    for answer in answers:
+        assert b"secret" not in answer.body
+        assert not any(b"secret" in value for _, value in answer.headers)
+
+
+async def test_a_user_sees_the_clusters_that_they_are_logged_in_to() -> None:
+    app = app_of("one", "secret-two")
+    session = app.console.sessions.begin("alice", ADMIN)
+    session.clusters["one"] = LiveCluster(app.console.options.clusters[0])
+    known = Request(
+        "GET", [], Headers({"host": "localhost", "cookie": f"{COOKIE}={session.token}"}), QueryParams("")
+    )
+    assert dict((await app._home(known)).headers)[b"location"] == b"/c/one"
+    assert b"secret" not in app._error_page(known, HttpError(404)).body

@@ -6,10 +6,13 @@ import asyncio
 import base64
 import binascii
 import hashlib
-import hmac
+from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from ottla.console.access.login import log_in
+from ottla.console.access.login_attempts import VALID_S, LoginAttempts
+from ottla.console.access.oidc import OidcError
 from ottla.console.access.roles import ADMIN, Role
 from ottla.console.access.sessions import COOKIE, Session
 from ottla.console.table import UserError
@@ -22,9 +25,10 @@ if TYPE_CHECKING:
 
 ANYBODY = "anonymous"
 FAILURE_PAUSE_S = 0.5
-STATES_KEPT = 1_000
-LOGIN_COOKIE, LOGIN_S = "ottla_login", 600
-"""Binds a login at the OpenID provider to the browser that began it."""
+LOGIN_COOKIE, TO_COOKIE = "ottla_login", "ottla_login_to"
+"""Bind a login at the OpenID provider to the browser that began it, and to the page that it was begun for."""
+ASKED_AT_ONCE = 2
+"""Requests to the provider; they wait in threads, which pages need too."""
 
 
 class Gate:
@@ -34,7 +38,8 @@ class Gate:
         self.console = console
         self.needs_login = console.options.login != "none"
         self._programs: dict[bytes, Session] = {}
-        self._started: dict[str, tuple[str, str, str]] = {}
+        self._attempts = LoginAttempts(console.clock)
+        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._anybody: Session | None = None
 
     def check(self, ctx: Context, role: Role, *, is_change: bool = False) -> None:
@@ -47,8 +52,6 @@ class Gate:
 
     async def session(self, request: Request) -> tuple[Session | None, Response | None]:
         """Return the session of a browser; None if it must log in first."""
-        from ottla.console.app import cookies_of
-
         found = self.console.sessions.find(cookies_of(request).get(COOKIE))
         if found is None and request.headers.get("authorization"):
             return await self.program(request), None
@@ -58,8 +61,6 @@ class Gate:
 
     async def program(self, request: Request) -> Session:
         """Return the session of a program: by its cookie, by HTTP basic authentication, or anybody's."""
-        from ottla.console.app import cookies_of
-
         found = self.console.sessions.find(cookies_of(request).get(COOKIE))
         if found is not None:
             return found
@@ -115,41 +116,46 @@ class Gate:
         """Send a person to the OpenID provider."""
         if self.console.oidc is None:
             raise HttpError(404)
-        started = await asyncio.to_thread(self.console.oidc.start, self._back(request))
-        if len(self._started) >= STATES_KEPT:
-            del self._started[next(iter(self._started))]
-        self._started[started.state] = (started.nonce, started.verifier, self._back(request))
-        kept = self._set_cookie(LOGIN_COOKIE, started.state, f"; Max-Age={LOGIN_S}")
-        return Response(b"", 302, "text/html", ((b"location", started.url.encode()), kept))
+        attempt = self._attempts.begin()
+        try:
+            async with self._asking:
+                url = await asyncio.to_thread(self.console.oidc.start, self._back(request), attempt)
+        except OidcError as error:
+            raise HttpError(503, 503, str(error)) from None
+        kept = self._set_cookie(LOGIN_COOKIE, attempt.state, f"; Max-Age={VALID_S}")
+        to = self._set_cookie(TO_COOKIE, quote(request.query.get("to", ""), safe=""), f"; Max-Age={VALID_S}")
+        return Response(b"", 302, "text/html", ((b"location", url.encode()), kept, to))
 
     async def from_provider(self, request: Request) -> Response:
         """Take a person who comes back from the OpenID provider."""
-        from ottla.console.access.oidc import OidcError
-        from ottla.console.app import cookies_of
-
-        state = request.query.get("state", "")
-        begun_here = cookies_of(request).get(LOGIN_COOKIE, "")
-        # Somebody else's login, begun in another browser, must not be completed in this one.
-        is_ours = hmac.compare_digest(state.encode(), begun_here.encode())
-        started = self._started.pop(state, None) if is_ours else None
-        if self.console.oidc is None or started is None:
+        cookies = cookies_of(request)
+        attempt = self._attempts.find(request.query.get("state", ""), cookies.get(LOGIN_COOKIE, ""))
+        if self.console.oidc is None or attempt is None:
             raise HttpError(400, 400, "This login was not begun here, or is too old: log in again")
-        nonce, verifier, back = started
         try:
-            user, role = await asyncio.to_thread(
-                self.console.oidc.finish, request.query.get("code", ""), back, nonce, verifier
-            )
+            async with self._asking:
+                user, role = await asyncio.to_thread(
+                    self.console.oidc.finish, request.query.get("code", ""), self._back(request), attempt
+                )
         except OidcError as error:
             self._note(request, "-", "Log in", str(error))
             raise HttpError(401, 401, f"The login failed: {error}") from None
         self._note(request, user, "Log in", None)
         session = self.console.sessions.begin(user, role)
-        return Response(b"", 303, "text/html", ((b"location", b"/"), self.cookie(session)))
+        to = inside(unquote(cookies.get(TO_COOKIE, "")))
+        used = [self._set_cookie(name, "", "; Max-Age=0") for name in (LOGIN_COOKIE, TO_COOKIE)]
+        headers = ((b"location", to.encode()), self.cookie(session), *used)
+        return Response(b"", 303, "text/html", headers)
+
+    def clusters_of(self, session: Session | None) -> list[str]:
+        """Return the clusters that a person may know of: none before the login."""
+        names = list(self.console.clusters)
+        if not self.needs_login or (session is not None and self.console.options.login != "broker"):
+            return names
+        return [] if session is None else [each for each in names if each in session.clusters]
 
     def is_new(self, request: Request, session: Session) -> bool:
         """Return whether the browser does not know its session yet."""
-        from ottla.console.app import cookies_of
-
         return cookies_of(request).get(COOKIE) != session.token
 
     def cookie(self, session: Session) -> tuple[bytes, bytes]:
@@ -169,3 +175,20 @@ class Gate:
         self.console.audit.add(
             user=user, client=request.client, cluster="-", action=action, target="", fields={}, error=error
         )
+
+
+def cookies_of(request: Request) -> dict[str, str]:
+    """Return the cookies of a request."""
+    try:
+        return {name: each.value for name, each in SimpleCookie(request.headers.get("cookie", "")).items()}
+    except CookieError:
+        return {}
+
+
+def inside(to: str) -> str:
+    """Return where to go after a login: a page of this console and no other.
+
+    Browsers leave tabs and line ends out of an address: `/ TAB /example.org` is another site.
+    """
+    is_inside = to.startswith("/") and not to.startswith(("//", "/\\"))
+    return to if is_inside and to.isascii() and to.isprintable() else "/"

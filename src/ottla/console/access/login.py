@@ -5,6 +5,7 @@ From then on everything that person does is done with their own connection, so t
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from kio.schema.describe_cluster.v2 import DescribeClusterRequest, DescribeClusterResponse
@@ -18,6 +19,8 @@ from ottla.console.table import UserError
 from ottla.http.broker_users import MAX_CREDENTIAL_CHARS
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import i8
+
+log = logging.getLogger(__name__)
 
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
 REFUSED = "The broker does not accept this name and password."
@@ -50,7 +53,10 @@ async def log_in(options: ClusterOptions, user: str, password: str) -> tuple[Liv
         raise UserError(REFUSED, status=401) from None
     except (KafkaError, ClientError) as error:
         await live.close()
-        raise UserError(f"The broker did not answer: {error}", status=503) from None
+        log.warning("cluster %s did not answer a login: %s", options.name, error)  # not for strangers
+        raise UserError(
+            "The brokers did not answer.", "Try again; the console's log says why.", 503
+        ) from None
     return live, role
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from ottla.common.clock import Clock
-from ottla.common.ids import new_nonce
+from ottla.console.access.login_attempts import LoginAttempt
 from ottla.console.access.roles import VIEWER, Role, parse_role
 
 TIMEOUT_S = 10
@@ -42,16 +42,6 @@ class OidcOptions:
     user_claim: str = "preferred_username"
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A login that was sent to the provider: where to, and what must come back."""
-
-    url: str
-    state: str
-    nonce: str
-    verifier: str
-
-
 class Oidc:
     """Talks to one provider; its calls wait, so they are made in threads."""
 
@@ -60,25 +50,22 @@ class Oidc:
         self._clock = clock
         self._found: dict[str, Any] | None = None
 
-    def start(self, redirect_uri: str) -> Started:
+    def start(self, redirect_uri: str, attempt: LoginAttempt) -> str:
         """Return where to send a person who wants to log in."""
-        verifier, state, nonce = new_nonce(), new_nonce(), new_nonce()
-        digest = hashlib.sha256(verifier.encode()).digest()
+        digest = hashlib.sha256(attempt.verifier.encode()).digest()
         query = {
             "response_type": "code",
             "client_id": self.options.client_id,
             "redirect_uri": redirect_uri,
             "scope": self.options.scopes,
-            "state": state,
-            "nonce": nonce,
+            "state": attempt.state,
+            "nonce": attempt.nonce,
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
         }
-        return Started(
-            f"{self._discovered()['authorization_endpoint']}?{urlencode(query)}", state, nonce, verifier
-        )
+        return f"{self._discovered()['authorization_endpoint']}?{urlencode(query)}"
 
-    def finish(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> tuple[str, Role]:
+    def finish(self, code: str, redirect_uri: str, attempt: LoginAttempt) -> tuple[str, Role]:
         """Return the name and the role of the person who came back with a code."""
         options = self.options
         form = {
@@ -86,12 +73,12 @@ class Oidc:
             "code": code,
             "redirect_uri": redirect_uri,
             "client_id": options.client_id,
-            "code_verifier": verifier,
+            "code_verifier": attempt.verifier,
         }
         if options.client_secret is not None:
             form["client_secret"] = options.client_secret
         answer = _json(Request(self._discovered()["token_endpoint"], urlencode(form).encode()))
-        claims = self._checked(str(answer.get("id_token", "")), nonce)
+        claims = self._checked(str(answer.get("id_token", "")), attempt.nonce)
         user = claims.get(options.user_claim) or claims.get("email") or claims["sub"]
         return str(user), role_of(claims.get(options.role_claim))
 

@@ -30,7 +30,6 @@ class Session:
     roles: dict[str, Role] = field(default_factory=dict)
     flash: str = ""
     """What the last action did; shown once."""
-    login_state: dict[str, str] = field(default_factory=dict)
 
     def role_in(self, cluster: str) -> Role:
         """Return the role in one cluster."""
