@@ -35,11 +35,11 @@ class VerifierAway(Exception):
 class Verifier(Protocol):
     """Knows the users."""
 
-    async def password(self, user: str, password: str) -> str | None:
+    async def password(self, user: str, password: str, address: str = "") -> str | None:
         """Return the principal of a user with this password; None if it is wrong. VerifierAway."""
         ...
 
-    async def token(self, token: str) -> str | None:
+    async def token(self, token: str, address: str = "") -> str | None:
         """Return the principal that a token was issued to; None if it is not valid. VerifierAway."""
         ...
 
@@ -79,9 +79,9 @@ class Authenticator:
         scheme = scheme.lower()
         if scheme == BASIC and BASIC in self._methods and self._verifier is not None:
             given = _user_and_password(rest.strip())
-            return None if given is None else await self._verifier.password(*given)
+            return None if given is None else await self._verifier.password(*given, request.host)
         if scheme == BEARER and BEARER in self._methods and self._verifier is not None:
-            return await self._verifier.token(rest.strip()) if rest.strip() else None
+            return await self._verifier.token(rest.strip(), request.host) if rest.strip() else None
         if not scheme and CERTIFICATE in self._methods and request.certificate_name:
             return f"User:{request.certificate_name}"
         return None

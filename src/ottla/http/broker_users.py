@@ -3,12 +3,11 @@
 A password is tried with the mechanism that the brokers' users have (PLAIN, SCRAM), a token with OAUTHBEARER:
 the broker decides, and nothing that it knows leaves it. A success is remembered for REMEMBERED_S (that of a
 token no longer than the token is valid), by a keyed hash: no password is kept. A failure is not remembered;
-at most MAX_LOGINS are tried at once.
+at most MAX_LOGINS are tried at once, in the order of a `LoginQueue`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -25,6 +24,7 @@ from ottla.client.client_options import ClientOptions
 from ottla.client.errors import AuthenticationFailed, ClientError
 from ottla.common.clock import Clock, SystemClock
 from ottla.http.authentication import VerifierAway
+from ottla.http.login_queue import LoginQueue
 from ottla.protocol.errors import KafkaError
 from ottla.wire.connection import Connection, ConnectionOptions
 from ottla.wire.security import OAUTHBEARER, PLAIN, SCRAM_256, SCRAM_512
@@ -55,9 +55,9 @@ class BrokerUsers:
         self._clock = clock or SystemClock()
         self._secret = os.urandom(32)
         self._known: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
-        self._logins = asyncio.Semaphore(MAX_LOGINS)
+        self._logins = LoginQueue(MAX_LOGINS)
 
-    async def password(self, user: str, password: str) -> str | None:
+    async def password(self, user: str, password: str, address: str = "") -> str | None:
         """Return `User:NAME` if a broker accepts the password."""
         if not password or len(user) + len(password) > MAX_CREDENTIAL_CHARS:
             return None
@@ -70,9 +70,9 @@ class BrokerUsers:
             sasl_plain_username=user,
             sasl_plain_password=password,
         )
-        return await self._verified(options, f"{user}\0{password}", f"User:{user}")
+        return await self._verified(options, f"{user}\0{password}", f"User:{user}", address)
 
-    async def token(self, token: str) -> str | None:
+    async def token(self, token: str, address: str = "") -> str | None:
         """Return the principal of a token that a broker accepts."""
         claims = _claims(token)
         name = claims.get(self._name_claim)
@@ -85,7 +85,7 @@ class BrokerUsers:
             sasl_mechanism=OAUTHBEARER,
             sasl_oauth_token_provider=lambda: token,
         )
-        return await self._verified(options, f"\0{token}", f"User:{name}", self._left_ms(claims))
+        return await self._verified(options, f"\0{token}", f"User:{name}", address, self._left_ms(claims))
 
     def _left_ms(self, claims: Mapping[str, Any]) -> float:
         """Return how long a token is valid; brokers accept none without an end."""
@@ -95,14 +95,19 @@ class BrokerUsers:
         return expires_s * 1000 - self._clock.wall_ms()
 
     async def _verified(
-        self, options: ClientOptions, credentials: str, principal: str, left_ms: float = REMEMBERED_S * 1000
+        self,
+        options: ClientOptions,
+        credentials: str,
+        principal: str,
+        address: str,
+        left_ms: float = REMEMBERED_S * 1000,
     ) -> str | None:
         key = hmac.digest(self._secret, credentials.encode(), hashlib.sha256)
-        until, known = self._known.get(key, (0.0, ""))
-        if until > self._clock.mono_ms():
-            self._known.move_to_end(key)
+        if (known := self._remembered(key)) is not None:
             return known
-        async with self._logins:
+        async with self._logins.turn(address, is_known=key in self._known):
+            if (known := self._remembered(key)) is not None:  # verified while this request waited
+                return known
             if not await self._logs_in(options):
                 self._known.pop(key, None)
                 return None
@@ -110,6 +115,13 @@ class BrokerUsers:
         self._known.move_to_end(key)
         while len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)
+        return principal
+
+    def _remembered(self, key: bytes) -> str | None:
+        until, principal = self._known.get(key, (0.0, ""))
+        if until <= self._clock.mono_ms():
+            return None
+        self._known.move_to_end(key)
         return principal
 
     async def _logs_in(self, options: ClientOptions) -> bool:

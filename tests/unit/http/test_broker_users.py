@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from ottla.client.client_options import ClientOptions
 from ottla.common.clock import ManualClock
-from ottla.http.broker_users import BrokerUsers
+from ottla.http.broker_users import MAX_LOGINS, BrokerUsers
 from ottla.http.guard import guarded
 from ottla.http.limits import HttpLimits
 
@@ -63,6 +64,33 @@ async def test_a_spelling_that_scram_changes_is_refused(users: BrokerUsers, user
 async def test_a_token_of_nested_lists_is_refused(users: BrokerUsers) -> None:
     nested = base64.urlsafe_b64encode(b"[" * 9_000).decode()
     assert await users.token(f"e30.{nested}.e30") is None
+
+
+async def test_a_user_who_was_accepted_before_does_not_wait_behind_wrong_passwords(
+    users: BrokerUsers, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await users.password("alice", "secret", "10.0.0.1") == "User:alice"
+    clock.advance(120_000)
+    refuse = asyncio.Event()
+    tried: list[str] = []
+
+    async def logs_in(options: ClientOptions) -> bool:
+        tried.append(options.sasl_plain_username or "")
+        if options.sasl_plain_password == "secret":
+            return True
+        await refuse.wait()
+        return False
+
+    monkeypatch.setattr(users, "_logs_in", logs_in)
+    wrong = [asyncio.create_task(users.password(f"guess-{n}", "wrong", f"10.0.1.{n}")) for n in range(100)]
+    await asyncio.sleep(0)
+    right = [asyncio.create_task(users.password("alice", "secret", "10.0.0.1")) for _ in range(2)]
+    await asyncio.sleep(0)
+    refuse.set()
+    assert await asyncio.gather(*right) == ["User:alice", "User:alice"]
+    assert tried[MAX_LOGINS] == "alice"
+    assert tried.count("alice") == 1, "the second request takes the answer of the first"
+    assert await asyncio.gather(*wrong) == [None] * 100
 
 
 def test_a_connection_does_not_inherit_the_certificate_of_the_one_before() -> None:
