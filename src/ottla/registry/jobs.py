@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ __all__ = [
     "ChangeTags",
     "Check",
     "Decode",
+    "FindEquivalent",
     "FindTags",
     "InvalidSchema",
     "Job",
@@ -165,7 +167,36 @@ class FindTags:
         return tuple((entity, tuple(tags)) for entity, tags in found.items())
 
 
-Job = Parse | Check | Render | ChangeTags | PropagateTags | FindTags | Decode
+@dataclass(frozen=True, slots=True)
+class FindEquivalent:
+    """Find the schema that is the same as another, but for references that one has and the other holds.
+
+    Avro's serializers send a schema with the types that it refers to written out.
+    """
+
+    new: Source
+    others: tuple[Source, ...]
+
+    @property
+    def size(self) -> int:
+        """How much text it holds."""
+        return _size([self.new, *self.others])
+
+    def run(self) -> int | None:
+        """Return which of the others it is."""
+        wanted = _resolved(self.new)
+        for number, each in enumerate(self.others):
+            with contextlib.suppress(InvalidSchema):  # written by a registry with other rules
+                if _resolved(each) == wanted:
+                    return number
+        return None
+
+
+def _resolved(source: Source) -> object:
+    return json.loads(_parsed(source).formatted("resolved"))
+
+
+Job = Parse | Check | Render | FindEquivalent | ChangeTags | PropagateTags | FindTags | Decode
 
 
 def warm_up() -> None:

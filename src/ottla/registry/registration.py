@@ -39,6 +39,8 @@ from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, in_context, par
 
 MAX_REFERENCES = 300
 """How many schemas one may refer to, directly or not."""
+_PRINTED_BY_AVRO = ('{"type":', '"')
+"""How Avro's libraries, and this registry, begin a schema. Karapace sorts the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,28 @@ def find_completed(
     config = config_in_scope(state, subject)
     completed = _completed(definition, config, prepared.version, latest, None)
     return None if completed == definition else find(state, subject, completed, deleted=deleted)
+
+
+def maybe_equivalent(
+    state: RegistryState, subject: str, definition: Definition, *, deleted: bool = False
+) -> list[StoredSchema]:
+    """Return the versions that may hold an Avro schema, though their text is another; the newest first.
+
+    These are versions with references, if the schema has none: it may have the types in its text. And
+    versions that another registry wrote, which orders the keys in its own way.
+    """
+    if definition.schema_type != AVRO:
+        return []
+    wanted = _comparable(definition)
+    found = []
+    for each in reversed(state.versions(subject, deleted=deleted)):
+        known = _comparable(each.definition)
+        has_more = bool(known.references) and not wanted.references
+        is_foreign = not known.schema.startswith(_PRINTED_BY_AVRO) and known.references == wanted.references
+        same = replace(known, schema=wanted.schema, references=wanted.references) == wanted
+        if (has_more or is_foreign) and same:
+            found.append(each)
+    return found
 
 
 def find_unchanged(

@@ -8,6 +8,7 @@ write that any process has acknowledged. Nothing here knows HTTP.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,7 @@ from ottla.registry.jobs import (
     ChangeTags,
     Check,
     Decode,
+    FindEquivalent,
     FindTags,
     InvalidSchema,
     Job,
@@ -120,7 +122,26 @@ class Registry:
             return None
         prepared = registration.prepare_lookup(state, subject, request, normalize=normalize)
         canonical = await self._canonical(prepared)
-        return registration.find_unchanged(state, subject, request, prepared, canonical)
+        found = registration.find_unchanged(state, subject, request, prepared, canonical)
+        if found is None and request.version == 0 and request.id < 0:
+            found = await self._find_equivalent(state, prepared, canonical)
+        return found
+
+    async def _find_equivalent(
+        self, state: RegistryState, prepared: Prepared, canonical: str, *, deleted: bool = False
+    ) -> StoredSchema | None:
+        """Return the version that holds an Avro schema with another text: see `maybe_equivalent`."""
+        definition = replace(prepared.definition, schema=canonical)
+        candidates = registration.maybe_equivalent(state, prepared.subject, definition, deleted=deleted)
+        known: list[tuple[StoredSchema, Source]] = []
+        for each in candidates:
+            with contextlib.suppress(errors.RegistryError):  # what it refers to is not there
+                known.append((each, _source(state, each)))
+        if not known:
+            return None
+        others = tuple(source for _, source in known)
+        found = await self._process(FindEquivalent(replace(prepared.source, text=canonical), others))
+        return None if found is None else known[found][0]
 
     async def _register(
         self, subject: str, request: RegisterRequest, normalize: bool, force: bool
@@ -239,6 +260,8 @@ class Registry:
                     raise
                 continue
             found = registration.find_completed(state, name, prepared, canonical, deleted=deleted)
+            if found is None:
+                found = await self._find_equivalent(state, prepared, canonical, deleted=deleted)
             if found is not None:
                 return found
         if not state.has_subjects(subject, deleted=deleted):
