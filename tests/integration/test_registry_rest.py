@@ -50,7 +50,7 @@ def test_a_schema_is_registered_found_and_deleted(registry: RunningRegistry) -> 
     assert registry.ask("GET", "/subjects/life-value/versions/1/schema").body == json.loads(first["schema"])
     by_id = registry.ask("GET", f"/schemas/ids/{first['id']}")
     without_place = {name: first[name] for name in first if name not in ("id", "version")}
-    assert by_id.body == without_place
+    assert by_id.body == {"subject": "life-value", "version": 1, **without_place}
     assert registry.ask("GET", f"/schemas/guids/{first['guid']}").body == without_place
     assert registry.ask("GET", f"/schemas/guids/{first['guid']}/ids").body == [
         {"context": ".", "id": first["id"]}
@@ -504,3 +504,51 @@ def test_a_registration_is_answered_in_a_format(registry: RunningRegistry) -> No
     body = {"schema": 'syntax = "proto3"; message A { string a = 1; }', "schemaType": "PROTOBUF"}
     answer = registry.ask("POST", "/subjects/formatted/versions?format=serialized", body)
     assert base64.b64decode(answer.body["schema"], validate=True)
+
+
+def test_options_answers_the_methods_of_a_path_as_jax_rs_does(registry: RunningRegistry) -> None:
+    answer = registry.ask("OPTIONS", "/subjects")
+    assert (answer.status, answer.body, answer.content_type) == (200, "HEAD, GET, OPTIONS", "text/plain")
+    assert registry.ask("OPTIONS", "/config/orders").body == "HEAD, GET, PUT, DELETE, OPTIONS"
+    assert registry.ask("OPTIONS", "/no/such/path").status == 404
+    assert registry.ask("OPTIONS", "/subjects", sec_fetch_site="cross-site").status == 403
+
+
+def test_lists_without_a_prefix_are_those_of_confluent(registry: RunningRegistry) -> None:
+    """Subjects of all contexts, schemas of the default context: with an empty prefix, both."""
+    register(registry, ":.listed:there", record("There", "a"))
+    register(registry, "here-value", record("Here", "a"))
+
+    def names(path: str) -> set[str]:
+        found = registry.ask("GET", path).body
+        return {each["subject"] if isinstance(each, dict) else each for each in found}
+
+    both = {":.listed:there", "here-value"}
+    assert names("/subjects") & both == names("/subjects?subjectPrefix=:*:") & both == both
+    assert names("/schemas?subjectPrefix=:*:&offset=&limit=") & both == both, "empty numbers are not given"
+    for path in ("/schemas", "/subjects?subjectPrefix=", "/contexts/./subjects", "/contexts/./schemas"):
+        assert names(path) & both == {"here-value"}, path
+
+
+def test_confluent_version_is_the_version_that_it_says(registry: RunningRegistry) -> None:
+    text = record("Versioned", "a")
+
+    def ask(path: str, version: str) -> Any:
+        metadata = {"properties": {"confluent:version": version}}
+        return registry.ask("POST", f"/subjects/versioned{path}", {"schema": text, "metadata": metadata}).body
+
+    first = register(registry, "versioned", text)
+    assert ask("", "1")["id"] == ask("/versions", "1")["id"] == first["id"]
+    assert ask("", "3")["error_code"] == 40403
+    second = ask("/versions", "3")
+    assert second["version"] == 2, "a new version, with its own number"
+    assert second["metadata"] == {"properties": {"confluent:version": "2"}}
+    assert ask("", "2")["id"] == second["id"]
+    assert register(registry, "versioned", text)["id"] in (first["id"], second["id"])
+
+
+def test_what_is_not_there_is_left_out_or_not_found(registry: RunningRegistry) -> None:
+    register(registry, "plain-value", record("Plain", "a"))
+    assert "schemaTags" not in registry.ask("GET", "/subjects/plain-value/versions/1?findTags=*").body
+    assert error(registry.ask("POST", "/subjects/plain-value", {"schema": ""}))[:2] == (404, 40403)
+    assert error(registry.ask("POST", "/subjects/no-value", {"schema": ""}))[:2] == (404, 40401)

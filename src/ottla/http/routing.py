@@ -53,6 +53,15 @@ class Routes:
             raise ValueError(f"{method} {path} has a handler already")
         node.handlers[method] = (handler, tuple(names), path)
 
+    def allowed(self, segments: list[str]) -> tuple[str, list[str]]:
+        """Return a path as it was added, and its methods; raise 404 if there is none."""
+        found = _find(self._root, segments, 0, ())
+        if found is None:
+            raise HttpError(404)
+        handlers = found[0].handlers
+        methods = [*handlers, "OPTIONS"]
+        return next(iter(handlers.values()))[2], ["HEAD", *methods] if "GET" in handlers else methods
+
     def match(self, method: str, segments: list[str]) -> Match:
         """Return the handler of a path; raise 404 or 405 if there is none."""
         found = _find(self._root, segments, 0, ())

@@ -228,18 +228,25 @@ def find(
         found = state.version_with_id(subject, schema_id)
         if found is not None and (deleted or not found.deleted):
             return found
-    wanted = _comparable(definition)
-    for each in reversed(state.versions(subject, deleted=deleted)):
-        if _comparable(each.definition) == wanted:
-            return each
-    return None
+    versions = reversed(state.versions(subject, deleted=deleted))
+    return next((each for each in versions if _is_same(definition, each)), None)
 
 
-def _comparable(definition: Definition) -> Definition:
-    """Return a schema without what the registry has added to it."""
-    if definition.metadata is None:
-        return definition
-    return replace(definition, metadata=without_version(definition.metadata))
+def _is_same(definition: Definition, stored: StoredSchema) -> bool:
+    """Tell whether a version holds a schema; `confluent:version`, if one of them has it, is its version."""
+    known = stored.definition
+    wanted, has = _version_in(definition), _version_in(known)
+    if (wanted is None) != (has is None):
+        if wanted is not None and wanted != stored.version:
+            return False
+        definition = replace(definition, metadata=without_version(definition.metadata))
+        known = replace(known, metadata=without_version(known.metadata))
+    return definition == known
+
+
+def _version_in(definition: Definition) -> int | None:
+    given = str((definition.metadata or {}).get("properties", {}).get(CONFLUENT_VERSION, ""))
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
 
 
 def find_completed(
@@ -266,15 +273,17 @@ def maybe_equivalent(
     """
     if definition.schema_type != AVRO:
         return []
-    wanted = _comparable(definition)
     found = []
     for each in reversed(state.versions(subject, deleted=deleted)):
-        known = _comparable(each.definition)
-        has_more = bool(known.references) and not wanted.references
-        is_foreign = not known.schema.startswith(_PRINTED_BY_AVRO) and known.references == wanted.references
-        same = replace(known, schema=wanted.schema, references=wanted.references) == wanted
-        if (has_more or is_foreign) and same:
-            found.append(each)
+        known = each.definition
+        has_more = bool(known.references) and not definition.references
+        is_foreign = (
+            not known.schema.startswith(_PRINTED_BY_AVRO) and known.references == definition.references
+        )
+        if has_more or is_foreign:
+            same_text = replace(known, schema=definition.schema, references=definition.references)
+            if _is_same(definition, replace(each, definition=same_text)):
+                found.append(each)
     return found
 
 
@@ -287,8 +296,7 @@ def find_unchanged(
     definition = replace(prepared.definition, schema=canonical)
     if request.version == -1:
         latest = state.latest(subject)
-        same = latest is not None and _comparable(latest.definition) == _comparable(definition)
-        found = latest if same else None
+        found = latest if latest is not None and _is_same(definition, latest) else None
     else:
         found = find(state, subject, definition)
     if found is None:
@@ -316,9 +324,8 @@ def examine(state: RegistryState, prepared: Prepared, canonical: str, *, force: 
         known_id = by_hash
     undeleted = state.versions(subject)
     if prepared.version == 0:
-        wanted = _comparable(definition)
         for each in reversed(undeleted):
-            if known_id in (-1, each.id) and _comparable(each.definition) == wanted:
+            if known_id in (-1, each.id) and _is_same(definition, each):
                 return Examined(existing=each)
     if prepared.is_import or force:
         return Examined(known_id=known_id)

@@ -246,7 +246,7 @@ class Registry:
     ) -> StoredSchema:
         """Return the version of a subject that holds a schema; raise 40401 or 40403 if none does."""
         state = await self.fresh()
-        names = [subject]
+        names = [subject] if request.schema.strip() else []  # no version holds an empty text
         if not subject.startswith(":"):
             names += [f":{context}:{subject}" for context in state.contexts]
         for name in names:

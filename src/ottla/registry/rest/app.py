@@ -131,7 +131,7 @@ class KeptAnswers:
         self.served += 1
         if kept is not None and kept[0] is found:
             return kept[1]
-        shown = found.as_json(with_id=False, with_place=False)
+        shown = found.as_json(with_id=False)
         body = json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()
         response = Response(body, content_type=V1_JSON)
         if len(self._kept) >= MAX_KEPT:

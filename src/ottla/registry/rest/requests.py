@@ -145,4 +145,4 @@ def page(request: Request, values: Iterable[Any], most: int = MAX_INT) -> list[A
 
 def _number(request: Request, name: str, default: int) -> int:
     given = request.query.get(name)
-    return default if given is None else id_of(given)
+    return id_of(given) if given else default

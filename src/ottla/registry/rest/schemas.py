@@ -9,7 +9,7 @@ from ottla.registry.contracts import has_rule_type, malformed
 from ottla.registry.decoding import split
 from ottla.registry.entities import Json, StoredSchema, parse_guid
 from ottla.registry.formats import SCHEMA_TYPES
-from ottla.registry.rest.access import check_readable
+from ottla.registry.rest.access import denied
 from ottla.registry.rest.requests import MAX_SCHEMAS, answer, id_of, page
 from ottla.registry.rest.tags import shown_tags
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix, used_by
@@ -17,6 +17,7 @@ from ottla.registry.scopes import resolve_alias
 from ottla.registry.service import Registry
 from ottla.registry.state import RegistryState
 from ottla.registry.subjects import context_of, in_context, normalize_subject
+from ottla.security.acls import Operation
 
 
 class SchemaRoutes:
@@ -64,17 +65,16 @@ class SchemaRoutes:
             subject = None if given is None else resolve_alias(state, normalize_subject(given))
             found = state.by_id_anywhere(schema_id, subject)
             if found is not None:
-                _check(request, state, found)
-                return state, found
+                return state, _readable(request, state, found)
         raise errors.schema_not_found(schema_id)
 
     async def by_id(self, request: Request) -> Response:
         """Return a schema by its id."""
         state, found = await self._find(request)
-        shown = found.as_json(with_id=False, with_place="subject" in request.query)
+        shown = found.as_json(with_id=False)
         shown["schema"] = await formatted(self._registry, state, found, request)
         if "findTags" in request.query:
-            shown["schemaTags"] = await shown_tags(self._registry, state, found, request)
+            shown |= await shown_tags(self._registry, state, found, request)
         if request.query.get("referenceFormat") == "qualified":
             qualified_references(shown, found)
         if request.flag("fetchMaxId"):
@@ -97,7 +97,7 @@ class SchemaRoutes:
         found = state.by_id_anywhere(schema_id, subject)
         if found is None:
             raise errors.schema_not_found()
-        _check(request, state, found)
+        _readable(request, state, found)
         uses = state.uses_of(context_of(found.subject), schema_id, deleted=request.flag("deleted"))
         return [each for each in uses if request.may_read(each.subject)]
 
@@ -121,7 +121,7 @@ class SchemaRoutes:
                 context, schema_id = ids[0]
                 found = state.by_id(schema_id, None if context == "." else f":{context}:")
                 assert found is not None
-                _check(request, state, found)
+                _readable(request, state, found)
                 shown = found.as_json(with_id=False, with_place=False)
                 shown["schema"] = await formatted(self._registry, state, found, request)
                 return answer(request, shown)
@@ -165,10 +165,15 @@ class SchemaRoutes:
         return answer(request, page(request, found, MAX_SCHEMAS))
 
 
-def _check(request: Request, state: RegistryState, found: StoredSchema) -> None:
-    """Refuse a schema if the user may read none of the subjects that have it."""
+def _readable(request: Request, state: RegistryState, found: StoredSchema) -> StoredSchema:
+    """Return a schema as a subject has it that the user may read; refuse it if there is none."""
+    if request.may_read(found.subject):
+        return found
     uses = state.uses_of(context_of(found.subject), found.id, deleted=True)
-    check_readable(request, (each.subject for each in uses))
+    for each in uses:
+        if request.may_read(each.subject):
+            return each
+    raise denied(Operation.READ, f"schema {found.id}")  # the names of its subjects are not for this user
 
 
 def _aliases(state: RegistryState, prefix: str) -> dict[str, list[str]]:

@@ -98,7 +98,7 @@ class SubjectRoutes:
         if request.query.get("referenceFormat") == "qualified":
             qualified_references(shown, found)
         if "findTags" in request.query:
-            shown["schemaTags"] = await shown_tags(self._registry, state, found, request)
+            shown |= await shown_tags(self._registry, state, found, request)
         return answer(request, shown)
 
     async def get_text(self, request: Request) -> Response:

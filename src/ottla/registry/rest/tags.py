@@ -64,17 +64,16 @@ def read_tags(value: Any) -> Tags:
     return tuple(found)
 
 
-async def shown_tags(
-    registry: Registry, state: RegistryState, found: StoredSchema, request: Request
-) -> list[Json]:
-    """Return the tags that `findTags` asks for: all with `*`."""
+async def shown_tags(registry: Registry, state: RegistryState, found: StoredSchema, request: Request) -> Json:
+    """Return the tags that `findTags` asks for, all with `*`; nothing if there are none."""
     wanted = set(request.query.getlist("findTags"))
     tags = await registry.find_tags(state, found)
-    return [
+    found_tags = [
         {"schemaEntity": {"entityPath": entity.path, "entityType": entity.kind}, "tags": list(names)}
         for entity, names in tags
         if "*" in wanted or wanted & set(names)
     ]
+    return {"schemaTags": found_tags} if found_tags else {}
 
 
 def _merged(state: RegistryState, found: StoredSchema, new_version: int, body: Json) -> Json | None:

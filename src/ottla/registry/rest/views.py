@@ -35,9 +35,14 @@ def qualified_references(shown: Json, found: StoredSchema) -> None:
 
 
 def subjects_with_prefix(state: RegistryState, prefix: str) -> Iterator[str]:
-    """Return the subjects that begin with a prefix; after `:*:`, in any context."""
+    """Return the subjects that begin with a prefix: after `:*:` in any context, else in its own one."""
     if not prefix.startswith(WILDCARD):
-        return (each for each in state.subjects if each.startswith(prefix))
+        is_qualified = prefix.startswith(":")
+        return (
+            each
+            for each in state.subjects
+            if each.startswith(prefix) and each.startswith(":") == is_qualified
+        )
     rest = prefix[len(WILDCARD) :]
     return (each for each in state.subjects if parse_subject(each).name.startswith(rest))
 
