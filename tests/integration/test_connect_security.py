@@ -92,9 +92,10 @@ def test_users_and_rights_are_those_of_the_broker(broker: OttlaBroker, idle: Non
         allowed = [
             Acl("User:alice", "create", "topic", "Connector:orders"),
             Acl("User:alice", "alter", "topic", "Connector:orders"),
+            Acl("User:alice", "alter", "topic", "Connector:new"),
             Acl("User:bob", "write", "topic", "Connector:ord", "prefixed"),
         ]
-        assert admin.create_acls(allowed) == [None] * 3
+        assert admin.create_acls(allowed) == [None] * 4
         wait_until(lambda: ask("alice", "POST", "/connectors", body).status == 201, "the ACLs to be read")
         assert ask("admin", "PUT", "/connectors/other/config", {**DATAGEN, "topic": "x"}).status == 201
         for user, found in (("alice", ["orders"]), ("bob", ["orders"]), ("admin", ["orders", "other"])):
@@ -114,6 +115,8 @@ def test_users_and_rights_are_those_of_the_broker(broker: OttlaBroker, idle: Non
             ("bob", "PUT", "/connectors/orders/pause", None, 202),
             ("bob", "PUT", "/connectors/orders/resume", None, 202),
             ("bob", "PATCH", "/connectors/orders/config", {"rate": "4"}, 403),
+            ("alice", "PATCH", "/connectors/orders/config", {"name": "other"}, 400),
+            ("alice", "PUT", "/connectors/new/config", DATAGEN, 403),
             ("bob", "GET", "/admin/loggers", None, 403),
             ("bob", "GET", "/metrics", None, 403),
             ("admin", "GET", "/admin/loggers", None, 200),

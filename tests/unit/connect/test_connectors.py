@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.connect.config.keys import HIDDEN
+from ottla.connect.config.keys import HIDDEN, parse_value
 from ottla.connect.config.providers import resolve
 from ottla.connect.config.secrets import masked, unmasked, without_parts
 from ottla.connect.connectors import file_formats
@@ -449,3 +449,9 @@ def test_converters_are_those_of_the_connector_or_the_worker() -> None:
     found = converted({"value.converter": "StringConverter"}, Record("t", 5, key={"a": 1}))
     assert found is not None
     assert (found.key, found.value) == (b'{"a":1}', b"5")
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1" + "0" * 19, "2147483648", "²"])
+def test_a_number_that_does_not_fit_is_no_error_of_ours(text: str) -> None:
+    with pytest.raises(WrongConfig, match="Not a number of type INT"):
+        parse_value("tasks.max", "INT", text)

@@ -81,7 +81,7 @@ def parse_value(name: str, kind: str, given: Any) -> Any:
         return trimmed.lower() == "true"
     if kind in _BITS:
         limit = 1 << _BITS[kind] - 1
-        if not re.fullmatch(r"[+-]?[0-9]+", trimmed, re.ASCII) or not -limit <= int(trimmed) < limit:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", trimmed, re.ASCII) or not -limit <= int(trimmed) < limit:
             raise WrongConfig(name, text, f"Not a number of type {kind}")
         return int(trimmed)
     if kind == DOUBLE:

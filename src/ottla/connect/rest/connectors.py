@@ -138,13 +138,18 @@ class ConnectorRoutes:
         """PUT /connectors/NAME/config."""
         name, config = request.params["connector"], _config(_object(request))
         _check_name(name, config)
+        if name not in self._herder.state.connectors:
+            self._access.check(request, name, Operation.CREATE)
         is_new, info = await self._requests.put(name, config, replace=True)
         return _created(name, info) if is_new else json_response(info)
 
     async def patch_config(self, request: Request) -> Response:
         """PATCH /connectors/NAME/config."""
         changes = {key: None if value is None else _text(value) for key, value in _object(request).items()}
-        return json_response(await self._requests.patch(request.params["connector"], changes))
+        name = request.params["connector"]
+        if "name" in changes:
+            _check_name(name, {"name": changes["name"] or ""})
+        return json_response(await self._requests.patch(name, changes))
 
     async def delete(self, request: Request) -> Response:
         """DELETE /connectors/NAME."""
